@@ -1,0 +1,1664 @@
+/// @file
+/// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot be missed.
+///
+/// Everything here calls muster.h, and means what stands there: who waits for what, which call ends what, and what threads may do. These
+/// comments say what is different, or more.
+///
+/// **Errors.** A call that fails throws muster::error. With `MUSTER_NO_EXCEPTIONS` defined (or a compiler that has exceptions turned off)
+/// each call returns a muster::result instead. The type muster::outcome<T> below stands for both: it is `T`, or `result<T>`. A program may
+/// be made of files of both kinds.
+///
+/// **Buffers.** A call takes anything that has `std::data` and `std::size`: vectors, arrays, strings, std::span, muster::span. Its element
+/// type is one that muster::dtype_of knows. Lengths are checked before the library is called: a buffer that does not fit is
+/// `status::invalid`, and nothing has happened. Nothing is copied.
+///
+/// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. One that was moved from
+/// is empty, and calls on it are `status::invalid`. A muster::group and a muster::store only point: they must not outlive their cluster.
+///
+/// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#ifndef MUSTER_HPP
+#define MUSTER_HPP
+
+#include <muster.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if __cplusplus >= 202002L
+#include <span>
+#endif
+#if __cplusplus > 202002L && defined(__has_include)
+#if __has_include(<stdfloat>)
+#include <stdfloat>
+#endif
+#endif
+
+#if !defined(MUSTER_NO_EXCEPTIONS) && !defined(__cpp_exceptions)
+#define MUSTER_NO_EXCEPTIONS
+#endif
+
+/// All of muster's C++ interface.
+namespace muster {
+
+// ---------------------------------------------------------------------------------------------------------------- Words
+
+/// What a call came to: the MUSTER_ constants of muster.h. A newer library may return values that have no name here.
+enum class status : muster_status_t {
+    ok = MUSTER_OK,                             ///< Success.
+    in_progress = MUSTER_IN_PROGRESS,           ///< The operation is not finished yet.
+    scheduler_done = MUSTER_SCHEDULER_DONE,     ///< This process was the scheduler, and its job has ended well.
+    invalid = MUSTER_ERR_INVALID,               ///< An argument is not valid. Nothing has happened.
+    config = MUSTER_ERR_CONFIG,                 ///< A setting is not valid.
+    state = MUSTER_ERR_STATE,                   ///< Not possible at this moment, for instance after finalize.
+    unsupported = MUSTER_ERR_UNSUPPORTED,       ///< This version does not do that.
+    limit = MUSTER_ERR_LIMIT,                   ///< A limit is exceeded.
+    not_found = MUSTER_ERR_NOT_FOUND,           ///< There is no such key, or no such thing.
+    rejected = MUSTER_ERR_REJECTED,             ///< The scheduler refused this node.
+    bind = MUSTER_ERR_BIND,                     ///< An address could not be bound.
+    unreachable = MUSTER_ERR_UNREACHABLE,       ///< The scheduler, or a peer, could not be reached.
+    timeout = MUSTER_ERR_TIMEOUT,               ///< The time is up.
+    peer_lost = MUSTER_ERR_PEER_LOST,           ///< A process of the cluster was lost.
+    peer_left = MUSTER_ERR_PEER_LEFT,           ///< A process that the call needs has left the cluster, or freed the group.
+    link = MUSTER_ERR_LINK,                     ///< Two live processes cannot reach each other.
+    corrupt = MUSTER_ERR_CORRUPT,               ///< Bytes were damaged on the way.
+    mismatch = MUSTER_ERR_MISMATCH,             ///< Ranks called different collectives, or a message does not fit its receive.
+    revoked = MUSTER_ERR_REVOKED,               ///< A node has called recover, which ends the epoch for every group.
+    aborted = MUSTER_ERR_ABORTED,               ///< A rank aborted the job, or a request was cancelled.
+    fenced = MUSTER_ERR_FENCED,                 ///< A newer life of this node has its place, or the others took it for lost.
+    security = MUSTER_ERR_SECURITY,             ///< Authentication or encryption failed.
+    journal = MUSTER_ERR_JOURNAL,               ///< What recovery keeps on disk could not be read or written.
+    system = MUSTER_ERR_SYSTEM,                 ///< The operating system refused something.
+    memory = MUSTER_ERR_MEMORY,                 ///< Out of memory.
+    internal = MUSTER_ERR_INTERNAL,             ///< A bug in the library.
+    forked = MUSTER_ERR_FORKED                  ///< The handle belongs to the parent of this forked process.
+};
+
+/// Element types.
+enum class dtype : std::int32_t {
+    int8 = MUSTER_INT8,          ///< 8-bit signed integer.
+    int16 = MUSTER_INT16,        ///< 16-bit signed integer.
+    int32 = MUSTER_INT32,        ///< 32-bit signed integer.
+    int64 = MUSTER_INT64,        ///< 64-bit signed integer.
+    uint8 = MUSTER_UINT8,        ///< 8-bit unsigned integer; also plain bytes.
+    uint16 = MUSTER_UINT16,      ///< 16-bit unsigned integer.
+    uint32 = MUSTER_UINT32,      ///< 32-bit unsigned integer.
+    uint64 = MUSTER_UINT64,      ///< 64-bit unsigned integer.
+    float16 = MUSTER_FLOAT16,    ///< IEEE 754 half precision.
+    bfloat16 = MUSTER_BFLOAT16,  ///< bfloat16.
+    float32 = MUSTER_FLOAT32,    ///< IEEE 754 single precision.
+    float64 = MUSTER_FLOAT64     ///< IEEE 754 double precision.
+};
+
+/// Built-in reductions. muster.h says how each treats NaN, zeros and overflow.
+enum class op : std::int32_t {
+    sum = MUSTER_SUM,      ///< Sum; integers wrap.
+    prod = MUSTER_PROD,    ///< Product; integers wrap.
+    min = MUSTER_MIN,      ///< Minimum.
+    max = MUSTER_MAX,      ///< Maximum.
+    avg = MUSTER_AVG,      ///< Sum divided by the number of ranks.
+    bit_and = MUSTER_AND,  ///< Bitwise and; integers only.
+    bit_or = MUSTER_OR,    ///< Bitwise or; integers only.
+    bit_xor = MUSTER_XOR   ///< Bitwise exclusive or; integers only.
+};
+
+/// What a node is.
+enum class role : std::int32_t {
+    worker = MUSTER_ROLE_WORKER,  ///< Takes part in world.
+    server = MUSTER_ROLE_SERVER   ///< A parameter server.
+};
+
+/// What is known of a member: member::state.
+enum class member_state : std::int32_t {
+    present = MUSTER_MEMBER_PRESENT,  ///< In the cluster, as far as this process has heard.
+    lost = MUSTER_MEMBER_LOST,        ///< Lost; the cluster is broken because of it.
+    left = MUSTER_MEMBER_LEFT         ///< It has left, and a call that needed it found out.
+};
+
+/// How talkative the log is.
+enum class log_level : std::int32_t {
+    error = MUSTER_LOG_ERROR,      ///< Errors.
+    warning = MUSTER_LOG_WARNING,  ///< Also warnings: the default.
+    info = MUSTER_LOG_INFO,        ///< Also what happens to the cluster.
+    debug = MUSTER_LOG_DEBUG       ///< Also what happens inside it.
+};
+
+/// In place of a sender's rank: any rank.
+inline constexpr std::int32_t any_source = MUSTER_ANY_SOURCE;
+/// In place of a tag: any tag.
+inline constexpr std::int32_t any_tag = MUSTER_ANY_TAG;
+
+/// How long a call may wait; seconds and minutes convert to it.
+using milliseconds = std::chrono::milliseconds;
+/// The time-out that the settings give a call.
+inline constexpr milliseconds usual_timeout{-1};
+/// No time-out.
+inline constexpr milliseconds no_limit{INT64_MAX};
+
+/// What broke a cluster or a group: muster_failure_t.
+using failure = muster_failure_t;
+/// A member of a group: muster_member_t.
+using member = muster_member_t;
+/// What a receive tells of its message: muster_received_t.
+using received = muster_received_t;
+/// The values with which HCCL starts: muster_hccl_cm_t.
+using hccl_cm = muster_hccl_cm_t;
+
+/// The library's version, as "1.0.0".
+inline std::string_view version() noexcept { return muster_version(); }
+
+/// The ABI number of the library that is loaded. The header's is MUSTER_ABI_VERSION.
+inline std::uint32_t abi_version() noexcept { return muster_abi_version(); }
+
+/// Name and meaning of a status, as "ERR_TIMEOUT: the time is up".
+inline std::string_view status_string(status code) noexcept {
+    return muster_status_string(static_cast<muster_status_t>(code));
+}
+
+// --------------------------------------------------------------------------------------------------------------- Errors
+
+/// A call failed. The text (`what()`) is the library's sentence: which input it was, or what broke the cluster.
+class error : public std::runtime_error {
+public:
+    /// An error with this status and sentence.
+    error(status code, const std::string &sentence) : std::runtime_error(sentence), code_(code) {}
+
+    /// The status that the call returned.
+    status code() const noexcept { return code_; }
+
+private:
+    status code_;
+};
+
+namespace basic {
+
+// The value of a result that has none was asked for. That is a bug of the program.
+[[noreturn]] inline void no_value(const error &why) noexcept {
+    std::fprintf(stderr, "muster::result: the value was asked for, but there is an error: %s\n", why.what());
+    std::abort();
+}
+
+// Whether a class is made like std::expected<T, error>.
+template <class Expected, class T, class = void> struct is_expected : std::false_type {};
+template <class Expected, class T>
+struct is_expected<Expected, T,
+                   std::enable_if_t<std::is_same_v<typename Expected::value_type, T> &&
+                                    std::is_same_v<typename Expected::error_type, error> &&
+                                    std::is_constructible_v<Expected, typename Expected::unexpected_type>>>
+    : std::true_type {};
+
+}  // namespace basic
+
+/// A value or an error. It is the same class in every C++ standard and with or without exceptions, so it may stand in the interfaces of
+/// libraries.
+///
+/// It converts to `std::expected<T, muster::error>`, where there is one, and to classes made like that (`tl::expected`).
+template <class T> class [[nodiscard]] result {
+public:
+    using value_type = T;             ///< What a success has.
+    using error_type = muster::error; ///< What a failure has.
+
+    /// A success.
+    result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+    /// A failure.
+    result(muster::error why) : content_(std::in_place_index<1>, std::move(why)) {}
+
+    /// Whether there is a value.
+    bool has_value() const noexcept { return content_.index() == 0; }
+    /// Whether there is a value. A `result<bool>` has no such conversion, because its value would be taken for it: see has_value.
+    template <class B, std::enable_if_t<std::is_same_v<B, bool> && !std::is_same_v<T, bool>, int> = 0>
+    explicit operator B() const noexcept {
+        return has_value();
+    }
+
+    /// The value. If there is none, the program ends (std::abort) with the error's sentence on standard error.
+    T &value() & { return *checked(); }
+    /// The value, likewise.
+    const T &value() const & { return *const_cast<result *>(this)->checked(); }
+    /// The value, likewise; it may be moved from.
+    T &&value() && { return std::move(*checked()); }
+    /// As value().
+    T &operator*() & { return value(); }
+    /// As value().
+    const T &operator*() const & { return value(); }
+    /// As value().
+    T &&operator*() && { return std::move(*this).value(); }
+    /// As value().
+    T *operator->() { return checked(); }
+    /// As value().
+    const T *operator->() const { return &value(); }
+    /// The value, or `other` where there is none.
+    T value_or(T other) const & { return has_value() ? value() : std::move(other); }
+    /// The value, or `other` where there is none.
+    T value_or(T other) && { return has_value() ? std::move(*this).value() : std::move(other); }
+
+    /// The error. There must be one.
+    const muster::error &error() const { return *std::get_if<1>(&content_); }
+
+    /// The same as a std::expected.
+    template <class Expected, std::enable_if_t<basic::is_expected<Expected, T>::value, int> = 0> operator Expected() const & {
+        return has_value() ? Expected(value()) : Expected(typename Expected::unexpected_type(error()));
+    }
+    /// The same as a std::expected.
+    template <class Expected, std::enable_if_t<basic::is_expected<Expected, T>::value, int> = 0> operator Expected() && {
+        return has_value() ? Expected(std::move(*this).value()) : Expected(typename Expected::unexpected_type(error()));
+    }
+
+private:
+    T *checked() {
+        if (!has_value()) {
+            basic::no_value(error());
+        }
+        return std::get_if<0>(&content_);
+    }
+
+    std::variant<T, muster::error> content_;
+};
+
+/// A success without a value, or an error.
+template <> class [[nodiscard]] result<void> {
+public:
+    using value_type = void;          ///< A success has nothing.
+    using error_type = muster::error; ///< What a failure has.
+
+    /// A success.
+    result() noexcept = default;
+    /// A failure.
+    result(muster::error why) : why_(std::move(why)) {}
+
+    /// Whether this is a success.
+    bool has_value() const noexcept { return !why_; }
+    /// Whether this is a success.
+    explicit operator bool() const noexcept { return has_value(); }
+    /// Does nothing. If this is a failure, the program ends (std::abort) with the error's sentence on standard error.
+    void value() const {
+        if (why_) {
+            basic::no_value(*why_);
+        }
+    }
+    /// The error. There must be one.
+    const muster::error &error() const { return *why_; }
+
+    /// The same as a std::expected.
+    template <class Expected, std::enable_if_t<basic::is_expected<Expected, void>::value, int> = 0> operator Expected() const {
+        return has_value() ? Expected() : Expected(typename Expected::unexpected_type(error()));
+    }
+
+private:
+    std::optional<muster::error> why_;
+};
+
+// -------------------------------------------------------------------------------------------------------------- Buffers
+
+namespace basic {
+
+template <class Buffer> using element_t = std::remove_pointer_t<decltype(std::data(std::declval<Buffer &>()))>;
+template <class T> using bare_t = std::remove_cv_t<std::remove_reference_t<T>>;
+
+template <class Buffer, class = void> struct is_buffer : std::false_type {};
+template <class Buffer>
+struct is_buffer<Buffer, std::void_t<element_t<Buffer>, decltype(std::size(std::declval<Buffer &>()))>>
+    : std::is_object<element_t<Buffer>> {};
+template <class Buffer> using when_buffer = std::enable_if_t<is_buffer<Buffer>::value, int>;
+template <class In, class Out> using when_buffers = std::enable_if_t<is_buffer<In>::value && is_buffer<Out>::value, int>;
+
+// Whether the elements outlive the argument: it is no temporary, or it is a view. A view's elements are as constant as they were when the
+// view itself is constant, and a container's become constant.
+template <class Buffer>
+inline constexpr bool lends = std::is_lvalue_reference_v<Buffer> ||
+                              std::is_same_v<element_t<Buffer>, element_t<const std::remove_reference_t<Buffer>>>;
+
+template <class From, class To> inline constexpr bool points_to = std::is_convertible_v<From (*)[], To (*)[]>;
+
+}  // namespace basic
+
+/// Elements that lie one after another in somebody's memory, as std::span, in every standard. Containers, arrays and std::span convert to
+/// it, and it converts to std::span.
+template <class T> class span {
+public:
+    using element_type = T;                  ///< With its const.
+    using value_type = std::remove_cv_t<T>;  ///< Without it.
+    using size_type = std::size_t;           ///< Of lengths.
+    using iterator = T *;                    ///< A pointer.
+
+    /// No elements.
+    constexpr span() noexcept = default;
+    /// `count` elements from `first` on.
+    constexpr span(T *first, std::size_t count) noexcept : first_(first), count_(count) {}
+    /// All elements of a container or an array, or of another span. A temporary container does only where they are not to be written.
+    template <class Buffer, basic::when_buffer<Buffer> = 0,
+              std::enable_if_t<!std::is_same_v<basic::bare_t<Buffer>, span> && basic::points_to<basic::element_t<Buffer>, T> &&
+                                   (basic::lends<Buffer> || std::is_const_v<T>),
+                               int> = 0>
+    constexpr span(Buffer &&buffer) noexcept : first_(std::data(buffer)), count_(std::size(buffer)) {}
+
+    /// The first element; may be null where there is none.
+    constexpr T *data() const noexcept { return first_; }
+    /// How many elements.
+    constexpr std::size_t size() const noexcept { return count_; }
+    /// How many bytes.
+    constexpr std::size_t size_bytes() const noexcept { return count_ * sizeof(T); }
+    /// Whether there are none.
+    constexpr bool empty() const noexcept { return count_ == 0; }
+    /// The element at `at`, which is not checked.
+    constexpr T &operator[](std::size_t at) const { return first_[at]; }
+    /// The first element.
+    constexpr T *begin() const noexcept { return first_; }
+    /// Behind the last one.
+    constexpr T *end() const noexcept { return first_ + count_; }
+    /// The first `count` elements, which must be there.
+    constexpr span first(std::size_t count) const { return {first_, count}; }
+    /// The last `count` elements, which must be there.
+    constexpr span last(std::size_t count) const { return {first_ + (count_ - count), count}; }
+    /// `count` elements from `at` on, which must be there.
+    constexpr span subspan(std::size_t at, std::size_t count) const { return {first_ + at, count}; }
+
+private:
+    T *first_ = nullptr;
+    std::size_t count_ = 0;
+};
+
+/// A span of what a container or an array has.
+template <class Buffer, basic::when_buffer<Buffer> = 0> span(Buffer &&) -> span<basic::element_t<Buffer>>;
+
+/// One value as a buffer of one element.
+template <class T> constexpr span<T> one(T &value) noexcept { return {&value, 1}; }
+
+namespace basic {
+
+inline float float_of_bits(std::uint32_t bits) noexcept {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline std::uint32_t bits_of_float(float value) noexcept {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+// The upper bits of a number, rounded to the nearest, and to even where two are as near.
+constexpr std::uint32_t rounded(std::uint32_t number, unsigned dropped) noexcept {
+    const std::uint32_t half = (std::uint32_t{1} << dropped) >> 1;
+    return (number + half - 1 + ((number >> dropped) & 1)) >> dropped;
+}
+
+inline std::uint16_t half_of(float value) noexcept {
+    const std::uint32_t bits = bits_of_float(value);
+    const std::uint32_t sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
+    std::uint32_t half = 0;
+    if (rest > 0x7f800000) {
+        half = 0x7e00 | ((rest >> 13) & 0x1ff);  // NaN, quiet
+    } else if (rest >= 0x47800000) {
+        half = 0x7c00;  // from 65,536 on: infinity
+    } else if (rest >= 0x38800000) {
+        half = rounded(rest - 0x38000000, 13);  // may become infinity by rounding
+    } else if (rest >= 0x33000000) {
+        half = rounded((rest & 0x7fffff) | 0x800000, 126 - (rest >> 23));  // subnormal
+    }
+    return static_cast<std::uint16_t>(sign | half);
+}
+inline float float_of_half(std::uint16_t bits) noexcept {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, rest = bits & 0x7fff;
+    if (rest >= 0x7c00) {
+        return float_of_bits(sign | 0x7f800000 | ((rest & 0x3ff) << 13));
+    }
+    if (rest >= 0x400) {
+        return float_of_bits(sign | ((rest << 13) + 0x38000000));
+    }
+    const float tiny = static_cast<float>(rest) * 0x1p-24F;
+    return sign != 0 ? -tiny : tiny;
+}
+inline std::uint16_t brain_of(float value) noexcept {
+    const std::uint32_t bits = bits_of_float(value);
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    return static_cast<std::uint16_t>(is_nan ? (bits >> 16) | 0x40 : rounded(bits, 16));
+}
+
+}  // namespace basic
+
+/// An IEEE 754 half, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to even.
+class float16 {
+public:
+    /// Zero.
+    constexpr float16() noexcept = default;
+    /// The nearest half.
+    explicit float16(float value) noexcept : bits_(basic::half_of(value)) {}
+    /// The half with these bits.
+    static constexpr float16 from_bits(std::uint16_t bits) noexcept {
+        float16 half;
+        half.bits_ = bits;
+        return half;
+    }
+    /// Its bits.
+    constexpr std::uint16_t bits() const noexcept { return bits_; }
+    /// The same number; nothing is lost.
+    operator float() const noexcept { return basic::float_of_half(bits_); }
+
+private:
+    std::uint16_t bits_ = 0;
+};
+
+/// A bfloat16, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to even.
+class bfloat16 {
+public:
+    /// Zero.
+    constexpr bfloat16() noexcept = default;
+    /// The nearest bfloat16.
+    explicit bfloat16(float value) noexcept : bits_(basic::brain_of(value)) {}
+    /// The bfloat16 with these bits.
+    static constexpr bfloat16 from_bits(std::uint16_t bits) noexcept {
+        bfloat16 brain;
+        brain.bits_ = bits;
+        return brain;
+    }
+    /// Its bits.
+    constexpr std::uint16_t bits() const noexcept { return bits_; }
+    /// The same number; nothing is lost.
+    operator float() const noexcept { return basic::float_of_bits(static_cast<std::uint32_t>(bits_) << 16); }
+
+private:
+    std::uint16_t bits_ = 0;
+};
+
+namespace basic {
+
+template <class T> constexpr dtype usual_dtype() {
+    constexpr bool is_number = std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, wchar_t> &&
+                               !std::is_same_v<T, char16_t> && !std::is_same_v<T, char32_t> && sizeof(T) <= 8;
+    if constexpr (is_number) {
+        constexpr std::int32_t width = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+        return static_cast<dtype>((std::is_signed_v<T> ? MUSTER_INT8 : MUSTER_UINT8) + width);
+    } else if constexpr (std::is_same_v<T, std::byte>) {
+        return dtype::uint8;
+    } else if constexpr (std::is_same_v<T, float>) {
+        return dtype::float32;
+    } else if constexpr (std::is_same_v<T, double>) {
+        return dtype::float64;
+    } else if constexpr (std::is_same_v<T, float16>) {
+        return dtype::float16;
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+        return dtype::bfloat16;
+#ifdef __STDCPP_FLOAT16_T__
+    } else if constexpr (std::is_same_v<T, std::float16_t>) {
+        return dtype::float16;
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+    } else if constexpr (std::is_same_v<T, std::bfloat16_t>) {
+        return dtype::bfloat16;
+#endif
+    } else {
+        return static_cast<dtype>(-1);
+    }
+}
+
+}  // namespace basic
+
+/// Which element type a C++ type is. Known are the integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
+/// std::float16_t and std::bfloat16_t.
+///
+/// Specialize it for a type of your own that has the bits of one of these:
+/// `template <> struct muster::dtype_of<my::half> { static constexpr auto value = muster::dtype::float16; };`
+template <class T> struct dtype_of {
+    /// The element type; a negative number where `T` is none.
+    static constexpr dtype value = basic::usual_dtype<T>();
+};
+
+/// How values of type `T` are combined: one of muster::op, or what cluster::make_op gave out.
+template <class T> class reduction {
+public:
+    /// A built-in one.
+    constexpr reduction(op built_in) noexcept : number_(static_cast<std::int32_t>(built_in)) {}
+    /// One that the C API gave out (muster_op_create). Its function must be one for elements of type `T`.
+    static constexpr reduction from_number(std::int32_t number) noexcept { return reduction(static_cast<op>(number)); }
+    /// Its number in the C API.
+    constexpr std::int32_t number() const noexcept { return number_; }
+
+private:
+    std::int32_t number_;
+};
+
+/// How many elements each rank of a group has, in order of rank, and where these begin in the buffer. Without displacements the parts follow
+/// each other. Only points to the lists; they are needed during the call, also by one that does not wait.
+class parts {
+public:
+    /// So many elements of each rank, one after another.
+    template <class Counts, std::enable_if_t<std::is_convertible_v<const Counts &, span<const std::size_t>>, int> = 0>
+    parts(const Counts &counts) noexcept : counts_(counts) {}
+    /// So many elements of each rank, from these places on.
+    parts(span<const std::size_t> counts, span<const std::size_t> displacements) noexcept
+        : counts_(counts), displacements_(displacements), are_placed_(true) {}
+
+    /// How many elements each rank has.
+    span<const std::size_t> counts() const noexcept { return counts_; }
+    /// Whether it is said where they begin. Otherwise they follow each other.
+    bool are_placed() const noexcept { return are_placed_; }
+    /// Where they begin, if that is said.
+    span<const std::size_t> displacements() const noexcept { return displacements_; }
+
+private:
+    span<const std::size_t> counts_;
+    span<const std::size_t> displacements_;
+    bool are_placed_ = false;
+};
+
+// ------------------------------------------------------------------------------------------------- What follows the mode
+
+#ifdef MUSTER_NO_EXCEPTIONS
+/// Files that are compiled with MUSTER_NO_EXCEPTIONS have the names below from here, so that they can be linked with others.
+inline namespace returning {
+/// What a call gives: a result.
+template <class T> using outcome = result<T>;
+#else
+/// Files that are compiled with exceptions have the names below from here, so that they can be linked with others.
+inline namespace throwing {
+/// What a call gives: its value; a failure is thrown.
+template <class T> using outcome = T;
+#endif
+
+namespace detail {
+
+using namespace muster::basic;
+
+#ifdef MUSTER_NO_EXCEPTIONS
+template <class T> result<T> out(result<T> &&result_) { return std::move(result_); }
+#else
+inline void out(result<void> &&result_) {
+    if (!result_) {
+        throw result_.error();
+    }
+}
+template <class T> T out(result<T> &&result_) {
+    if (!result_.has_value()) {
+        throw result_.error();
+    }
+    return std::move(result_).value();
+}
+#endif
+
+inline error failed(muster_status_t code) {
+    const char *sentence = muster_last_error();
+    return error(static_cast<status>(code), *sentence != 0 ? sentence : muster_status_string(code));
+}
+inline error invalid(const std::string &sentence) { return error(status::invalid, sentence); }
+
+inline result<void> checked(muster_status_t code) { return code < 0 ? result<void>(failed(code)) : result<void>(); }
+template <class T> result<T> valued(muster_status_t code, T value) {
+    return code < 0 ? result<T>(failed(code)) : result<T>(std::move(value));
+}
+// A number, or a status that is negative.
+template <class T> result<T> number(T answer) {
+    return answer < 0 ? result<T>(failed(static_cast<muster_status_t>(answer))) : result<T>(answer);
+}
+// Whether an operation has ended.
+inline result<bool> ended(muster_status_t code) { return valued(code, code != MUSTER_IN_PROGRESS); }
+// What is there; nothing where the status says that it is not.
+template <class T> result<std::optional<T>> found(muster_status_t code, T value) {
+    return code == MUSTER_ERR_NOT_FOUND ? result<std::optional<T>>(std::nullopt)
+                                        : valued(code, std::optional<T>(std::move(value)));
+}
+
+// A text that the library copies out, however long it has become meanwhile.
+template <class Ask> result<std::string> text(Ask ask) {
+    std::string all;
+    std::size_t needed = 0;
+    muster_status_t code = ask(static_cast<char *>(nullptr), std::size_t{0}, &needed);
+    while (code == MUSTER_OK && needed > all.size()) {
+        all.resize(needed);
+        code = ask(all.data(), all.size(), &needed);
+        if (code == MUSTER_OK) {
+            all.resize(needed - 1);  // without the zero byte
+            return all;
+        }
+        code = code == MUSTER_ERR_LIMIT ? MUSTER_OK : code;
+    }
+    return code == MUSTER_OK ? result<std::string>(std::string()) : result<std::string>(failed(code));
+}
+
+// A text that C can take: nothing may end it early.
+inline result<void> whole(const char *what, const std::string &given) {
+    const std::size_t zero = given.find('\0');
+    return zero == std::string::npos ? result<void>()
+                                     : result<void>(invalid(std::string(what) + " \"" + given.c_str() + "\" goes on behind a zero byte, at " +
+                                                            std::to_string(zero) + ": it must have none"));
+}
+
+template <auto Free> struct freeing {
+    template <class Handle> void operator()(Handle *handle) const noexcept { Free(handle); }
+};
+template <class Handle, auto Free> using owner = std::unique_ptr<Handle, freeing<Free>>;
+
+template <class T> constexpr std::int32_t element_type() {
+    constexpr dtype type = dtype_of<std::remove_cv_t<T>>::value;
+    static_assert(static_cast<std::int32_t>(type) >= 0, "this is no element type: see muster::dtype_of");
+    static_assert(std::is_trivially_copyable_v<T>, "elements travel as bytes: they must be trivially copyable");
+    return static_cast<std::int32_t>(type);
+}
+
+// A buffer as the C functions take it.
+template <class T> struct view {
+    T *data;
+    std::size_t size;
+    const char *name;
+    std::int32_t type = element_type<T>();
+};
+template <class Buffer> view<const element_t<const Buffer>> readable(const char *name, const Buffer &buffer) {
+    return {std::data(buffer), std::size(buffer), name};
+}
+template <class Buffer>
+view<const element_t<Buffer>> read_later(const char *name, const std::remove_reference_t<Buffer> &buffer) {
+    static_assert(lends<Buffer>, "the operation goes on: its buffer must not be a temporary");
+    return {std::data(buffer), std::size(buffer), name};
+}
+template <class Buffer> view<element_t<Buffer>> writable(const char *name, std::remove_reference_t<Buffer> &buffer) {
+    static_assert(!std::is_const_v<element_t<Buffer>>, "the result is written here: this buffer must not be constant");
+    static_assert(lends<Buffer>, "the result is written here: this buffer must not be a temporary");
+    return {std::data(buffer), std::size(buffer), name};
+}
+
+// The two buffers of a call, of a blocking one and of one that goes on.
+template <class In, class Out> struct both {
+    static_assert(std::is_same_v<std::remove_cv_t<element_t<In>>, std::remove_cv_t<element_t<Out>>>,
+                  "`in` and `out` must have the same element type");
+    view<const element_t<const std::remove_reference_t<In>>> in;
+    view<element_t<Out>> out;
+};
+template <class In, class Out> both<In, Out> now(const In &in, std::remove_reference_t<Out> &out) {
+    return {readable("in", in), writable<Out>("out", out)};
+}
+template <class In, class Out> both<In, Out> later(const std::remove_reference_t<In> &in, std::remove_reference_t<Out> &out) {
+    return {read_later<In>("in", in), writable<Out>("out", out)};
+}
+template <class In, class Out> std::string lengths(const char *call, const In &in, const Out &out) {
+    return std::string(call) + ": `" + in.name + "` has " + std::to_string(in.size) + " elements and `" + out.name + "` " +
+           std::to_string(out.size);
+}
+
+// Why these parts do not fit a buffer in a group of so many ranks, as a sentence; empty if they do.
+inline std::string misfit(const parts &of, const char *buffer, std::size_t length, std::size_t ranks) {
+    const span<const std::size_t> counts = of.counts(), places = of.displacements();
+    if (counts.size() != ranks || (of.are_placed() && places.size() != ranks)) {
+        return std::string("the parts of `") + buffer + "` list " +
+               std::to_string(counts.size() != ranks ? counts.size() : places.size()) + " numbers: the group has " +
+               std::to_string(ranks) + " ranks";
+    }
+    std::size_t begin = 0;
+    for (std::size_t rank = 0; rank < ranks; rank++) {
+        begin = of.are_placed() ? places[rank] : begin;
+        const std::size_t count = counts[rank];
+        if (count > 0 && (count > length || begin > length - count)) {
+            return std::string("the part of rank ") + std::to_string(rank) + " in `" + buffer + "` is " + std::to_string(count) +
+                   " elements from element " + std::to_string(begin) + " on: there are " + std::to_string(length);
+        }
+        begin += count;
+    }
+    return "";
+}
+
+// One element by itself.
+template <class T, class = void> struct is_value : std::false_type {};
+template <class T>
+struct is_value<T, std::enable_if_t<!is_buffer<T>::value>>
+    : std::bool_constant<(static_cast<std::int32_t>(dtype_of<T>::value) >= 0)> {};
+template <class T> using when_value = std::enable_if_t<is_value<T>::value, int>;
+
+template <class T> struct as_it_is {
+    using type = reduction<T>;
+};
+// Not deduced: what is passed for it converts.
+template <class T> using reduction_with = typename as_it_is<T>::type;
+template <class Buffer> using reduction_of = reduction<std::remove_cv_t<element_t<Buffer>>>;
+
+}  // namespace detail
+
+// ------------------------------------------------------------------------------------------------------------- Settings
+
+/// Settings as key and value; docs/settings.md lists the keys. Belongs to one thread at a time.
+class config {
+public:
+    /// Empty settings: only what is set counts, and defaults.
+    static outcome<config> create() { return detail::out(made()); }
+
+    /// The settings that stand in the environment (MUSTER_..., MS_..., another launcher's).
+    static outcome<config> from_environment() {
+        result<config> config_ = made();
+        if (config_) {
+            result<void> loaded = detail::checked(muster_config_load_env(config_->get()));
+            if (!loaded) {
+                config_ = loaded.error();
+            }
+        }
+        return detail::out(std::move(config_));
+    }
+
+    /// Takes the settings of the environment, too. What was set stays.
+    outcome<void> load_environment() { return detail::out(detail::checked(muster_config_load_env(get()))); }
+
+    /// Sets one; this beats every other source. An unknown key, or a value that does not fit, is `status::config` at once.
+    outcome<void> set(const std::string &key, const std::string &value) { return detail::out(set_text(key, value)); }
+    /// Sets one to a whole number.
+    template <class Number, std::enable_if_t<std::is_integral_v<Number> && !std::is_same_v<Number, char>, int> = 0>
+    outcome<void> set(const std::string &key, Number value) {
+        if constexpr (std::is_same_v<Number, bool>) {
+            return detail::out(set_text(key, value ? "1" : "0"));
+        } else {
+            return detail::out(set_text(key, std::to_string(value)));
+        }
+    }
+
+    /// The value that counts for a key, with defaults; nothing where it has none. Never gives a secret out.
+    outcome<std::optional<std::string>> get(const std::string &key) const {
+        result<std::string> value = detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
+            return muster_config_get(get(), key.c_str(), buf, cap, needed);
+        });
+        if (!value && value.error().code() == status::not_found) {
+            return detail::out(result<std::optional<std::string>>(std::nullopt));
+        }
+        return detail::out(value ? result<std::optional<std::string>>(std::move(*value))
+                                 : result<std::optional<std::string>>(value.error()));
+    }
+
+    /// The handle of the C API; this object goes on owning it.
+    muster_config_t *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit config(muster_config_t *handle) noexcept : handle_(handle) {}
+
+    static result<config> made() {
+        muster_config_t *handle = nullptr;
+        const muster_status_t code = muster_config_new(MUSTER_ABI_VERSION, &handle);
+        return detail::valued(code, config(handle));
+    }
+    result<void> set_text(const std::string &key, const std::string &value) {
+        result<void> whole = detail::whole("the key", key);
+        whole = whole ? detail::whole("the value", value) : whole;
+        return whole ? detail::checked(muster_config_set(get(), key.c_str(), value.c_str())) : whole;
+    }
+
+    detail::owner<muster_config_t, muster_config_free> handle_;
+};
+
+/// Takes a line of the log: its level, the speaker, and the line.
+using log_function = std::function<void(log_level level, const char *target, const char *message)>;
+
+namespace detail {
+
+inline void log_line(std::int32_t level, const char *target, const char *message, void *ctx) noexcept {
+    (*static_cast<const log_function *>(ctx))(static_cast<log_level>(level), target, message);
+}
+
+inline result<void> set_log(log_level level, log_function fn) {
+    static std::mutex turn;
+    static log_function *held = nullptr;  // never freed at the end of the program: lines may come until then
+    const std::lock_guard<std::mutex> mine(turn);
+    auto next = fn ? std::make_unique<log_function>(std::move(fn)) : nullptr;
+    result<void> set = checked(muster_set_log_callback(static_cast<std::int32_t>(level), next ? log_line : nullptr, next.get()));
+    if (set) {
+        delete held;  // no call to it is running any more
+        held = next.release();
+    }
+    return set;
+}
+
+}  // namespace detail
+
+/// Sends the log of all clusters of this process, up to `level`, to `fn` instead of standard error; an empty function goes back to that.
+/// `fn` runs on a thread of the library, one line at a time. It must neither throw nor call this library.
+inline outcome<void> set_log_callback(log_level level, log_function fn) { return detail::out(detail::set_log(level, std::move(fn))); }
+
+// ------------------------------------------------------------------------------------------------------------- Requests
+
+/// An operation that was started and goes on by itself: what the calls whose names begin with `i` give. Its buffers are in use until it has
+/// ended. Belongs to one thread at a time.
+///
+/// **Its destructor gives the operation up.** If it goes on still, the destructor cancels it and waits until its buffers are free, which
+/// takes a fraction of a second and never the group's time-out. Cancelling a collective revokes its group, so that the other ranks learn of
+/// it at once, too; a message ends alone. A message that has met its other half is not cancelled: it ends when its bytes have passed, or
+/// when its peer is lost. So an exception that leaves a function with requests is told at once, and touches no buffer that is gone. To let
+/// the operation end, call wait().
+class [[nodiscard]] request {
+public:
+    /// No operation.
+    request() noexcept = default;
+    /// Takes the operation over.
+    request(request &&other) noexcept
+        : handle_(std::exchange(other.handle_, nullptr)), received_(std::move(other.received_)) {}
+    /// Gives up its own operation, as the destructor does, and takes the other's over.
+    request &operator=(request &&other) noexcept {
+        if (this != &other) {
+            give_up();
+            handle_ = std::exchange(other.handle_, nullptr);
+            received_ = std::move(other.received_);
+        }
+        return *this;
+    }
+    request(const request &) = delete;
+    request &operator=(const request &) = delete;
+    /// Gives the operation up if it has not ended: see above.
+    ~request() { give_up(); }
+
+    /// Takes over a request of the C API.
+    static request adopt(muster_request_t *handle) noexcept { return request(handle, nullptr); }
+
+    /// Whether there is an operation, ended or not.
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+    /// Whether it has ended well; its error if it has failed. Never waits for the end.
+    [[nodiscard]] outcome<bool> test() { return detail::out(detail::ended(muster_request_test(handle_))); }
+    /// Waits until it has ended, at most for its group's time-out.
+    outcome<void> wait() { return detail::out(detail::checked(muster_request_wait(handle_, usual_timeout.count()))); }
+    /// Waits for so long at most. Whether it has ended; if not, one may wait again.
+    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
+        return detail::out(detail::ended(muster_request_wait(handle_, timeout.count())));
+    }
+    /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
+    outcome<void> cancel() { return detail::out(detail::checked(muster_request_cancel(handle_))); }
+
+    /// What a receive got, once it has ended well. Of another operation, or before, that is `status::state`.
+    outcome<muster::received> received() const {
+        return detail::out(received_ && received_->source >= 0
+                               ? result<muster::received>(*received_)
+                               : result<muster::received>(error(status::state, "the request has received nothing yet")));
+    }
+
+    /// The handle of the C API; this object goes on owning it.
+    muster_request_t *get() const noexcept { return handle_; }
+
+private:
+    friend class group;
+    request(muster_request_t *handle, std::unique_ptr<muster::received> place) noexcept
+        : handle_(handle), received_(std::move(place)) {}
+
+    void give_up() noexcept {
+        if (handle_ != nullptr && muster_request_test(handle_) == MUSTER_IN_PROGRESS) {
+            muster_request_cancel(handle_);
+        }
+        muster_request_free(handle_);
+        handle_ = nullptr;
+    }
+
+    muster_request_t *handle_ = nullptr;
+    std::unique_ptr<muster::received> received_;  // the library writes it, wherever this object is moved
+};
+
+// --------------------------------------------------------------------------------------------------------------- Groups
+
+/// An ordered set of nodes with its own sequence of collectives. This object only points to it, and may be copied: the cluster's
+/// own groups live as long as the cluster, one that was made as long as its owned_group.
+///
+/// All ranks call a group's collectives in the same order, with the same counts and element types. A call that fails while it runs
+/// revokes the group: all ranks' calls on it give the same first cause. A call with buffers that do not fit has not begun.
+///
+/// `in` and `out` must not overlap, unless a function says that it works in place. They have the same element type.
+class group {
+public:
+    /// No group.
+    constexpr group() noexcept = default;
+    /// A group of the C API.
+    explicit constexpr group(muster_group_t *handle) noexcept : handle_(handle) {}
+
+    /// Whether there is a group.
+    explicit constexpr operator bool() const noexcept { return handle_ != nullptr; }
+    /// The handle of the C API.
+    constexpr muster_group_t *get() const noexcept { return handle_; }
+
+    /// This process's rank in it; `status::not_found` if it is no member.
+    outcome<std::int32_t> rank() const { return detail::out(detail::number(muster_group_rank(handle_))); }
+    /// How many members it has.
+    outcome<std::int32_t> size() const { return detail::out(detail::number(muster_group_size(handle_))); }
+    /// The rank among all workers of the member with this rank.
+    outcome<std::int32_t> to_world(std::int32_t rank) const {
+        return detail::out(detail::number(muster_group_to_world(handle_, rank)));
+    }
+    /// The rank in this group of the worker with this rank; `status::not_found` if that is no member.
+    outcome<std::int32_t> from_world(std::int32_t world_rank) const {
+        return detail::out(detail::number(muster_group_from_world(handle_, world_rank)));
+    }
+    /// Describes a member. In clusters of more than 1,024 nodes this may wait for the scheduler.
+    outcome<muster::member> member(std::int32_t rank) const {
+        muster::member found{};
+        const muster_status_t code = muster_group_member(handle_, rank, &found, sizeof found);
+        return detail::out(detail::valued(code, found));
+    }
+    /// The first cause for which it is over; nothing while it holds.
+    outcome<std::optional<muster::failure>> failure() const {
+        muster::failure cause{};
+        const muster_status_t code = muster_group_failure(handle_, &cause, sizeof cause);
+        return detail::out(detail::found(code, cause));
+    }
+    /// How long an operation on it may take from now on, in this process.
+    outcome<void> set_timeout(milliseconds timeout) const {
+        return detail::out(detail::checked(muster_group_set_timeout(handle_, timeout.count())));
+    }
+
+    /// Makes a group of these ranks of this one. Called by all of its members with the same list. Those that are not in it get an
+    /// empty one.
+    outcome<class owned_group> create(span<const std::int32_t> ranks) const;
+    /// Makes a group of all that pass the same colour, in order of key, then of rank. With a negative colour one is in none, and gets
+    /// an empty one.
+    outcome<class owned_group> split(std::int32_t colour, std::int32_t key) const;
+
+    // ------------------------------------------------------------------------------------------------- Collectives
+
+    /// Returns when every member has called it.
+    outcome<void> barrier() const { return call({}, muster_barrier); }
+    /// As barrier, without waiting.
+    outcome<request> ibarrier() const { return start({}, muster_ibarrier); }
+
+    /// Everyone gets the root's elements. All pass as many.
+    template <class Buffer, basic::when_buffer<Buffer> = 0> outcome<void> broadcast(Buffer &&buffer, std::int32_t root = 0) const {
+        const auto b = detail::writable<Buffer>("buffer", buffer);
+        return call({}, muster_broadcast, b.data, b.size, b.type, root);
+    }
+    /// Gives everyone the root's value.
+    template <class T, detail::when_value<T> = 0> [[nodiscard]] outcome<T> broadcast(T value, std::int32_t root = 0) const {
+        const muster_status_t code = muster_broadcast(handle_, &value, 1, detail::element_type<T>(), root);
+        return detail::out(detail::valued(code, value));
+    }
+    /// As broadcast, without waiting.
+    template <class Buffer, basic::when_buffer<Buffer> = 0>
+    outcome<request> ibroadcast(Buffer &&buffer, std::int32_t root = 0) const {
+        const auto b = detail::writable<Buffer>("buffer", buffer);
+        return start({}, muster_ibroadcast, b.data, b.size, b.type, root);
+    }
+
+    /// Everyone gets what all ranks' elements come to, element by element, in place.
+    template <class Buffer, basic::when_buffer<Buffer> = 0>
+    outcome<void> allreduce(Buffer &&inout, detail::reduction_of<Buffer> with = op::sum) const {
+        const auto b = detail::writable<Buffer>("inout", inout);
+        return call({}, muster_allreduce, b.data, b.data, b.size, b.type, with.number());
+    }
+    /// Everyone gets what all ranks' elements of `in` come to. `out` is as long as `in`, and may be the same.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> allreduce(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(alike("allreduce", i, o), muster_allreduce, i.data, o.data, o.size, o.type, with.number());
+    }
+    /// What all ranks' values come to.
+    template <class T, detail::when_value<T> = 0>
+    [[nodiscard]] outcome<T> allreduce(T value, detail::reduction_with<T> with = op::sum) const {
+        const muster_status_t code = muster_allreduce(handle_, &value, &value, 1, detail::element_type<T>(), with.number());
+        return detail::out(detail::valued(code, value));
+    }
+    /// As allreduce, without waiting.
+    template <class Buffer, basic::when_buffer<Buffer> = 0>
+    outcome<request> iallreduce(Buffer &&inout, detail::reduction_of<Buffer> with = op::sum) const {
+        const auto b = detail::writable<Buffer>("inout", inout);
+        return start({}, muster_iallreduce, b.data, b.data, b.size, b.type, with.number());
+    }
+    /// As allreduce, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> iallreduce(In &&in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(alike("iallreduce", i, o), muster_iallreduce, i.data, o.data, o.size, o.type, with.number());
+    }
+
+    /// The root gets what all ranks' elements of `in` come to. Its `out` is as long as `in`, and may be the same. Elsewhere `out` does
+    /// not count, and may be empty.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> reduce(const In &in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? alike("reduce", i, o) : "", muster_reduce, i.data, o.data, i.size, o.type, with.number(), root);
+    }
+    /// As reduce, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> ireduce(In &&in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(at(root) ? alike("ireduce", i, o) : "", muster_ireduce, i.data, o.data, i.size, o.type, with.number(), root);
+    }
+
+    /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. In place where `in` is this rank's
+    /// part of `out`.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<void> allgather(const In &in, Out &&out) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(times("allgather", i, o), muster_allgather, i.data, o.data, i.size, o.type);
+    }
+    /// All ranks' values, in order of rank.
+    template <class T, detail::when_value<T> = 0> [[nodiscard]] outcome<std::vector<T>> allgather(T value) const {
+        std::vector<T> all(members());
+        const muster_status_t code = muster_allgather(handle_, &value, all.data(), 1, detail::element_type<T>());
+        return detail::out(detail::valued(code, std::move(all)));
+    }
+    /// As allgather, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<request> iallgather(In &&in, Out &&out) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(times("iallgather", i, o), muster_iallgather, i.data, o.data, i.size, o.type);
+    }
+
+    /// As allgather with parts of different sizes, which lie in `out` as `of_out` says. All ranks pass the same counts.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> allgatherv(const In &in, Out &&out, const parts &of_out) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(placed("allgatherv", of_out, o), muster_allgatherv, i.data, i.size, o.data, of_out.counts().data(),
+                    of_out.displacements().data(), o.type);
+    }
+    /// As allgatherv, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> iallgatherv(In &&in, Out &&out, const parts &of_out) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(placed("iallgatherv", of_out, o), muster_iallgatherv, i.data, i.size, o.data, of_out.counts().data(),
+                     of_out.displacements().data(), o.type);
+    }
+
+    /// The root gets all ranks' elements, in order of rank, as allgather gives them to everyone. Elsewhere `out` does not count, and
+    /// may be empty.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> gather(const In &in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? times("gather", i, o) : "", muster_gather, i.data, o.data, i.size, o.type, root);
+    }
+    /// As gather, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> igather(In &&in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(at(root) ? times("igather", i, o) : "", muster_igather, i.data, o.data, i.size, o.type, root);
+    }
+
+    /// As gather with parts of different sizes, which lie in the root's `out` as its `of_out` says. Elsewhere neither counts.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> gatherv(const In &in, Out &&out, const parts &of_out, std::int32_t root) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? placed("gatherv", of_out, o) : "", muster_gatherv, i.data, i.size, o.data, of_out.counts().data(),
+                    of_out.displacements().data(), o.type, root);
+    }
+    /// As gatherv, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> igatherv(In &&in, Out &&out, const parts &of_out, std::int32_t root) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(at(root) ? placed("igatherv", of_out, o) : "", muster_igatherv, i.data, i.size, o.data, of_out.counts().data(),
+                     of_out.displacements().data(), o.type, root);
+    }
+
+    /// Each rank gets its part of the root's `in`, which has as many elements for every rank as `out` has room for. Elsewhere `in` does
+    /// not count, and may be empty.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> scatter(const In &in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? times("scatter", o, i) : "", muster_scatter, i.data, o.data, o.size, o.type, root);
+    }
+    /// As scatter, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> iscatter(In &&in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(at(root) ? times("iscatter", o, i) : "", muster_iscatter, i.data, o.data, o.size, o.type, root);
+    }
+
+    /// As scatter with parts of different sizes, which lie in the root's `in` as its `of_in` says. Elsewhere neither counts.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> scatterv(const In &in, const parts &of_in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? placed("scatterv", of_in, i) : "", muster_scatterv, i.data, of_in.counts().data(), of_in.displacements().data(),
+                    o.data, o.size, o.type, root);
+    }
+    /// As scatterv, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> iscatterv(In &&in, const parts &of_in, Out &&out, std::int32_t root) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(at(root) ? placed("iscatterv", of_in, i) : "", muster_iscatterv, i.data, of_in.counts().data(), of_in.displacements().data(),
+                     o.data, o.size, o.type, root);
+    }
+
+    /// Each rank gets its part of what all ranks' elements of `in` come to. `in` has for every rank as many as `out`. In place where
+    /// `out` is this rank's part of `in`.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> reduce_scatter(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(times("reduce_scatter", o, i), muster_reduce_scatter, i.data, o.data, o.size, o.type, with.number());
+    }
+    /// As reduce_scatter, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> ireduce_scatter(In &&in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(times("ireduce_scatter", o, i), muster_ireduce_scatter, i.data, o.data, o.size, o.type, with.number());
+    }
+
+    /// As reduce_scatter with parts of different sizes, which follow each other in `in`. All ranks pass the same counts. `out` is as
+    /// long as this rank's part.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> reduce_scatterv(const In &in, Out &&out, span<const std::size_t> counts,
+                                  detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(own_part("reduce_scatterv", counts, i, o), muster_reduce_scatterv, i.data, o.data, counts.data(), o.type,
+                    with.number());
+    }
+    /// As reduce_scatterv, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> ireduce_scatterv(In &&in, Out &&out, span<const std::size_t> counts,
+                                      detail::reduction_of<Out> with = op::sum) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(own_part("ireduce_scatterv", counts, i, o), muster_ireduce_scatterv, i.data, o.data, counts.data(), o.type,
+                     with.number());
+    }
+
+    /// Part r of `in` becomes this rank's part of rank r's `out`. Both have as many elements for every rank, and may be the same buffer.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<void> alltoall(const In &in, Out &&out) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(divided("alltoall", i, o), muster_alltoall, i.data, o.data, o.size / members(), o.type);
+    }
+    /// As alltoall, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<request> ialltoall(In &&in, Out &&out) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(divided("ialltoall", i, o), muster_ialltoall, i.data, o.data, o.size / members(), o.type);
+    }
+
+    /// As alltoall with parts of different sizes: `of_in` says what goes to each rank, `of_out` what comes from each.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> alltoallv(const In &in, const parts &of_in, Out &&out, const parts &of_out) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(placed("alltoallv", of_in, i, of_out, o), muster_alltoallv, i.data, of_in.counts().data(),
+                    of_in.displacements().data(), o.data, of_out.counts().data(), of_out.displacements().data(), o.type);
+    }
+    /// As alltoallv, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> ialltoallv(In &&in, const parts &of_in, Out &&out, const parts &of_out) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        return start(placed("ialltoallv", of_in, i, of_out, o), muster_ialltoallv, i.data,
+                     of_in.counts().data(), of_in.displacements().data(), o.data, of_out.counts().data(), of_out.displacements().data(), o.type);
+    }
+
+    // ---------------------------------------------------------------------------------------------------- Messages
+
+    /// Sends elements to the member with rank `to`, under a tag of 0 or more. Up to 64 KiB it does not wait for the receive.
+    template <class In, basic::when_buffer<In> = 0> outcome<void> send(const In &in, std::int32_t to, std::int32_t tag = 0) const {
+        const auto i = detail::readable("in", in);
+        return call({}, muster_send, i.data, i.size, i.type, to, tag);
+    }
+    /// As send, without waiting.
+    template <class In, basic::when_buffer<In> = 0> outcome<request> isend(In &&in, std::int32_t to, std::int32_t tag = 0) const {
+        const auto i = detail::read_later<In>("in", in);
+        return start({}, muster_isend, i.data, i.size, i.type, to, tag);
+    }
+
+    /// Receives a message of at most as many elements as `out` has, from this rank (or any_source) and with this tag (or any_tag). Says
+    /// whose it was, its tag, and how many elements came.
+    template <class Out, basic::when_buffer<Out> = 0>
+    outcome<received> recv(Out &&out, std::int32_t from = any_source, std::int32_t tag = any_tag) const {
+        const auto o = detail::writable<Out>("out", out);
+        received told{};
+        const muster_status_t code = muster_recv(handle_, o.data, o.size, o.type, from, tag, &told, sizeof told);
+        return detail::out(detail::valued(code, told));
+    }
+    /// As recv, without waiting; request::received says what came.
+    template <class Out, basic::when_buffer<Out> = 0>
+    outcome<request> irecv(Out &&out, std::int32_t from = any_source, std::int32_t tag = any_tag) const {
+        const auto o = detail::writable<Out>("out", out);
+        return start_receiving(muster_irecv, o.data, o.size, o.type, from, tag);
+    }
+
+    /// Sends to one rank and receives from one, at once. The two may have different lengths, element types and tags.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<received> sendrecv(const In &in, std::int32_t to, std::int32_t in_tag, Out &&out, std::int32_t from,
+                               std::int32_t out_tag) const {
+        const auto i = detail::readable("in", in);
+        const auto o = detail::writable<Out>("out", out);
+        received told{};
+        const muster_status_t code = muster_sendrecv(handle_, i.data, i.size, i.type, to, in_tag, o.data, o.size, o.type, from,
+                                                     out_tag, &told, sizeof told);
+        return detail::out(detail::valued(code, told));
+    }
+    /// As sendrecv, without waiting: one request, which has ended when both have.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> isendrecv(In &&in, std::int32_t to, std::int32_t in_tag, Out &&out, std::int32_t from,
+                               std::int32_t out_tag) const {
+        const auto i = detail::read_later<In>("in", in);
+        const auto o = detail::writable<Out>("out", out);
+        return start_receiving(muster_isendrecv, i.data, i.size, i.type, to, in_tag, o.data, o.size, o.type, from, out_tag);
+    }
+
+private:
+    // Calls the library, unless a sentence says why the buffers do not fit.
+    template <class Call, class... Arguments>
+    outcome<void> call(const std::string &misfit, Call function, Arguments... arguments) const {
+        return detail::out(misfit.empty() ? detail::checked(function(handle_, arguments...)) : result<void>(detail::invalid(misfit)));
+    }
+    // Likewise, for what gives a request out.
+    template <class Call, class... Arguments>
+    outcome<request> start(const std::string &misfit, Call function, Arguments... arguments) const {
+        if (!misfit.empty()) {
+            return detail::out(result<request>(detail::invalid(misfit)));
+        }
+        muster_request_t *handle = nullptr;
+        const muster_status_t code = function(handle_, arguments..., &handle);
+        return detail::out(detail::valued(code, request(handle, nullptr)));
+    }
+    // Likewise, for what has something to tell of a message.
+    template <class Call, class... Arguments> outcome<request> start_receiving(Call function, Arguments... arguments) const {
+        auto place = std::make_unique<received>();
+        place->source = any_source;
+        muster_request_t *handle = nullptr;
+        const muster_status_t code = function(handle_, arguments..., place.get(), sizeof *place, &handle);
+        return detail::out(detail::valued(code, request(handle, std::move(place))));
+    }
+
+    // Of a group that is none, 1: the library then says what is wrong.
+    std::size_t members() const {
+        const std::int32_t count = muster_group_size(handle_);
+        return count <= 0 ? 1 : static_cast<std::size_t>(count);
+    }
+    bool at(std::int32_t root) const { return muster_group_rank(handle_) == root; }
+
+    // Why buffers do not fit, as a sentence; empty if they do.
+
+    template <class In, class Out> static std::string alike(const char *name, const In &in, const Out &out) {
+        return in.size == out.size ? "" : detail::lengths(name, in, out) + ": they must have as many";
+    }
+    // The whole has room for the part of every rank.
+    template <class Part, class Whole> std::string times(const char *name, const Part &part, const Whole &whole) const {
+        const std::size_t ranks = members();
+        return whole.size % ranks == 0 && whole.size / ranks == part.size
+                   ? ""
+                   : detail::lengths(name, part, whole) + ": `" + whole.name + "` must have " + std::to_string(part.size) +
+                         " for each of " + std::to_string(ranks) + " ranks";
+    }
+    template <class In, class Out> std::string divided(const char *name, const In &in, const Out &out) const {
+        const std::size_t ranks = members();
+        return in.size != out.size || in.size % ranks == 0
+                   ? alike(name, in, out)
+                   : detail::lengths(name, in, out) + ": that cannot be divided by " + std::to_string(ranks) + " ranks";
+    }
+    template <class Buffer> std::string placed(const char *name, const parts &of, const Buffer &buffer) const {
+        const std::string sentence = detail::misfit(of, buffer.name, buffer.size, members());
+        return sentence.empty() ? "" : std::string(name) + ": " + sentence;
+    }
+    template <class In, class Out>
+    std::string placed(const char *name, const parts &of_in, const In &in, const parts &of_out, const Out &out) const {
+        const std::string sentence = placed(name, of_in, in);
+        return sentence.empty() ? placed(name, of_out, out) : sentence;
+    }
+    template <class In, class Out>
+    std::string own_part(const char *name, span<const std::size_t> counts, const In &in, const Out &out) const {
+        const std::string sentence = placed(name, counts, in);
+        const std::int32_t rank = muster_group_rank(handle_);
+        if (!sentence.empty() || rank < 0 || counts[static_cast<std::size_t>(rank)] == out.size) {
+            return sentence;
+        }
+        return std::string(name) + ": `out` has " + std::to_string(out.size) + " elements: the part of this rank has " +
+               std::to_string(counts[static_cast<std::size_t>(rank)]);
+    }
+
+    muster_group_t *handle_ = nullptr;
+};
+
+/// A group that the program made, and owns: freed when this object is destroyed, also after its cluster. Each member frees its own; calls on
+/// it that go on end with `status::state`. May wait up to 1 s for what was sent last.
+class owned_group : public group {
+public:
+    /// No group.
+    owned_group() noexcept = default;
+    /// Takes over a group of the C API.
+    explicit owned_group(muster_group_t *handle) noexcept : group(handle), handle_(handle) {}
+    /// Takes the group over.
+    owned_group(owned_group &&other) noexcept : group(std::exchange(base(other), group())), handle_(std::move(other.handle_)) {}
+    /// Frees its own group, and takes the other's over.
+    owned_group &operator=(owned_group &&other) noexcept {
+        if (this != &other) {
+            handle_ = std::move(other.handle_);
+            base(*this) = std::exchange(base(other), group());
+        }
+        return *this;
+    }
+
+private:
+    static group &base(owned_group &of) noexcept { return of; }
+
+    detail::owner<muster_group_t, muster_group_free> handle_;
+};
+
+inline outcome<owned_group> group::create(span<const std::int32_t> ranks) const {
+    muster_group_t *made = nullptr;
+    const muster_status_t code = muster_group_create(handle_, ranks.data(), ranks.size(), &made);
+    return detail::out(detail::valued(code, owned_group(made)));
+}
+
+inline outcome<owned_group> group::split(std::int32_t colour, std::int32_t key) const {
+    muster_group_t *made = nullptr;
+    const muster_status_t code = muster_group_split(handle_, colour, key, &made);
+    return detail::out(detail::valued(code, owned_group(made)));
+}
+
+// ---------------------------------------------------------------------------------------------------------------- Store
+
+/// The cluster's small key-value store. Values are bytes, and come as std::string. This object only points to its cluster. Every call waits
+/// for the scheduler's answer.
+class store {
+public:
+    /// Sets a key to some bytes, or text.
+    outcome<void> set(const std::string &key, std::string_view value) const {
+        return detail::out(with(key, [&] { return detail::checked(muster_store_set(handle_, key.c_str(), value.data(), value.size())); }));
+    }
+    /// Sets a key to the bytes of these elements.
+    template <class Buffer,
+              std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
+    outcome<void> set(const std::string &key, const Buffer &value) const {
+        using element = basic::element_t<const Buffer>;
+        static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
+        return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), std::size(value) * sizeof(element)));
+    }
+    /// The value of a key, waiting until somebody sets it.
+    outcome<std::string> get(const std::string &key, milliseconds timeout = usual_timeout) const {
+        return detail::out(value_of(key, timeout));
+    }
+    /// The value of a key, if it is there now.
+    outcome<std::optional<std::string>> try_get(const std::string &key) const {
+        result<std::string> value = value_of(key, milliseconds(0));
+        if (value.has_value()) {
+            return detail::out(result<std::optional<std::string>>(std::move(*value)));
+        }
+        return detail::out(value.error().code() == status::not_found ? result<std::optional<std::string>>(std::nullopt)
+                                                                    : result<std::optional<std::string>>(value.error()));
+    }
+    /// Adds to the number in a key, exactly once, and gives the sum. A key that is not there counts as 0.
+    outcome<std::int64_t> add(const std::string &key, std::int64_t delta) const {
+        return detail::out(with(key, [&] {
+            std::int64_t sum = 0;
+            const muster_status_t code = muster_store_add(handle_, key.c_str(), delta, &sum);
+            return detail::valued(code, sum);
+        }));
+    }
+    /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not there counts
+    /// as empty.
+    outcome<std::string> compare_set(const std::string &key, std::string_view expected, std::string_view desired) const {
+        return detail::out(with(key, [&] {
+            void *value = nullptr;
+            std::size_t length = 0;
+            const muster_status_t code = muster_store_compare_set(handle_, key.c_str(), expected.data(), expected.size(),
+                                                                  desired.data(), desired.size(), &value, &length);
+            return taken(code, value, length);
+        }));
+    }
+    /// Deletes a key. Whether it was there.
+    outcome<bool> remove(const std::string &key) const {
+        return detail::out(with(key, [&] {
+            std::int32_t existed = 0;
+            const muster_status_t code = muster_store_delete(handle_, key.c_str(), &existed);
+            return detail::valued(code, existed != 0);
+        }));
+    }
+    /// Waits until all these keys are there.
+    outcome<void> wait(span<const std::string> keys, milliseconds timeout = usual_timeout) const {
+        std::vector<const char *> names;
+        for (const std::string &key : keys) {
+            const result<void> whole = detail::whole("the key", key);
+            if (!whole) {
+                return detail::out(result<void>(whole));
+            }
+            names.push_back(key.c_str());
+        }
+        return detail::out(detail::checked(muster_store_wait(handle_, names.data(), names.size(), timeout.count())));
+    }
+
+private:
+    friend class cluster;
+    explicit store(muster_cluster_t *handle) noexcept : handle_(handle) {}
+
+    template <class Call> static auto with(const std::string &key, Call call) -> decltype(call()) {
+        const result<void> whole = detail::whole("the key", key);
+        return whole ? call() : decltype(call())(whole.error());
+    }
+    result<std::string> value_of(const std::string &key, milliseconds timeout) const {
+        return with(key, [&] {
+            void *value = nullptr;
+            std::size_t length = 0;
+            const muster_status_t code = muster_store_get(handle_, key.c_str(), timeout.count(), &value, &length);
+            return taken(code, value, length);
+        });
+    }
+    static result<std::string> taken(muster_status_t code, void *value, std::size_t length) {
+        const detail::owner<void, muster_free> owned(value);
+        return detail::valued(code, value == nullptr ? std::string() : std::string(static_cast<const char *>(value), length));
+    }
+
+    muster_cluster_t *handle_;
+};
+
+// -------------------------------------------------------------------------------------------------------------- Cluster
+
+/// This node's place in its cluster. Calls on it are thread-safe.
+///
+/// **Its destructor leaves in order** (finalize), which takes at most the setting `finalize_timeout`, and frees the handle. If it runs because
+/// an exception leaves its scope, it does not leave in order: the others see this node as lost, as they would if the process had died. To end
+/// the job for everyone, with the reason, call abort().
+class cluster {
+public:
+    /// No cluster.
+    cluster() noexcept = default;
+    /// Takes the cluster over.
+    cluster(cluster &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    /// Leaves its own cluster, as the destructor does, and takes the other's over.
+    cluster &operator=(cluster &&other) noexcept {
+        if (this != &other) {
+            leave();
+            handle_ = std::exchange(other.handle_, nullptr);
+            unwinding_ = std::uncaught_exceptions();
+        }
+        return *this;
+    }
+    cluster(const cluster &) = delete;
+    cluster &operator=(const cluster &) = delete;
+    /// Leaves the cluster: see above.
+    ~cluster() { leave(); }
+
+    /// Takes over a cluster of the C API.
+    static cluster adopt(muster_cluster_t *handle) noexcept {
+        cluster owned;
+        owned.handle_ = handle;
+        return owned;
+    }
+
+    /// Whether this process is in a cluster. It is not where it was the scheduler: its job has ended.
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+    /// The handle of the C API; this object goes on owning it.
+    muster_cluster_t *get() const noexcept { return handle_; }
+
+    /// Leaves in order. A second call, and the destructor afterwards, do nothing. Queries go on answering.
+    outcome<void> finalize() { return detail::out(detail::checked(muster_finalize(handle_))); }
+    /// Ends the job for every rank: their calls fail with `status::aborted`, this rank, code and reason.
+    outcome<void> abort(std::int32_t code, const std::string &reason) {
+        return detail::out(detail::checked(muster_abort(handle_, code, reason.c_str())));
+    }
+    /// Makes the cluster whole again after a group was revoked: returns once every node is in here. See muster_recover.
+    outcome<void> recover(milliseconds timeout = usual_timeout) {
+        return detail::out(detail::checked(muster_recover(handle_, timeout.count())));
+    }
+
+    /// Whether this node is a worker or a server.
+    outcome<muster::role> role() const {
+        const result<std::int32_t> answer = detail::number(muster_role(handle_));
+        return detail::out(answer ? result<muster::role>(static_cast<muster::role>(*answer)) : result<muster::role>(answer.error()));
+    }
+    /// Its rank among those of its role.
+    outcome<std::int32_t> rank() const { return detail::out(detail::number(muster_rank(handle_))); }
+    /// How many nodes of its role there are.
+    outcome<std::int32_t> size() const { return detail::out(detail::number(muster_size(handle_))); }
+    /// Its place among those of its role on its host.
+    outcome<std::int32_t> local_rank() const { return detail::out(detail::number(muster_local_rank(handle_))); }
+    /// How many nodes of its role are on its host.
+    outcome<std::int32_t> local_size() const { return detail::out(detail::number(muster_local_size(handle_))); }
+    /// How often this node was lost and started again.
+    outcome<std::int32_t> restarts() const { return detail::out(detail::number(muster_restarts(handle_))); }
+    /// Which membership this is: 1 for the first.
+    outcome<std::int64_t> epoch() const { return detail::out(detail::number(muster_epoch(handle_))); }
+    /// Its id.
+    outcome<std::string> node_id() const {
+        const char *id = muster_node_id(handle_);
+        return detail::out(id != nullptr ? result<std::string>(id)
+                                         : result<std::string>(detail::invalid("the cluster is empty: there is no node")));
+    }
+
+    /// The ranks of the workers that are lost, ascending.
+    outcome<std::vector<std::int32_t>> failed_ranks() const {
+        std::vector<std::int32_t> ranks;
+        std::size_t count = 0;
+        muster_status_t code = MUSTER_OK;
+        do {
+            ranks.resize(count);
+            code = muster_failed_ranks(handle_, ranks.data(), ranks.size(), &count);
+        } while (code == MUSTER_OK && count > ranks.size());
+        ranks.resize(code == MUSTER_OK ? count : 0);
+        return detail::out(detail::valued(code, std::move(ranks)));
+    }
+    /// The first cause for which the cluster is broken; nothing while it is whole.
+    outcome<std::optional<muster::failure>> failure() const {
+        muster::failure cause{};
+        const muster_status_t code = muster_failure(handle_, &cause, sizeof cause);
+        return detail::out(detail::found(code, cause));
+    }
+    /// That cause as a sentence; nothing while the cluster is whole.
+    outcome<std::optional<std::string>> failure_sentence() const {
+        result<std::string> sentence = detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
+            return muster_cluster_error(handle_, buf, cap, needed);
+        });
+        if (!sentence && sentence.error().code() == status::not_found) {
+            return detail::out(result<std::optional<std::string>>(std::nullopt));
+        }
+        return detail::out(sentence ? result<std::optional<std::string>>(std::move(*sentence))
+                                    : result<std::optional<std::string>>(sentence.error()));
+    }
+    /// The values with which HCCL starts here.
+    outcome<muster::hccl_cm> hccl_cm() const {
+        muster::hccl_cm values{};
+        const muster_status_t code = muster_hccl_cm(handle_, &values, sizeof values);
+        return detail::out(detail::valued(code, values));
+    }
+    /// The HCCL rank table of the workers, as JSON.
+    outcome<std::string> rank_table() const {
+        return detail::out(detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
+            return muster_rank_table(handle_, buf, cap, needed);
+        }));
+    }
+
+    /// All workers. Must not be used once this cluster is gone.
+    group world() const noexcept { return group(muster_world(handle_)); }
+    /// All parameter servers.
+    group servers() const noexcept { return group(muster_servers(handle_)); }
+    /// All workers, then all servers.
+    group universe() const noexcept { return group(muster_universe(handle_)); }
+    /// The store. Must not be used once this cluster is gone.
+    muster::store store() const noexcept { return muster::store(handle_); }
+
+    /// Makes a reduction of a function of two values, of which the first is that of lower ranks. Pass `commutative` false where the two may not
+    /// be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same order. It is freed with the
+    /// cluster, or by free_op.
+    template <class T> outcome<reduction<T>> make_op(T (*combine)(T, T) noexcept, bool commutative = true) {
+        const auto fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
+            T (*const function)(T, T) noexcept = reinterpret_cast<T (*)(T, T) noexcept>(ctx);
+            const T *low = static_cast<const T *>(in);
+            T *high = static_cast<T *>(inout);
+            for (std::size_t at = 0; at < count; at++) {
+                high[at] = function(low[at], high[at]);
+            }
+        };
+        std::int32_t number = 0;
+        const muster_status_t code = muster_op_create(handle_, fold, reinterpret_cast<void *>(combine), commutative ? 1 : 0, &number);
+        return detail::out(detail::valued(code, reduction<T>::from_number(number)));
+    }
+    /// Frees a reduction that make_op gave out: its number means nothing from now on.
+    template <class T> outcome<void> free_op(reduction<T> made) {
+        return detail::out(detail::checked(muster_op_free(handle_, made.number())));
+    }
+
+private:
+    void leave() noexcept {
+        if (handle_ != nullptr && std::uncaught_exceptions() <= unwinding_) {
+            muster_finalize(handle_);
+        }
+        muster_cluster_free(handle_);
+        handle_ = nullptr;
+    }
+
+    muster_cluster_t *handle_ = nullptr;
+    int unwinding_ = std::uncaught_exceptions();  // how many exceptions were on their way when this was made
+};
+
+namespace detail {
+
+inline result<cluster> joined(const muster_config_t *settings) {
+    muster_cluster_t *handle = nullptr;
+    const muster_status_t code = muster_init(settings, &handle);
+    return valued(code, cluster::adopt(handle));
+}
+// A configuration that was moved from must not become that of the environment.
+inline result<void> given(const config &settings) {
+    return settings.get() != nullptr ? result<void>() : result<void>(invalid("the config is empty: it was moved from"));
+}
+
+}  // namespace detail
+
+/// Joins the cluster that the environment describes. Waits until all nodes are there. In the scheduler's process it serves until the job has
+/// ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
+inline outcome<cluster> init() { return detail::out(detail::joined(nullptr)); }
+
+/// Joins the cluster that these settings describe, likewise. They are not needed afterwards.
+inline outcome<cluster> init(const config &settings) {
+    const result<void> given = detail::given(settings);
+    return detail::out(given ? detail::joined(settings.get()) : result<cluster>(given.error()));
+}
+
+/// A scheduler on a thread of this process. Its destructor stops it if it still runs, which ends the job for all. Calls are thread-safe.
+class scheduler {
+public:
+    /// Starts one; returns when its port is bound. With `sched_port` 0, the default, the system chooses the port.
+    static outcome<scheduler> start(const config &settings) {
+        const result<void> given = detail::given(settings);
+        return detail::out(given ? started(settings.get()) : result<scheduler>(given.error()));
+    }
+    /// Starts one with the settings of the environment.
+    static outcome<scheduler> start() { return detail::out(started(nullptr)); }
+
+    /// Where it listens, as "host:port".
+    outcome<std::string> address() const {
+        return detail::out(detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
+            return muster_scheduler_address(get(), buf, cap, needed);
+        }));
+    }
+    /// Waits until the job has ended; fails with the job's error.
+    outcome<void> wait() { return detail::out(detail::checked(muster_scheduler_wait(get(), usual_timeout.count()))); }
+    /// Waits for so long at most. Whether the job has ended.
+    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
+        return detail::out(detail::ended(muster_scheduler_wait(get(), timeout.count())));
+    }
+    /// Ends the job for all that are still in it, and waits until the scheduler has ended.
+    outcome<void> stop() { return detail::out(detail::checked(muster_scheduler_stop(get()))); }
+
+    /// The handle of the C API; this object goes on owning it.
+    muster_scheduler_t *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit scheduler(muster_scheduler_t *handle) noexcept : handle_(handle) {}
+
+    static result<scheduler> started(const muster_config_t *settings) {
+        muster_scheduler_t *handle = nullptr;
+        const muster_status_t code = muster_scheduler_start(settings, &handle);
+        return detail::valued(code, scheduler(handle));
+    }
+
+    detail::owner<muster_scheduler_t, muster_scheduler_free> handle_;
+};
+
+}  // namespace returning or throwing
+}  // namespace muster
+
+#ifdef __cpp_lib_ranges
+/// A span's elements outlive the span.
+template <class T> inline constexpr bool std::ranges::enable_borrowed_range<muster::span<T>> = true;
+/// A span is cheap to copy.
+template <class T> inline constexpr bool std::ranges::enable_view<muster::span<T>> = true;
+#endif
+
+#endif  // MUSTER_HPP

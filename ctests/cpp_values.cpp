@@ -1,0 +1,515 @@
+// muster.hpp: what every call gives, blocking and not, on all kinds of buffers; and what it refuses.
+#include "nodes.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <list>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kSize = 4;
+constexpr std::size_t kRanks = kSize;
+
+// A call that must fail so.
+template <class Call> void fails(int line, muster::status code, const char *words, Call call) {
+    try {
+        call();
+    } catch (const muster::error &error) {
+        check_status(__FILE__, line, words, static_cast<std::int64_t>(code), static_cast<std::int64_t>(error.code()));
+        check_contains(__FILE__, line, error.what(), words);
+        return;
+    }
+    check_failed(__FILE__, line, words);
+}
+#define FAILS(code, words, call) fails(__LINE__, muster::status::code, words, [&] { static_cast<void>(call); })
+
+// ------------------------------------------------------------------------------------------------------------ Types
+
+// Every element type goes through a reduction, and comes back as what it was.
+template <class T> void type_travels(const muster::group &world, muster::dtype expected) {
+    CHECK(muster::dtype_of<T>::value == expected);
+    std::vector<T> values(37, static_cast<T>(2));
+    world.allreduce(values);
+    for (const T &value : values) {
+        CHECK(value == static_cast<T>(2 * kSize));
+    }
+    CHECK(world.allreduce(static_cast<T>(3), muster::op::max) == static_cast<T>(3));
+}
+
+// A type of the user's own that has a half's bits.
+struct my_half {
+    std::uint16_t bits;
+};
+
+}  // namespace
+
+template <> struct muster::dtype_of<my_half> {
+    static constexpr auto value = muster::dtype::float16;
+};
+
+namespace {
+
+void types(const muster::group &world) {
+    type_travels<std::int8_t>(world, muster::dtype::int8);
+    type_travels<std::uint8_t>(world, muster::dtype::uint8);
+    type_travels<std::int16_t>(world, muster::dtype::int16);
+    type_travels<std::uint16_t>(world, muster::dtype::uint16);
+    type_travels<std::int32_t>(world, muster::dtype::int32);
+    type_travels<std::uint32_t>(world, muster::dtype::uint32);
+    type_travels<long>(world, muster::dtype::int64);
+    type_travels<long long>(world, muster::dtype::int64);
+    type_travels<unsigned long long>(world, muster::dtype::uint64);
+    type_travels<char>(world, std::is_signed_v<char> ? muster::dtype::int8 : muster::dtype::uint8);
+    type_travels<float>(world, muster::dtype::float32);
+    type_travels<double>(world, muster::dtype::float64);
+    type_travels<muster::float16>(world, muster::dtype::float16);
+    type_travels<muster::bfloat16>(world, muster::dtype::bfloat16);
+#ifdef __STDCPP_FLOAT16_T__
+    type_travels<std::float16_t>(world, muster::dtype::float16);
+#endif
+    static_assert(muster::dtype_of<std::byte>::value == muster::dtype::uint8);
+    my_half halves[2] = {{0x3c00}, {0x4000}};  // 1 and 2
+    world.allreduce(halves);
+    CHECK(halves[0].bits == 0x4400 && halves[1].bits == 0x4800);
+}
+
+// Every half becomes a float and the same half again, and floats between two become the nearest.
+void halves() {
+    for (std::uint32_t bits = 0; bits <= 0xffff; bits++) {
+        const auto half = muster::float16::from_bits(static_cast<std::uint16_t>(bits));
+        const auto brain = muster::bfloat16::from_bits(static_cast<std::uint16_t>(bits));
+        const bool is_nan = (bits & 0x7fff) > 0x7c00, is_brain_nan = (bits & 0x7fff) > 0x7f80;
+        CHECK(is_nan ? half != half && muster::float16(half) != muster::float16(half) : muster::float16(half).bits() == bits);
+        CHECK(is_brain_nan ? brain != brain : muster::bfloat16(brain).bits() == bits);
+        if (bits < 0x7c00) {  // and the middle to the next goes to the even one
+            const float low = half, high = muster::float16::from_bits(static_cast<std::uint16_t>(bits + 1));
+            const float middle = bits == 0x7bff ? 65520.0F : (low + high) / 2;
+            CHECK(muster::float16(middle).bits() == bits + (bits & 1));
+            CHECK(muster::float16(-middle).bits() == 0x8000 + bits + (bits & 1));
+            CHECK(muster::float16(std::nextafter(middle, 0.0F)).bits() == bits);
+            CHECK(muster::float16(std::nextafter(middle, 1e9F)).bits() == bits + 1);
+        }
+        if (bits < 0x7f80) {
+            const float middle = muster::basic::float_of_bits((bits << 16) | 0x8000);
+            CHECK(muster::bfloat16(middle).bits() == bits + (bits & 1));
+            CHECK(muster::bfloat16(std::nextafter(middle, 0.0F)).bits() == bits);
+            CHECK(muster::bfloat16(std::nextafter(middle, HUGE_VALF)).bits() == bits + 1);
+        }
+    }
+    CHECK(static_cast<float>(muster::float16(1e9F)) == HUGE_VALF);
+    CHECK(static_cast<float>(muster::bfloat16(1.0F)) == 1.0F && static_cast<float>(muster::float16(0.1F)) == 0.0999755859375F);
+}
+
+// ---------------------------------------------------------------------------------------------------------- Buffers
+
+void buffers(const muster::group &world) {
+    std::vector<float> vector{1, 2};
+    std::array<float, 2> array{1, 2};
+    float plain[2] = {1, 2};
+    std::string text("ab");
+    world.allreduce(vector);
+    world.allreduce(array);
+    world.allreduce(plain);
+    world.allreduce(muster::span(plain));
+    world.allreduce(muster::span(plain, 1));
+    world.allreduce(muster::one(plain[1]), muster::op::max);
+    world.broadcast(text);
+    CHECK(vector[1] == 8 && array[1] == 8 && plain[1] == 32 && plain[0] == 64 && text == "ab");
+    world.allreduce(std::vector<float>{1, 2}, array);  // what is only read may be a temporary
+    const std::vector<float> constant{1, 2};
+    world.allreduce(constant, muster::span(vector));
+    CHECK(array[1] == 8 && vector[1] == 8);
+    std::vector<float> none;
+    world.allreduce(none);
+    world.broadcast(none);
+
+    const muster::span<const float> read(vector);
+    CHECK(read.size() == 2 && read.size_bytes() == 8 && !read.empty() && read[1] == 8 && *read.begin() == 8 - 4);
+    CHECK(read.first(1).size() == 1 && read.last(1)[0] == 8 && read.subspan(1, 1).data() == vector.data() + 1);
+    static_assert(std::is_convertible_v<muster::span<float>, muster::span<const float>>);
+    static_assert(!std::is_convertible_v<muster::span<const float>, muster::span<float>>);
+    static_assert(!std::is_convertible_v<const std::vector<float> &, muster::span<float>>);
+    static_assert(!std::is_convertible_v<std::vector<float>, muster::span<float>>, "a temporary is not written to");
+    static_assert(!std::is_constructible_v<muster::span<float>, std::list<float> &>, "elements lie one after another");
+    static_assert(!std::is_constructible_v<muster::span<float>, std::deque<float> &>, "elements lie one after another");
+#if __cplusplus >= 202002L
+    std::span<float> theirs = muster::span<float>(vector);  // both ways
+    muster::span<float> ours = theirs;
+    CHECK(theirs.data() == ours.data() && theirs.size() == ours.size());
+    world.broadcast(theirs);
+    world.iallreduce(std::span<float>(vector)).wait();  // a view may be a temporary
+    static_assert(std::is_convertible_v<std::span<const float>, muster::span<const float>>);
+    static_assert(std::is_convertible_v<muster::span<float>, std::span<const float>>);
+    static_assert(!std::is_convertible_v<std::span<const float>, muster::span<float>>);
+#endif
+}
+
+// ------------------------------------------------------------------------------------------------------ Collectives
+
+// Makes the same call in its blocking form, or in the other, and waits for it.
+#define EITHER(is_blocking, name, ...)                  \
+    do {                                                \
+        if (is_blocking) {                              \
+            world.name(__VA_ARGS__);                    \
+        } else {                                        \
+            world.i##name(__VA_ARGS__).wait();          \
+        }                                               \
+    } while (false)
+
+void equal_parts(const muster::group &world, std::int32_t rank, bool blocks) {
+    const std::vector<std::int32_t> mine{rank, 10 * rank};
+    std::vector<std::int32_t> all(2 * kRanks, -1), sums(2), part(2);
+
+    EITHER(blocks, allreduce, mine, sums);
+    CHECK(sums[0] == 6 && sums[1] == 60);
+    EITHER(blocks, allreduce, mine, sums, muster::op::max);
+    CHECK(sums[0] == 3 && sums[1] == 30);
+    sums = mine;
+    EITHER(blocks, allreduce, sums, muster::op::min);
+    CHECK(sums[0] == 0 && sums[1] == 0);
+
+    std::vector<std::int32_t> at_root(rank == 2 ? 2 : 0);
+    EITHER(blocks, reduce, mine, at_root, 2);
+    CHECK(rank != 2 || (at_root[0] == 6 && at_root[1] == 60));
+    EITHER(blocks, reduce, mine, at_root, 2, muster::op::max);
+    CHECK(rank != 2 || (at_root[0] == 3 && at_root[1] == 30));
+
+    std::vector<std::int32_t> from_root(2, rank);
+    EITHER(blocks, broadcast, from_root, 3);
+    CHECK(from_root[0] == 3 && from_root[1] == 3);
+
+    EITHER(blocks, allgather, mine, all);
+    for (std::int32_t from = 0; from < kSize; from++) {
+        CHECK(all[2 * static_cast<std::size_t>(from)] == from && all[2 * static_cast<std::size_t>(from) + 1] == 10 * from);
+    }
+    const muster::span<std::int32_t> own = muster::span(all).subspan(2 * static_cast<std::size_t>(rank), 2);
+    EITHER(blocks, allgather, own, all);  // in place
+    CHECK(all[7] == 30);
+
+    std::vector<std::int32_t> gathered(rank == 1 ? 2 * kRanks : 0);
+    EITHER(blocks, gather, mine, gathered, 1);
+    CHECK(rank != 1 || gathered == all);
+    EITHER(blocks, scatter, gathered, part, 1);
+    CHECK(part == mine);
+
+    EITHER(blocks, reduce_scatter, all, part);
+    CHECK(part[0] == 4 * rank && part[1] == 40 * rank);
+    EITHER(blocks, reduce_scatter, all, part, muster::op::min);
+    CHECK(part == mine);
+
+    std::vector<std::int32_t> there(kRanks), back(kRanks);
+    for (std::int32_t to = 0; to < kSize; to++) {
+        there[static_cast<std::size_t>(to)] = 10 * rank + to;
+    }
+    EITHER(blocks, alltoall, there, back);
+    for (std::int32_t from = 0; from < kSize; from++) {
+        CHECK(back[static_cast<std::size_t>(from)] == 10 * from + rank);
+    }
+    EITHER(blocks, alltoall, back, back);  // in place
+    CHECK(back == there);
+    EITHER(blocks, barrier, );
+}
+
+void unequal_parts(const muster::group &world, std::int32_t rank, bool blocks) {
+    const std::vector<std::size_t> counts{1, 0, 2, 3}, places{6, 0, 0, 3};
+    const std::size_t own = counts[static_cast<std::size_t>(rank)];
+    const std::vector<int> mine(own, rank);
+    std::vector<int> all(6, -1), placed(8, -1), taken(own, -1);
+    const std::vector<int> in_order{0, 2, 2, 3, 3, 3}, in_places{2, 2, -1, 3, 3, 3, 0, -1};
+
+    EITHER(blocks, allgatherv, mine, all, counts);
+    CHECK(all == in_order);
+    EITHER(blocks, allgatherv, mine, placed, {counts, places});
+    CHECK(placed == in_places);
+
+    std::vector<int> gathered(rank == 0 ? 8 : 0, -1);
+    EITHER(blocks, gatherv, mine, gathered, {counts, places}, 0);
+    CHECK(rank != 0 || gathered == in_places);
+    EITHER(blocks, scatterv, gathered, {counts, places}, taken, 0);
+    CHECK(taken == mine);
+    EITHER(blocks, scatterv, all, counts, taken, 3);
+    CHECK(taken == mine);
+
+    EITHER(blocks, reduce_scatterv, all, taken, counts);
+    CHECK(taken == std::vector<int>(own, 4 * rank));
+    EITHER(blocks, reduce_scatterv, all, taken, counts, muster::op::max);
+    CHECK(taken == mine);
+
+    // Each rank sends what it has to every rank: rank + 1 elements.
+    const std::size_t each = static_cast<std::size_t>(rank) + 1;
+    const std::vector<int> out(each * kRanks, 7 * rank);
+    const std::vector<std::size_t> same(kRanks, each), growing{1, 2, 3, 4}, apart{0, 2, 5, 9};
+    std::vector<int> in(10, -1), in_apart(13, -1);
+    EITHER(blocks, alltoallv, out, same, in, growing);
+    EITHER(blocks, alltoallv, out, same, in_apart, {growing, apart});
+    CHECK((in == std::vector<int>{0, 7, 7, 14, 14, 14, 21, 21, 21, 21}));
+    CHECK((in_apart == std::vector<int>{0, -1, 7, 7, -1, 14, 14, 14, -1, 21, 21, 21, 21}));
+}
+
+void values(const muster::group &world, std::int32_t rank) {
+    CHECK(world.allreduce(rank) == 6);
+    CHECK(world.allreduce(rank + 0.5, muster::op::min) == 0.5);
+    CHECK(world.broadcast(rank, 2) == 2);
+    CHECK((world.allgather(rank) == std::vector<std::int32_t>{0, 1, 2, 3}));
+}
+
+// x -> a x + b, one after the other, in two bytes: does not commute.
+std::uint16_t compose(std::uint16_t low, std::uint16_t high) noexcept {
+    const unsigned low_factor = low >> 8, high_factor = high >> 8;
+    const unsigned addend = high_factor * (low & 0xffU) + (high & 0xffU);
+    return static_cast<std::uint16_t>(((low_factor * high_factor) & 0xffU) << 8 | (addend & 0xffU));
+}
+
+void own_reductions(muster::cluster &cluster, std::int32_t rank) {
+    const muster::group world = cluster.world();
+    const auto chain = cluster.make_op(compose, false);
+    std::vector<std::uint16_t> chained(1000, static_cast<std::uint16_t>((rank + 2) << 8 | (rank + 1)));
+    world.allreduce(chained, chain);
+    // ((2x + 1) * 3 + 2) * 4 + 3, and so on
+    CHECK(chained[0] == (2 * 3 * 4 * 5 << 8 | (((1 * 3 + 2) * 4 + 3) * 5 + 4)) && chained[999] == chained[0]);
+    const auto longest = cluster.make_op<double>([](double a, double b) noexcept { return a * a > b * b ? a : b; });
+    CHECK(world.allreduce(-1.0 * rank, longest) == -3.0);
+    static_assert(!std::is_convertible_v<muster::reduction<double>, muster::reduction<float>>, "it is one of doubles");
+    cluster.free_op(longest);
+    FAILS(invalid, "op", cluster.free_op(longest));
+}
+
+// --------------------------------------------------------------------------------------------------------- Messages
+
+void messages(const muster::group &world, std::int32_t rank) {
+    const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
+    std::vector<double> out(3, rank + 0.25), in(5, -1);
+    muster::request coming = world.irecv(in, before, 7);
+    FAILS(state, "received nothing", coming.received());
+    world.send(out, next, 7);
+    coming.wait();
+    muster::request moved(std::move(coming));  // what was received goes along
+    CHECK(moved.test() && moved.received().count == 3 && moved.received().source == before && moved.received().tag == 7);
+    CHECK(in[2] == before + 0.25 && in[3] == -1);
+
+    muster::request going = world.isend(out, next, 8);
+    const muster::received told = world.recv(in);
+    CHECK(told.source == before && told.tag == 8 && told.dtype == MUSTER_FLOAT64);
+    going.wait();
+    FAILS(state, "received nothing", going.received());
+}
+
+void exchanges(const muster::group &world, std::int32_t rank) {
+    const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
+    const std::array<std::int32_t, 2> out{rank, 5};
+    std::array<std::int32_t, 4> in{};
+    muster::received told = world.sendrecv(out, next, 3, in, before, 3);
+    CHECK(told.count == 2 && in[0] == before && in[1] == 5);
+    in = {};
+    muster::request both = world.isendrecv(out, next, 4, in, muster::any_source, 4);
+    both.wait();
+    CHECK(both.received().source == before && in[0] == before);
+}
+
+// ------------------------------------------------------------------------------------------------------------ Store
+
+void stored(const muster::cluster &cluster, std::int32_t rank) {
+    const muster::store store = cluster.store();
+    const std::string mine = "key" + std::to_string(rank);
+    store.set(mine, "a\0b");  // text that is C's ends at its zero byte
+    CHECK(store.get(mine) == "a");
+    store.set(mine, std::string("a\0b", 3));
+    CHECK(store.get(mine).size() == 3);
+    store.set(mine, std::vector<std::int32_t>{1, rank});
+    CHECK(store.get(mine, std::chrono::seconds(60)).size() == 8);
+    store.wait(std::vector<std::string>{"key0", "key1", "key2", "key3"});
+    CHECK(!store.try_get("nobody's"));
+    CHECK(store.try_get(mine)->size() == 8);
+    store.add("sum", rank);
+    cluster.world().barrier();
+    CHECK(store.add("sum", 0) == 6);
+    CHECK(store.compare_set(mine + "x", "", "first") == "first");
+    CHECK(store.compare_set(mine + "x", "other", "second") == "first");
+    CHECK(store.remove(mine + "x") && !store.remove(mine + "x"));
+    FAILS(invalid, "zero byte, at 1", store.set(std::string("k\0l", 3), "v"));
+    FAILS(timeout, "nobody's", store.wait(std::vector<std::string>{"nobody's"}, std::chrono::milliseconds(1)));
+    FAILS(timeout, "nobody's", store.get("nobody's", std::chrono::milliseconds(1)));
+}
+
+// ----------------------------------------------------------------------------------------------- Groups and queries
+
+void groups(const muster::cluster &cluster, std::int32_t rank) {
+    const muster::group world = cluster.world();
+    muster::owned_group pair = world.split(rank % 2, -rank);
+    CHECK(pair && pair.size() == 2 && pair.rank() == (rank < 2 ? 1 : 0));
+    CHECK(pair.to_world(0) == 2 + rank % 2 && pair.from_world(rank) == pair.rank());
+    CHECK(pair.allreduce(rank) == 2 + 2 * (rank % 2));
+    muster::owned_group moved(std::move(pair));
+    CHECK(!pair && moved.size() == 2);
+    FAILS(invalid, "group", pair.barrier());
+    const std::vector<std::int32_t> ranks{3, 0};
+    moved = world.create(ranks);  // frees the pair
+    CHECK(static_cast<bool>(moved) == (rank == 0 || rank == 3));
+    if (moved) {
+        const muster::group view = moved;  // the owner goes on owning it
+        view.set_timeout(std::chrono::minutes(1));
+        CHECK(view.allreduce(rank) == 3 && !view.failure());
+        CHECK(view.member(0).rank == 3 && view.member(0).pid == getpid());
+        CHECK(std::string(view.member(1).node_id) == "0");
+    }
+    CHECK(!world.split(-1, 0));
+    FAILS(invalid, "rank", world.member(kSize));
+    FAILS(not_found, "", cluster.servers().rank());
+    CHECK(cluster.servers().size() == 0 && cluster.universe().size() == kSize);
+}
+
+void queries(const muster::cluster &cluster, std::int32_t rank) {
+    CHECK(cluster.role() == muster::role::worker && cluster.rank() == rank && cluster.size() == kSize);
+    CHECK(cluster.local_rank() == rank && cluster.local_size() == kSize && cluster.restarts() == 0 && cluster.epoch() == 1);
+    CHECK(cluster.node_id() == std::to_string(rank) && cluster.failed_ranks().empty());
+    CHECK(!cluster.failure() && !cluster.failure_sentence());
+    CHECK(cluster.hccl_cm().worker_size == kSize);
+    CHECK(cluster.rank_table().find("\"server_list\"") != std::string::npos);
+}
+
+// --------------------------------------------------------------------------------------------------------- Refusals
+
+// Each is refused before anything has begun: the group goes on.
+void misfits(const muster::group &world, std::int32_t rank) {
+    std::vector<float> two(2), three(3), eight(8);
+    const std::vector<std::size_t> counts{1, 1, 1, 1}, few{1, 1}, long_ones{1, 1, 1, 100}, far{0, 1, 2, SIZE_MAX};
+    FAILS(invalid, "allreduce: `in` has 2 elements and `out` 3: they must have as many", world.allreduce(two, three));
+    FAILS(invalid, "iallreduce: `in` has 2", world.iallreduce(two, three));
+    FAILS(invalid, "allgather: `in` has 2 elements and `out` 3: `out` must have 2 for each of 4 ranks", world.allgather(two, three));
+    FAILS(invalid, "iallgather: `in` has 3 elements and `out` 8", world.iallgather(three, eight));
+    FAILS(invalid, "reduce_scatter: `out` has 3 elements and `in` 8: `in` must have 3 for each", world.reduce_scatter(eight, three));
+    FAILS(invalid, "alltoall: `in` has 3 elements and `out` 3: that cannot be divided by 4", world.alltoall(three, three));
+    FAILS(invalid, "alltoall: `in` has 2 elements and `out` 8: they must", world.alltoall(two, eight));
+    FAILS(invalid, "gather: `in` has 3 elements and `out` 8", world.gather(three, eight, rank));
+    FAILS(invalid, "scatter: `out` has 3 elements and `in` 8", world.scatter(eight, three, rank));
+    FAILS(invalid, "reduce: `in` has 3", world.reduce(three, two, rank));
+    FAILS(invalid, "allgatherv: the parts of `out` list 2 numbers: the group has 4 ranks", world.allgatherv(two, eight, few));
+    FAILS(invalid, "gatherv: the parts of `out` list 2 numbers", world.gatherv(two, eight, {counts, few}, rank));
+    FAILS(invalid, "scatterv: the part of rank 3 in `in` is 100 elements from element 3 on: there are 8",
+          world.scatterv(eight, long_ones, two, rank));
+    FAILS(invalid, "alltoallv: the part of rank 3 in `out` is 1 elements from element 18446744073709551615 on: there are 8",
+          world.alltoallv(eight, counts, eight, {counts, far}));
+    FAILS(invalid, "reduce_scatterv: `out` has 2 elements: the part of this rank has 1", world.reduce_scatterv(eight, two, counts));
+    FAILS(invalid, "op", world.allreduce(two, muster::op::bit_and));
+    FAILS(invalid, "root", world.broadcast(two, kSize));
+    world.barrier();
+}
+
+void everything(muster::cluster &cluster, std::int32_t rank) {
+    const muster::group world = cluster.world();
+    types(world);
+    buffers(world);
+    for (const bool blocks : {true, false}) {
+        equal_parts(world, rank, blocks);
+        unequal_parts(world, rank, blocks);
+    }
+    values(world, rank);
+    own_reductions(cluster, rank);
+    exchanges(world, rank);
+    messages(world, rank);
+    stored(cluster, rank);
+    groups(cluster, rank);
+    queries(cluster, rank);
+    misfits(world, rank);
+}
+
+// What broke the cluster, in three forms; then what its calls say.
+void broken(muster::cluster &cluster, std::int32_t rank) {
+    if (rank == 1) {
+        cluster.abort(7, "the disk is full");
+    }
+    FAILS(aborted, "the disk is full", cluster.world().barrier());
+    CHECK(cluster.failure()->rank == 1 && cluster.world().failure()->status == MUSTER_ERR_ABORTED);
+    CHECK(cluster.failure_sentence()->find("the disk is full") != std::string::npos);
+    FAILS(aborted, "the disk is full", cluster.recover(std::chrono::milliseconds(100)));
+}
+
+// ------------------------------------------------------------------------------------------------ Without a cluster
+
+void configs() {
+    muster::config config = muster::config::create();
+    config.set("worker_num", 3);
+    config.set("node_id", "me");
+    CHECK(config.get("worker_num") == "3" && config.get("node_id") == "me" && !config.get("config_file_path"));
+    config.load_environment();
+    CHECK(config.get("worker_num") == "3");
+    FAILS(config, "no_such_key", config.set("no_such_key", 1));
+    FAILS(config, "worker_num", config.set("worker_num", "many"));
+    FAILS(invalid, "zero byte", config.set("node_id", std::string("a\0b", 3)));
+    muster::config moved(std::move(config));
+    CHECK(moved.get("worker_num") == "3");
+    FAILS(invalid, "moved from", muster::init(config));
+    FAILS(invalid, "moved from", muster::scheduler::start(config));
+    FAILS(invalid, "config", config.set("worker_num", 1));
+    CHECK(muster::config::from_environment().get("log").value_or("") != "nothing");
+    CHECK(muster::version().size() >= 5 && muster::abi_version() == MUSTER_ABI_VERSION);
+    CHECK(muster::status_string(muster::status::timeout).find("ERR_TIMEOUT") == 0);
+}
+
+void empty_handles() {
+    muster::cluster cluster;
+    CHECK(!cluster && !cluster.world());
+    FAILS(invalid, "", cluster.rank());
+    FAILS(invalid, "empty", cluster.node_id());
+    FAILS(invalid, "", cluster.world().allgather(1));
+    FAILS(invalid, "", cluster.store().get("k"));
+    muster::request request;
+    CHECK(!request);
+    FAILS(invalid, "request", request.wait());
+    FAILS(invalid, "request", request.test());
+}
+
+// A cluster of one, and the log's lines to a function.
+void alone_with_a_log() {
+    std::promise<std::string> told;
+    bool is_told = false;  // by one thread, one line at a time
+    muster::set_log_callback(muster::log_level::debug, [&](muster::log_level level, const char *target, const char *message) {
+        CHECK(level >= muster::log_level::error && level <= muster::log_level::debug && target != nullptr);
+        if (!is_told) {
+            is_told = true;
+            told.set_value(message);
+        }
+    });
+    {
+        muster::cluster cluster = muster::init();
+        CHECK(cluster.world().allreduce(2.5F) == 2.5F);
+        cluster.finalize();
+        cluster.finalize();
+        FAILS(state, "", cluster.world().barrier());
+        CHECK(cluster.size() == 1);
+        muster::cluster moved;
+        moved = std::move(cluster);
+        CHECK(moved.rank() == 0 && !cluster);
+    }
+    CHECK(!told.get_future().get().empty());
+    muster::set_log_callback(muster::log_level::warning, nullptr);
+}
+
+void schedulers() {
+    muster::scheduler scheduler = muster::scheduler::start(settings(2));
+    CHECK(!scheduler.wait_for(std::chrono::milliseconds(1)));
+    muster::scheduler moved(std::move(scheduler));
+    CHECK(port_of(moved) != "0");
+    FAILS(invalid, "", scheduler.address());
+    moved.stop();
+}
+
+}  // namespace
+
+int main() {
+    halves();
+    configs();
+    empty_handles();
+    schedulers();
+    alone_with_a_log();
+    run_workers(kSize, everything);
+    run_workers(kSize, broken, muster::status::aborted);
+    return 0;
+}
