@@ -50,9 +50,7 @@ struct my_half {
 
 }  // namespace
 
-template <> struct muster::dtype_of<my_half> {
-    static constexpr auto value = muster::dtype::float16;
-};
+template <> struct muster::dtype_of<my_half> { static constexpr auto value = muster::dtype::float16; };
 
 namespace {
 
@@ -154,13 +152,13 @@ void buffers(const muster::group &world) {
 // ------------------------------------------------------------------------------------------------------ Collectives
 
 // Makes the same call in its blocking form, or in the other, and waits for it.
-#define EITHER(is_blocking, name, ...)                  \
-    do {                                                \
-        if (is_blocking) {                              \
-            world.name(__VA_ARGS__);                    \
-        } else {                                        \
-            world.i##name(__VA_ARGS__).wait();          \
-        }                                               \
+#define EITHER(is_blocking, name, ...)         \
+    do {                                       \
+        if (is_blocking) {                     \
+            world.name(__VA_ARGS__);           \
+        } else {                               \
+            world.i##name(__VA_ARGS__).wait(); \
+        }                                      \
     } while (false)
 
 void equal_parts(const muster::group &world, std::int32_t rank, bool blocks) {
@@ -382,9 +380,11 @@ void misfits(const muster::group &world, std::int32_t rank) {
     const std::vector<std::size_t> counts{1, 1, 1, 1}, few{1, 1}, long_ones{1, 1, 1, 100}, far{0, 1, 2, SIZE_MAX};
     FAILS(invalid, "allreduce: `in` has 2 elements and `out` 3: they must have as many", world.allreduce(two, three));
     FAILS(invalid, "iallreduce: `in` has 2", world.iallreduce(two, three));
-    FAILS(invalid, "allgather: `in` has 2 elements and `out` 3: `out` must have 2 for each of 4 ranks", world.allgather(two, three));
+    FAILS(invalid, "allgather: `in` has 2 elements and `out` 3: `out` must have 2 for each of 4 ranks",
+          world.allgather(two, three));
     FAILS(invalid, "iallgather: `in` has 3 elements and `out` 8", world.iallgather(three, eight));
-    FAILS(invalid, "reduce_scatter: `out` has 3 elements and `in` 8: `in` must have 3 for each", world.reduce_scatter(eight, three));
+    FAILS(invalid, "reduce_scatter: `out` has 3 elements and `in` 8: `in` must have 3 for each",
+          world.reduce_scatter(eight, three));
     FAILS(invalid, "alltoall: `in` has 3 elements and `out` 3: that cannot be divided by 4", world.alltoall(three, three));
     FAILS(invalid, "alltoall: `in` has 2 elements and `out` 8: they must", world.alltoall(two, eight));
     FAILS(invalid, "gather: `in` has 3 elements and `out` 8", world.gather(three, eight, rank));
@@ -396,7 +396,8 @@ void misfits(const muster::group &world, std::int32_t rank) {
           world.scatterv(eight, long_ones, two, rank));
     FAILS(invalid, "alltoallv: the part of rank 3 in `out` is 1 elements from element 18446744073709551615 on: there are 8",
           world.alltoallv(eight, counts, eight, {counts, far}));
-    FAILS(invalid, "reduce_scatterv: `out` has 2 elements: the part of this rank has 1", world.reduce_scatterv(eight, two, counts));
+    FAILS(invalid, "reduce_scatterv: `out` has 2 elements: the part of this rank has 1",
+          world.reduce_scatterv(eight, two, counts));
     FAILS(invalid, "op", world.allreduce(two, muster::op::bit_and));
     FAILS(invalid, "root", world.broadcast(two, kSize));
     world.barrier();

@@ -64,6 +64,7 @@ if [ "$action" = install ]; then
     "$tree/scripts/static_library.sh" "$RELEASE/libmuster.a" "$tree/abi/symbols.txt" "$work/libmuster.a"
 fi
 file 644 "$include/muster.h" "$tree/include/muster.h"
+file 644 "$include/muster.hpp" "$tree/bindings/cpp/muster.hpp"
 file 755 "$LIBDIR/libmuster.so.$VERSION" "${work:-}/libmuster.so"
 file 644 "$LIBDIR/libmuster.so.$VERSION.debug" "${work:-}/libmuster.so.$VERSION.debug"
 link "$LIBDIR/libmuster.so.$abi" "libmuster.so.$VERSION"

@@ -1,19 +1,21 @@
 /// @file
-/// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot be missed.
+/// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot be
+/// missed.
 ///
-/// Everything here calls muster.h, and means what stands there: who waits for what, which call ends what, and what threads may do. These
-/// comments say what is different, or more.
+/// Everything here calls muster.h, and means what stands there: who waits for what, which call ends what, and what threads may
+/// do. These comments say what is different, or more.
 ///
-/// **Errors.** A call that fails throws muster::error. With `MUSTER_NO_EXCEPTIONS` defined (or a compiler that has exceptions turned off)
-/// each call returns a muster::result instead. The type muster::outcome<T> below stands for both: it is `T`, or `result<T>`. A program may
-/// be made of files of both kinds.
+/// **Errors.** A call that fails throws muster::error. With `MUSTER_NO_EXCEPTIONS` defined (or a compiler that has exceptions
+/// turned off) each call returns a muster::result instead. The type muster::outcome<T> below stands for both: it is `T`, or
+/// `result<T>`. A program may be made of files of both kinds.
 ///
-/// **Buffers.** A call takes anything that has `std::data` and `std::size`: vectors, arrays, strings, std::span, muster::span. Its element
-/// type is one that muster::dtype_of knows. Lengths are checked before the library is called: a buffer that does not fit is
-/// `status::invalid`, and nothing has happened. Nothing is copied.
+/// **Buffers.** A call takes anything that has `std::data` and `std::size`: vectors, arrays, strings, std::span, muster::span.
+/// Its element type is one that muster::dtype_of knows. Lengths are checked before the library is called: a buffer that does not
+/// fit is `status::invalid`, and nothing has happened. Nothing is copied.
 ///
-/// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. One that was moved from
-/// is empty, and calls on it are `status::invalid`. A muster::group and a muster::store only point: they must not outlive their cluster.
+/// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. One that was
+/// moved from is empty, and calls on it are `status::invalid`. A muster::group and a muster::store only point: they must not
+/// outlive their cluster.
 ///
 /// SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -62,33 +64,33 @@ namespace muster {
 
 /// What a call came to: the MUSTER_ constants of muster.h. A newer library may return values that have no name here.
 enum class status : muster_status_t {
-    ok = MUSTER_OK,                             ///< Success.
-    in_progress = MUSTER_IN_PROGRESS,           ///< The operation is not finished yet.
-    scheduler_done = MUSTER_SCHEDULER_DONE,     ///< This process was the scheduler, and its job has ended well.
-    invalid = MUSTER_ERR_INVALID,               ///< An argument is not valid. Nothing has happened.
-    config = MUSTER_ERR_CONFIG,                 ///< A setting is not valid.
-    state = MUSTER_ERR_STATE,                   ///< Not possible at this moment, for instance after finalize.
-    unsupported = MUSTER_ERR_UNSUPPORTED,       ///< This version does not do that.
-    limit = MUSTER_ERR_LIMIT,                   ///< A limit is exceeded.
-    not_found = MUSTER_ERR_NOT_FOUND,           ///< There is no such key, or no such thing.
-    rejected = MUSTER_ERR_REJECTED,             ///< The scheduler refused this node.
-    bind = MUSTER_ERR_BIND,                     ///< An address could not be bound.
-    unreachable = MUSTER_ERR_UNREACHABLE,       ///< The scheduler, or a peer, could not be reached.
-    timeout = MUSTER_ERR_TIMEOUT,               ///< The time is up.
-    peer_lost = MUSTER_ERR_PEER_LOST,           ///< A process of the cluster was lost.
-    peer_left = MUSTER_ERR_PEER_LEFT,           ///< A process that the call needs has left the cluster, or freed the group.
-    link = MUSTER_ERR_LINK,                     ///< Two live processes cannot reach each other.
-    corrupt = MUSTER_ERR_CORRUPT,               ///< Bytes were damaged on the way.
-    mismatch = MUSTER_ERR_MISMATCH,             ///< Ranks called different collectives, or a message does not fit its receive.
-    revoked = MUSTER_ERR_REVOKED,               ///< A node has called recover, which ends the epoch for every group.
-    aborted = MUSTER_ERR_ABORTED,               ///< A rank aborted the job, or a request was cancelled.
-    fenced = MUSTER_ERR_FENCED,                 ///< A newer life of this node has its place, or the others took it for lost.
-    security = MUSTER_ERR_SECURITY,             ///< Authentication or encryption failed.
-    journal = MUSTER_ERR_JOURNAL,               ///< What recovery keeps on disk could not be read or written.
-    system = MUSTER_ERR_SYSTEM,                 ///< The operating system refused something.
-    memory = MUSTER_ERR_MEMORY,                 ///< Out of memory.
-    internal = MUSTER_ERR_INTERNAL,             ///< A bug in the library.
-    forked = MUSTER_ERR_FORKED                  ///< The handle belongs to the parent of this forked process.
+    ok = MUSTER_OK,                          ///< Success.
+    in_progress = MUSTER_IN_PROGRESS,        ///< The operation is not finished yet.
+    scheduler_done = MUSTER_SCHEDULER_DONE,  ///< This process was the scheduler, and its job has ended well.
+    invalid = MUSTER_ERR_INVALID,            ///< An argument is not valid. Nothing has happened.
+    config = MUSTER_ERR_CONFIG,              ///< A setting is not valid.
+    state = MUSTER_ERR_STATE,                ///< Not possible at this moment, for instance after finalize.
+    unsupported = MUSTER_ERR_UNSUPPORTED,    ///< This version does not do that.
+    limit = MUSTER_ERR_LIMIT,                ///< A limit is exceeded.
+    not_found = MUSTER_ERR_NOT_FOUND,        ///< There is no such key, or no such thing.
+    rejected = MUSTER_ERR_REJECTED,          ///< The scheduler refused this node.
+    bind = MUSTER_ERR_BIND,                  ///< An address could not be bound.
+    unreachable = MUSTER_ERR_UNREACHABLE,    ///< The scheduler, or a peer, could not be reached.
+    timeout = MUSTER_ERR_TIMEOUT,            ///< The time is up.
+    peer_lost = MUSTER_ERR_PEER_LOST,        ///< A process of the cluster was lost.
+    peer_left = MUSTER_ERR_PEER_LEFT,        ///< A process that the call needs has left the cluster, or freed the group.
+    link = MUSTER_ERR_LINK,                  ///< Two live processes cannot reach each other.
+    corrupt = MUSTER_ERR_CORRUPT,            ///< Bytes were damaged on the way.
+    mismatch = MUSTER_ERR_MISMATCH,          ///< Ranks called different collectives, or a message does not fit its receive.
+    revoked = MUSTER_ERR_REVOKED,            ///< A node has called recover, which ends the epoch for every group.
+    aborted = MUSTER_ERR_ABORTED,            ///< A rank aborted the job, or a request was cancelled.
+    fenced = MUSTER_ERR_FENCED,              ///< A newer life of this node has its place, or the others took it for lost.
+    security = MUSTER_ERR_SECURITY,          ///< Authentication or encryption failed.
+    journal = MUSTER_ERR_JOURNAL,            ///< What recovery keeps on disk could not be read or written.
+    system = MUSTER_ERR_SYSTEM,              ///< The operating system refused something.
+    memory = MUSTER_ERR_MEMORY,              ///< Out of memory.
+    internal = MUSTER_ERR_INTERNAL,          ///< A bug in the library.
+    forked = MUSTER_ERR_FORKED               ///< The handle belongs to the parent of this forked process.
 };
 
 /// Element types.
@@ -168,9 +170,7 @@ inline std::string_view version() noexcept { return muster_version(); }
 inline std::uint32_t abi_version() noexcept { return muster_abi_version(); }
 
 /// Name and meaning of a status, as "ERR_TIMEOUT: the time is up".
-inline std::string_view status_string(status code) noexcept {
-    return muster_status_string(static_cast<muster_status_t>(code));
-}
+inline std::string_view status_string(status code) noexcept { return muster_status_string(static_cast<muster_status_t>(code)); }
 
 // --------------------------------------------------------------------------------------------------------------- Errors
 
@@ -187,6 +187,7 @@ private:
     status code_;
 };
 
+/// @cond internal
 namespace basic {
 
 // The value of a result that has none was asked for. That is a bug of the program.
@@ -198,22 +199,22 @@ namespace basic {
 // Whether a class is made like std::expected<T, error>.
 template <class Expected, class T, class = void> struct is_expected : std::false_type {};
 template <class Expected, class T>
-struct is_expected<Expected, T,
-                   std::enable_if_t<std::is_same_v<typename Expected::value_type, T> &&
-                                    std::is_same_v<typename Expected::error_type, error> &&
-                                    std::is_constructible_v<Expected, typename Expected::unexpected_type>>>
-    : std::true_type {};
+struct is_expected<
+    Expected, T,
+    std::enable_if_t<std::is_same_v<typename Expected::value_type, T> && std::is_same_v<typename Expected::error_type, error> &&
+                     std::is_constructible_v<Expected, typename Expected::unexpected_type>>> : std::true_type {};
 
 }  // namespace basic
+/// @endcond
 
-/// A value or an error. It is the same class in every C++ standard and with or without exceptions, so it may stand in the interfaces of
-/// libraries.
+/// A value or an error. It is the same class in every C++ standard and with or without exceptions, so it may stand in the
+/// interfaces of libraries.
 ///
 /// It converts to `std::expected<T, muster::error>`, where there is one, and to classes made like that (`tl::expected`).
 template <class T> class [[nodiscard]] result {
 public:
-    using value_type = T;             ///< What a success has.
-    using error_type = muster::error; ///< What a failure has.
+    using value_type = T;              ///< What a success has.
+    using error_type = muster::error;  ///< What a failure has.
 
     /// A success.
     result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
@@ -275,8 +276,8 @@ private:
 /// A success without a value, or an error.
 template <> class [[nodiscard]] result<void> {
 public:
-    using value_type = void;          ///< A success has nothing.
-    using error_type = muster::error; ///< What a failure has.
+    using value_type = void;           ///< A success has nothing.
+    using error_type = muster::error;  ///< What a failure has.
 
     /// A success.
     result() noexcept = default;
@@ -307,6 +308,7 @@ private:
 
 // -------------------------------------------------------------------------------------------------------------- Buffers
 
+/// @cond internal
 namespace basic {
 
 template <class Buffer> using element_t = std::remove_pointer_t<decltype(std::data(std::declval<Buffer &>()))>;
@@ -319,18 +321,19 @@ struct is_buffer<Buffer, std::void_t<element_t<Buffer>, decltype(std::size(std::
 template <class Buffer> using when_buffer = std::enable_if_t<is_buffer<Buffer>::value, int>;
 template <class In, class Out> using when_buffers = std::enable_if_t<is_buffer<In>::value && is_buffer<Out>::value, int>;
 
-// Whether the elements outlive the argument: it is no temporary, or it is a view. A view's elements are as constant as they were when the
-// view itself is constant, and a container's become constant.
+// Whether the elements outlive the argument: it is no temporary, or it is a view. A view's elements are as constant as they were
+// when the view itself is constant, and a container's become constant.
 template <class Buffer>
-inline constexpr bool lends = std::is_lvalue_reference_v<Buffer> ||
-                              std::is_same_v<element_t<Buffer>, element_t<const std::remove_reference_t<Buffer>>>;
+inline constexpr bool lends =
+    std::is_lvalue_reference_v<Buffer> || std::is_same_v<element_t<Buffer>, element_t<const std::remove_reference_t<Buffer>>>;
 
 template <class From, class To> inline constexpr bool points_to = std::is_convertible_v<From (*)[], To (*)[]>;
 
 }  // namespace basic
+/// @endcond
 
-/// Elements that lie one after another in somebody's memory, as std::span, in every standard. Containers, arrays and std::span convert to
-/// it, and it converts to std::span.
+/// Elements that lie one after another in somebody's memory, as std::span, in every standard. Containers, arrays and std::span
+/// convert to it, and it converts to std::span.
 template <class T> class span {
 public:
     using element_type = T;                  ///< With its const.
@@ -342,7 +345,8 @@ public:
     constexpr span() noexcept = default;
     /// `count` elements from `first` on.
     constexpr span(T *first, std::size_t count) noexcept : first_(first), count_(count) {}
-    /// All elements of a container or an array, or of another span. A temporary container does only where they are not to be written.
+    /// All elements of a container or an array, or of another span. A temporary container does only where they are not to be
+    /// written.
     template <class Buffer, basic::when_buffer<Buffer> = 0,
               std::enable_if_t<!std::is_same_v<basic::bare_t<Buffer>, span> && basic::points_to<basic::element_t<Buffer>, T> &&
                                    (basic::lends<Buffer> || std::is_const_v<T>),
@@ -381,6 +385,7 @@ template <class Buffer, basic::when_buffer<Buffer> = 0> span(Buffer &&) -> span<
 /// One value as a buffer of one element.
 template <class T> constexpr span<T> one(T &value) noexcept { return {&value, 1}; }
 
+/// @cond internal
 namespace basic {
 
 inline float float_of_bits(std::uint32_t bits) noexcept {
@@ -432,8 +437,10 @@ inline std::uint16_t brain_of(float value) noexcept {
 }
 
 }  // namespace basic
+/// @endcond
 
-/// An IEEE 754 half, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to even.
+/// An IEEE 754 half, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to
+/// even.
 class float16 {
 public:
     /// Zero.
@@ -477,6 +484,7 @@ private:
     std::uint16_t bits_ = 0;
 };
 
+/// @cond internal
 namespace basic {
 
 template <class T> constexpr dtype usual_dtype() {
@@ -509,6 +517,7 @@ template <class T> constexpr dtype usual_dtype() {
 }
 
 }  // namespace basic
+/// @endcond
 
 /// Which element type a C++ type is. Known are the integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
 /// std::float16_t and std::bfloat16_t.
@@ -534,8 +543,8 @@ private:
     std::int32_t number_;
 };
 
-/// How many elements each rank of a group has, in order of rank, and where these begin in the buffer. Without displacements the parts follow
-/// each other. Only points to the lists; they are needed during the call, also by one that does not wait.
+/// How many elements each rank of a group has, in order of rank, and where these begin in the buffer. Without displacements the
+/// parts follow each other. Only points to the lists; they are needed during the call, also by one that does not wait.
 class parts {
 public:
     /// So many elements of each rank, one after another.
@@ -572,6 +581,7 @@ inline namespace throwing {
 template <class T> using outcome = T;
 #endif
 
+/// @cond internal
 namespace detail {
 
 using namespace muster::basic;
@@ -634,9 +644,10 @@ template <class Ask> result<std::string> text(Ask ask) {
 // A text that C can take: nothing may end it early.
 inline result<void> whole(const char *what, const std::string &given) {
     const std::size_t zero = given.find('\0');
-    return zero == std::string::npos ? result<void>()
-                                     : result<void>(invalid(std::string(what) + " \"" + given.c_str() + "\" goes on behind a zero byte, at " +
-                                                            std::to_string(zero) + ": it must have none"));
+    return zero == std::string::npos
+               ? result<void>()
+               : result<void>(invalid(std::string(what) + " \"" + given.c_str() + "\" goes on behind a zero byte, at " +
+                                      std::to_string(zero) + ": it must have none"));
 }
 
 template <auto Free> struct freeing {
@@ -718,14 +729,13 @@ struct is_value<T, std::enable_if_t<!is_buffer<T>::value>>
     : std::bool_constant<(static_cast<std::int32_t>(dtype_of<T>::value) >= 0)> {};
 template <class T> using when_value = std::enable_if_t<is_value<T>::value, int>;
 
-template <class T> struct as_it_is {
-    using type = reduction<T>;
-};
+template <class T> struct as_it_is { using type = reduction<T>; };
 // Not deduced: what is passed for it converts.
 template <class T> using reduction_with = typename as_it_is<T>::type;
 template <class Buffer> using reduction_of = reduction<std::remove_cv_t<element_t<Buffer>>>;
 
 }  // namespace detail
+/// @endcond
 
 // ------------------------------------------------------------------------------------------------------------- Settings
 
@@ -797,6 +807,7 @@ private:
 /// Takes a line of the log: its level, the speaker, and the line.
 using log_function = std::function<void(log_level level, const char *target, const char *message)>;
 
+/// @cond internal
 namespace detail {
 
 inline void log_line(std::int32_t level, const char *target, const char *message, void *ctx) noexcept {
@@ -817,28 +828,30 @@ inline result<void> set_log(log_level level, log_function fn) {
 }
 
 }  // namespace detail
+/// @endcond
 
-/// Sends the log of all clusters of this process, up to `level`, to `fn` instead of standard error; an empty function goes back to that.
-/// `fn` runs on a thread of the library, one line at a time. It must neither throw nor call this library.
-inline outcome<void> set_log_callback(log_level level, log_function fn) { return detail::out(detail::set_log(level, std::move(fn))); }
+/// Sends the log of all clusters of this process, up to `level`, to `fn` instead of standard error; an empty function goes back
+/// to that. `fn` runs on a thread of the library, one line at a time. It must neither throw nor call this library.
+inline outcome<void> set_log_callback(log_level level, log_function fn) {
+    return detail::out(detail::set_log(level, std::move(fn)));
+}
 
 // ------------------------------------------------------------------------------------------------------------- Requests
 
-/// An operation that was started and goes on by itself: what the calls whose names begin with `i` give. Its buffers are in use until it has
-/// ended. Belongs to one thread at a time.
+/// An operation that was started and goes on by itself: what the calls whose names begin with `i` give. Its buffers are in use
+/// until it has ended. Belongs to one thread at a time.
 ///
-/// **Its destructor gives the operation up.** If it goes on still, the destructor cancels it and waits until its buffers are free, which
-/// takes a fraction of a second and never the group's time-out. Cancelling a collective revokes its group, so that the other ranks learn of
-/// it at once, too; a message ends alone. A message that has met its other half is not cancelled: it ends when its bytes have passed, or
-/// when its peer is lost. So an exception that leaves a function with requests is told at once, and touches no buffer that is gone. To let
-/// the operation end, call wait().
+/// **Its destructor gives the operation up.** If it goes on still, the destructor cancels it and waits until its buffers are
+/// free, which takes a fraction of a second and never the group's time-out. Cancelling a collective revokes its group, so that
+/// the other ranks learn of it at once, too; a message ends alone. A message that has met its other half is not cancelled: it
+/// ends when its bytes have passed, or when its peer is lost. So an exception that leaves a function with requests is told at
+/// once, and touches no buffer that is gone. To let the operation end, call wait().
 class [[nodiscard]] request {
 public:
     /// No operation.
     request() noexcept = default;
     /// Takes the operation over.
-    request(request &&other) noexcept
-        : handle_(std::exchange(other.handle_, nullptr)), received_(std::move(other.received_)) {}
+    request(request &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)), received_(std::move(other.received_)) {}
     /// Gives up its own operation, as the destructor does, and takes the other's over.
     request &operator=(request &&other) noexcept {
         if (this != &other) {
@@ -902,8 +915,8 @@ private:
 /// An ordered set of nodes with its own sequence of collectives. This object only points to it, and may be copied: the cluster's
 /// own groups live as long as the cluster, one that was made as long as its owned_group.
 ///
-/// All ranks call a group's collectives in the same order, with the same counts and element types. A call that fails while it runs
-/// revokes the group: all ranks' calls on it give the same first cause. A call with buffers that do not fit has not begun.
+/// All ranks call a group's collectives in the same order, with the same counts and element types. A call that fails while it
+/// runs revokes the group: all ranks' calls on it give the same first cause. A call with buffers that do not fit has not begun.
 ///
 /// `in` and `out` must not overlap, unless a function says that it works in place. They have the same element type.
 class group {
@@ -950,8 +963,8 @@ public:
     /// Makes a group of these ranks of this one. Called by all of its members with the same list. Those that are not in it get an
     /// empty one.
     outcome<class owned_group> create(span<const std::int32_t> ranks) const;
-    /// Makes a group of all that pass the same colour, in order of key, then of rank. With a negative colour one is in none, and gets
-    /// an empty one.
+    /// Makes a group of all that pass the same colour, in order of key, then of rank. With a negative colour one is in none, and
+    /// gets an empty one.
     outcome<class owned_group> split(std::int32_t colour, std::int32_t key) const;
 
     // ------------------------------------------------------------------------------------------------- Collectives
@@ -962,7 +975,8 @@ public:
     outcome<request> ibarrier() const { return start({}, muster_ibarrier); }
 
     /// Everyone gets the root's elements. All pass as many.
-    template <class Buffer, basic::when_buffer<Buffer> = 0> outcome<void> broadcast(Buffer &&buffer, std::int32_t root = 0) const {
+    template <class Buffer, basic::when_buffer<Buffer> = 0>
+    outcome<void> broadcast(Buffer &&buffer, std::int32_t root = 0) const {
         const auto b = detail::writable<Buffer>("buffer", buffer);
         return call({}, muster_broadcast, b.data, b.size, b.type, root);
     }
@@ -1009,8 +1023,8 @@ public:
         return start(alike("iallreduce", i, o), muster_iallreduce, i.data, o.data, o.size, o.type, with.number());
     }
 
-    /// The root gets what all ranks' elements of `in` come to. Its `out` is as long as `in`, and may be the same. Elsewhere `out` does
-    /// not count, and may be empty.
+    /// The root gets what all ranks' elements of `in` come to. Its `out` is as long as `in`, and may be the same. Elsewhere `out`
+    /// does not count, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce(const In &in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1023,8 +1037,8 @@ public:
         return start(at(root) ? alike("ireduce", i, o) : "", muster_ireduce, i.data, o.data, i.size, o.type, with.number(), root);
     }
 
-    /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. In place where `in` is this rank's
-    /// part of `out`.
+    /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. In place where `in` is this
+    /// rank's part of `out`.
     template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<void> allgather(const In &in, Out &&out) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(times("allgather", i, o), muster_allgather, i.data, o.data, i.size, o.type);
@@ -1056,8 +1070,8 @@ public:
                      of_out.displacements().data(), o.type);
     }
 
-    /// The root gets all ranks' elements, in order of rank, as allgather gives them to everyone. Elsewhere `out` does not count, and
-    /// may be empty.
+    /// The root gets all ranks' elements, in order of rank, as allgather gives them to everyone. Elsewhere `out` does not count,
+    /// and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> gather(const In &in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1081,12 +1095,12 @@ public:
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<request> igatherv(In &&in, Out &&out, const parts &of_out, std::int32_t root) const {
         const auto [i, o] = detail::later<In, Out>(in, out);
-        return start(at(root) ? placed("igatherv", of_out, o) : "", muster_igatherv, i.data, i.size, o.data, of_out.counts().data(),
-                     of_out.displacements().data(), o.type, root);
+        return start(at(root) ? placed("igatherv", of_out, o) : "", muster_igatherv, i.data, i.size, o.data,
+                     of_out.counts().data(), of_out.displacements().data(), o.type, root);
     }
 
-    /// Each rank gets its part of the root's `in`, which has as many elements for every rank as `out` has room for. Elsewhere `in` does
-    /// not count, and may be empty.
+    /// Each rank gets its part of the root's `in`, which has as many elements for every rank as `out` has room for. Elsewhere
+    /// `in` does not count, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> scatter(const In &in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1103,19 +1117,19 @@ public:
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> scatterv(const In &in, const parts &of_in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
-        return call(at(root) ? placed("scatterv", of_in, i) : "", muster_scatterv, i.data, of_in.counts().data(), of_in.displacements().data(),
-                    o.data, o.size, o.type, root);
+        return call(at(root) ? placed("scatterv", of_in, i) : "", muster_scatterv, i.data, of_in.counts().data(),
+                    of_in.displacements().data(), o.data, o.size, o.type, root);
     }
     /// As scatterv, without waiting.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<request> iscatterv(In &&in, const parts &of_in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::later<In, Out>(in, out);
-        return start(at(root) ? placed("iscatterv", of_in, i) : "", muster_iscatterv, i.data, of_in.counts().data(), of_in.displacements().data(),
-                     o.data, o.size, o.type, root);
+        return start(at(root) ? placed("iscatterv", of_in, i) : "", muster_iscatterv, i.data, of_in.counts().data(),
+                     of_in.displacements().data(), o.data, o.size, o.type, root);
     }
 
-    /// Each rank gets its part of what all ranks' elements of `in` come to. `in` has for every rank as many as `out`. In place where
-    /// `out` is this rank's part of `in`.
+    /// Each rank gets its part of what all ranks' elements of `in` come to. `in` has for every rank as many as `out`. In place
+    /// where `out` is this rank's part of `in`.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce_scatter(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1128,8 +1142,8 @@ public:
         return start(times("ireduce_scatter", o, i), muster_ireduce_scatter, i.data, o.data, o.size, o.type, with.number());
     }
 
-    /// As reduce_scatter with parts of different sizes, which follow each other in `in`. All ranks pass the same counts. `out` is as
-    /// long as this rank's part.
+    /// As reduce_scatter with parts of different sizes, which follow each other in `in`. All ranks pass the same counts. `out` is
+    /// as long as this rank's part.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce_scatterv(const In &in, Out &&out, span<const std::size_t> counts,
                                   detail::reduction_of<Out> with = op::sum) const {
@@ -1146,7 +1160,8 @@ public:
                      with.number());
     }
 
-    /// Part r of `in` becomes this rank's part of rank r's `out`. Both have as many elements for every rank, and may be the same buffer.
+    /// Part r of `in` becomes this rank's part of rank r's `out`. Both have as many elements for every rank, and may be the same
+    /// buffer.
     template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<void> alltoall(const In &in, Out &&out) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(divided("alltoall", i, o), muster_alltoall, i.data, o.data, o.size / members(), o.type);
@@ -1168,14 +1183,15 @@ public:
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<request> ialltoallv(In &&in, const parts &of_in, Out &&out, const parts &of_out) const {
         const auto [i, o] = detail::later<In, Out>(in, out);
-        return start(placed("ialltoallv", of_in, i, of_out, o), muster_ialltoallv, i.data,
-                     of_in.counts().data(), of_in.displacements().data(), o.data, of_out.counts().data(), of_out.displacements().data(), o.type);
+        return start(placed("ialltoallv", of_in, i, of_out, o), muster_ialltoallv, i.data, of_in.counts().data(),
+                     of_in.displacements().data(), o.data, of_out.counts().data(), of_out.displacements().data(), o.type);
     }
 
     // ---------------------------------------------------------------------------------------------------- Messages
 
     /// Sends elements to the member with rank `to`, under a tag of 0 or more. Up to 64 KiB it does not wait for the receive.
-    template <class In, basic::when_buffer<In> = 0> outcome<void> send(const In &in, std::int32_t to, std::int32_t tag = 0) const {
+    template <class In, basic::when_buffer<In> = 0>
+    outcome<void> send(const In &in, std::int32_t to, std::int32_t tag = 0) const {
         const auto i = detail::readable("in", in);
         return call({}, muster_send, i.data, i.size, i.type, to, tag);
     }
@@ -1185,8 +1201,8 @@ public:
         return start({}, muster_isend, i.data, i.size, i.type, to, tag);
     }
 
-    /// Receives a message of at most as many elements as `out` has, from this rank (or any_source) and with this tag (or any_tag). Says
-    /// whose it was, its tag, and how many elements came.
+    /// Receives a message of at most as many elements as `out` has, from this rank (or any_source) and with this tag (or
+    /// any_tag). Says whose it was, its tag, and how many elements came.
     template <class Out, basic::when_buffer<Out> = 0>
     outcome<received> recv(Out &&out, std::int32_t from = any_source, std::int32_t tag = any_tag) const {
         const auto o = detail::writable<Out>("out", out);
@@ -1225,7 +1241,8 @@ private:
     // Calls the library, unless a sentence says why the buffers do not fit.
     template <class Call, class... Arguments>
     outcome<void> call(const std::string &misfit, Call function, Arguments... arguments) const {
-        return detail::out(misfit.empty() ? detail::checked(function(handle_, arguments...)) : result<void>(detail::invalid(misfit)));
+        return detail::out(misfit.empty() ? detail::checked(function(handle_, arguments...))
+                                          : result<void>(detail::invalid(misfit)));
     }
     // Likewise, for what gives a request out.
     template <class Call, class... Arguments>
@@ -1295,8 +1312,8 @@ private:
     muster_group_t *handle_ = nullptr;
 };
 
-/// A group that the program made, and owns: freed when this object is destroyed, also after its cluster. Each member frees its own; calls on
-/// it that go on end with `status::state`. May wait up to 1 s for what was sent last.
+/// A group that the program made, and owns: freed when this object is destroyed, also after its cluster. Each member frees its
+/// own; calls on it that go on end with `status::state`. May wait up to 1 s for what was sent last.
 class owned_group : public group {
 public:
     /// No group.
@@ -1334,17 +1351,19 @@ inline outcome<owned_group> group::split(std::int32_t colour, std::int32_t key) 
 
 // ---------------------------------------------------------------------------------------------------------------- Store
 
-/// The cluster's small key-value store. Values are bytes, and come as std::string. This object only points to its cluster. Every call waits
-/// for the scheduler's answer.
+/// The cluster's small key-value store. Values are bytes, and come as std::string. This object only points to its cluster. Every
+/// call waits for the scheduler's answer.
 class store {
 public:
     /// Sets a key to some bytes, or text.
     outcome<void> set(const std::string &key, std::string_view value) const {
-        return detail::out(with(key, [&] { return detail::checked(muster_store_set(handle_, key.c_str(), value.data(), value.size())); }));
+        return detail::out(
+            with(key, [&] { return detail::checked(muster_store_set(handle_, key.c_str(), value.data(), value.size())); }));
     }
     /// Sets a key to the bytes of these elements.
-    template <class Buffer,
-              std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
+    template <
+        class Buffer,
+        std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
     outcome<void> set(const std::string &key, const Buffer &value) const {
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
@@ -1361,7 +1380,7 @@ public:
             return detail::out(result<std::optional<std::string>>(std::move(*value)));
         }
         return detail::out(value.error().code() == status::not_found ? result<std::optional<std::string>>(std::nullopt)
-                                                                    : result<std::optional<std::string>>(value.error()));
+                                                                     : result<std::optional<std::string>>(value.error()));
     }
     /// Adds to the number in a key, exactly once, and gives the sum. A key that is not there counts as 0.
     outcome<std::int64_t> add(const std::string &key, std::int64_t delta) const {
@@ -1371,8 +1390,8 @@ public:
             return detail::valued(code, sum);
         }));
     }
-    /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not there counts
-    /// as empty.
+    /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not
+    /// there counts as empty.
     outcome<std::string> compare_set(const std::string &key, std::string_view expected, std::string_view desired) const {
         return detail::out(with(key, [&] {
             void *value = nullptr;
@@ -1431,9 +1450,9 @@ private:
 
 /// This node's place in its cluster. Calls on it are thread-safe.
 ///
-/// **Its destructor leaves in order** (finalize), which takes at most the setting `finalize_timeout`, and frees the handle. If it runs because
-/// an exception leaves its scope, it does not leave in order: the others see this node as lost, as they would if the process had died. To end
-/// the job for everyone, with the reason, call abort().
+/// **Its destructor leaves in order** (finalize), which takes at most the setting `finalize_timeout`, and frees the handle. If it
+/// runs because an exception leaves its scope, it does not leave in order: the others see this node as lost, as they would if the
+/// process had died. To end the job for everyone, with the reason, call abort().
 class cluster {
 public:
     /// No cluster.
@@ -1480,7 +1499,8 @@ public:
     /// Whether this node is a worker or a server.
     outcome<muster::role> role() const {
         const result<std::int32_t> answer = detail::number(muster_role(handle_));
-        return detail::out(answer ? result<muster::role>(static_cast<muster::role>(*answer)) : result<muster::role>(answer.error()));
+        return detail::out(answer ? result<muster::role>(static_cast<muster::role>(*answer))
+                                  : result<muster::role>(answer.error()));
     }
     /// Its rank among those of its role.
     outcome<std::int32_t> rank() const { return detail::out(detail::number(muster_rank(handle_))); }
@@ -1521,9 +1541,8 @@ public:
     }
     /// That cause as a sentence; nothing while the cluster is whole.
     outcome<std::optional<std::string>> failure_sentence() const {
-        result<std::string> sentence = detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
-            return muster_cluster_error(handle_, buf, cap, needed);
-        });
+        result<std::string> sentence = detail::text(
+            [&](char *buf, std::size_t cap, std::size_t *needed) { return muster_cluster_error(handle_, buf, cap, needed); });
         if (!sentence && sentence.error().code() == status::not_found) {
             return detail::out(result<std::optional<std::string>>(std::nullopt));
         }
@@ -1538,9 +1557,8 @@ public:
     }
     /// The HCCL rank table of the workers, as JSON.
     outcome<std::string> rank_table() const {
-        return detail::out(detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
-            return muster_rank_table(handle_, buf, cap, needed);
-        }));
+        return detail::out(detail::text(
+            [&](char *buf, std::size_t cap, std::size_t *needed) { return muster_rank_table(handle_, buf, cap, needed); }));
     }
 
     /// All workers. Must not be used once this cluster is gone.
@@ -1552,9 +1570,9 @@ public:
     /// The store. Must not be used once this cluster is gone.
     muster::store store() const noexcept { return muster::store(handle_); }
 
-    /// Makes a reduction of a function of two values, of which the first is that of lower ranks. Pass `commutative` false where the two may not
-    /// be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same order. It is freed with the
-    /// cluster, or by free_op.
+    /// Makes a reduction of a function of two values, of which the first is that of lower ranks. Pass `commutative` false where
+    /// the two may not be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same
+    /// order. It is freed with the cluster, or by free_op.
     template <class T> outcome<reduction<T>> make_op(T (*combine)(T, T) noexcept, bool commutative = true) {
         const auto fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
             T (*const function)(T, T) noexcept = reinterpret_cast<T (*)(T, T) noexcept>(ctx);
@@ -1565,7 +1583,8 @@ public:
             }
         };
         std::int32_t number = 0;
-        const muster_status_t code = muster_op_create(handle_, fold, reinterpret_cast<void *>(combine), commutative ? 1 : 0, &number);
+        const muster_status_t code =
+            muster_op_create(handle_, fold, reinterpret_cast<void *>(combine), commutative ? 1 : 0, &number);
         return detail::out(detail::valued(code, reduction<T>::from_number(number)));
     }
     /// Frees a reduction that make_op gave out: its number means nothing from now on.
@@ -1586,6 +1605,7 @@ private:
     int unwinding_ = std::uncaught_exceptions();  // how many exceptions were on their way when this was made
 };
 
+/// @cond internal
 namespace detail {
 
 inline result<cluster> joined(const muster_config_t *settings) {
@@ -1599,9 +1619,10 @@ inline result<void> given(const config &settings) {
 }
 
 }  // namespace detail
+/// @endcond
 
-/// Joins the cluster that the environment describes. Waits until all nodes are there. In the scheduler's process it serves until the job has
-/// ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
+/// Joins the cluster that the environment describes. Waits until all nodes are there. In the scheduler's process it serves until
+/// the job has ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
 inline outcome<cluster> init() { return detail::out(detail::joined(nullptr)); }
 
 /// Joins the cluster that these settings describe, likewise. They are not needed afterwards.
@@ -1610,7 +1631,8 @@ inline outcome<cluster> init(const config &settings) {
     return detail::out(given ? detail::joined(settings.get()) : result<cluster>(given.error()));
 }
 
-/// A scheduler on a thread of this process. Its destructor stops it if it still runs, which ends the job for all. Calls are thread-safe.
+/// A scheduler on a thread of this process. Its destructor stops it if it still runs, which ends the job for all. Calls are
+/// thread-safe.
 class scheduler {
 public:
     /// Starts one; returns when its port is bound. With `sched_port` 0, the default, the system chooses the port.
@@ -1623,9 +1645,8 @@ public:
 
     /// Where it listens, as "host:port".
     outcome<std::string> address() const {
-        return detail::out(detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
-            return muster_scheduler_address(get(), buf, cap, needed);
-        }));
+        return detail::out(detail::text(
+            [&](char *buf, std::size_t cap, std::size_t *needed) { return muster_scheduler_address(get(), buf, cap, needed); }));
     }
     /// Waits until the job has ended; fails with the job's error.
     outcome<void> wait() { return detail::out(detail::checked(muster_scheduler_wait(get(), usual_timeout.count()))); }

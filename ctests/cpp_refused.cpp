@@ -1,0 +1,48 @@
+// What muster.hpp refuses when it is compiled. cpp_compilers.sh compiles this file once for each case, and each must fail with the
+// words behind it. Without a case it compiles.
+#include <muster.hpp>
+
+#include <array>
+#include <list>
+#include <vector>
+
+struct opaque {
+    int number;
+};
+
+inline void refused(const muster::group &world, muster::cluster &cluster) {
+    std::vector<float> values(4);
+    const std::vector<float> constant(4);
+    std::vector<double> doubles(4);
+    std::vector<opaque> opaques(4);
+    std::vector<bool> bits(4);
+    std::list<float> list(4);
+    static_cast<void>(world), static_cast<void>(cluster);
+#if CASE == 1 // must not be a temporary
+    world.iallreduce(std::vector<float>(4)).wait();
+#elif CASE == 2 // must not be a temporary
+    world.isend(std::array<float, 2>{}, 0).wait();
+#elif CASE == 3 // must not be constant
+    world.allreduce(constant);
+#elif CASE == 4 // must have the same element type
+    world.allreduce(values, doubles);
+#elif CASE == 5 // this is no element type
+    world.broadcast(opaques);
+#elif CASE == 6 // no matching
+    world.broadcast(bits);
+#elif CASE == 7 // no matching
+    world.broadcast(list);
+#elif CASE == 8 // ignoring return
+    world.ibarrier();
+#elif CASE == 9 // ignoring return
+    world.allreduce(values[0]);
+#elif CASE == 10 // deleted
+    muster::cluster copy(cluster);
+#elif CASE == 11 // no matching
+    world.allreduce(values, cluster.make_op<double>([](double a, double) noexcept { return a; }));
+#elif CASE == 12 // no matching|invalid user-defined conversion
+    cluster.make_op<double>([](double a, double) { return a; });
+#elif CASE == 13 // must not be a temporary
+    world.recv(std::vector<float>(4));
+#endif
+}

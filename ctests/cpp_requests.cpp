@@ -1,0 +1,263 @@
+// muster.hpp: what becomes of requests that are waited for, moved, and given up, and of clusters that are left by an exception.
+// None of it takes anywhere near the group's time-out, which here is the usual half hour.
+#include "nodes.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+constexpr int kSize = 2;
+constexpr std::size_t kBig = 4 << 20;
+// A limit for what takes a fraction of a second where processors are free.
+const std::chrono::seconds kSoon(60 * patience());
+
+class Watch {
+public:
+    ~Watch() { CHECK(std::chrono::steady_clock::now() - begin_ < kSoon); }
+
+private:
+    const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+template <class Call> void aborts(const char *words, Call call) {
+    try {
+        call();
+    } catch (const muster::error &error) {
+        CHECK(error.code() == muster::status::aborted);
+        CHECK_CONTAINS(error.what(), words);
+        return;
+    }
+    check_failed(__FILE__, __LINE__, "it must fail");
+}
+
+// Waiting ends the wait only; then the operation ends.
+void waited_for(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    const muster::store store = cluster.store();
+    if (rank == 0) {
+        muster::request request = world.ibarrier();
+        CHECK(!request.test());
+        CHECK(!request.wait_for(std::chrono::milliseconds(20)));
+        store.set("go", "");
+        request.wait();
+        CHECK(request.test() && request.wait_for(muster::no_limit));
+    } else {
+        store.get("go");
+        world.ibarrier().wait();
+    }
+}
+
+// A request whose operation has ended is freed, and nothing is cancelled, however it is destroyed.
+void ended(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    std::vector<float> values(kBig, static_cast<float>(rank));
+    std::vector<muster::request> many;
+    many.push_back(world.iallreduce(values));
+    for (int i = 0; i < 20; i++) {
+        many.push_back(world.ibarrier());  // the vector grows, and moves them
+    }
+    many.back().wait();  // so all before it have ended
+    many.clear();
+    CHECK(values[0] == 1 && values[kBig - 1] == 1);
+    muster::request request = world.ibarrier();
+    request.wait();
+    request = world.ibarrier();  // the one before has ended
+    request.wait();
+    request = muster::request();
+    CHECK(!request);
+    world.barrier();  // nothing was revoked
+}
+
+// The destructor of a collective that goes on cancels it: the buffer is free, and the other rank learns of it.
+void given_up(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    if (rank == 1) {
+        cluster.store().get("given up");
+        aborts("rank 0", [&] { world.barrier(); });
+        return;
+    }
+    const Watch watch;
+    {
+        std::vector<float> values(kBig, 1);
+        const muster::request request = world.iallreduce(values);
+        // The other rank does not call it. Here its buffer goes, and before that the request.
+    }
+    cluster.store().set("given up", "");
+    aborts("rank 0", [&] { world.barrier(); });
+}
+
+// Likewise where another request takes its place, and where an exception goes by.
+void replaced(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    if (rank == 1) {
+        cluster.store().get("replaced");
+        aborts("rank 0", [&] { world.barrier(); });
+        return;
+    }
+    const Watch watch;
+    muster::request request = world.ibarrier();
+    request = muster::request();
+    cluster.store().set("replaced", "");
+    aborts("rank 0", [&] { world.barrier(); });
+}
+
+void thrown(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    if (rank == 1) {
+        aborts("rank 0", [&] { world.barrier(); });
+        return;
+    }
+    const Watch watch;
+    try {
+        int number = 0;
+        const muster::request received = world.irecv(muster::one(number), 1, 5);
+        std::vector<double> values(1000);
+        const muster::request first = world.iallreduce(values), second = world.ibarrier();
+        throw std::runtime_error("the program's own");
+    } catch (const std::runtime_error &error) {
+        CHECK_CONTAINS(error.what(), "own");
+    }
+    aborts("rank 0", [&] { world.barrier(); });
+}
+
+// A message ends alone: the group goes on, and the next receive gets what comes. One that has met its other half ends as it
+// would.
+void messages(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    std::vector<std::int32_t> values(kBig, rank);
+    if (rank == 0) {
+        const Watch watch;
+        { const muster::request nobody_sends = world.irecv(values, 1, 9); }
+        { const muster::request nobody_receives = world.isend(values, 1, 9); }
+        CHECK(values[0] == 0);
+        world.barrier();
+        muster::request coming = world.irecv(values, 1, 3);
+        CHECK(coming.wait_for(kSoon) && values[kBig - 1] == 1);
+    } else {
+        world.barrier();
+        const muster::request going = world.isend(values, 0, 3);
+        std::int32_t other = 0;
+        world.recv(muster::one(other), 0, 4);  // by then it has arrived, or is on its way
+    }
+    if (rank == 0) {
+        world.send(muster::one(rank), 1, 4);
+    }
+    world.barrier();
+}
+
+void cancelled(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    if (rank == 1) {
+        aborts("rank 0", [&] { world.barrier(); });
+        return;
+    }
+    muster::request request = world.ibarrier();
+    request.cancel();
+    aborts("cancelled", [&] { request.wait(); });
+    aborts("cancelled", [&] { static_cast<void>(request.test()); });
+}
+
+// Requests and groups may outlive their cluster.
+void outliving() {
+    const Watch watch;
+    muster::scheduler scheduler = muster::scheduler::start(settings(2));
+    const std::string port = port_of(scheduler);
+    std::thread other([&] {
+        muster::cluster cluster = join(2, port, 1);
+        const muster::owned_group half = cluster.world().split(0, 0);
+        cluster.store().get("begun");
+    });
+    muster::owned_group kept;
+    muster::request request;
+    {
+        muster::cluster cluster = join(2, port, 0);
+        kept = cluster.world().split(0, 0);
+        request = kept.ibarrier();
+        cluster.store().set("begun", "");
+    }
+    other.join();
+    try {
+        request.wait();
+        check_failed(__FILE__, __LINE__, "nobody else was in the barrier");
+    } catch (const muster::error &error) {
+        CHECK(error.code() == muster::status::peer_left || error.code() == muster::status::state);
+    }
+    scheduler.wait();
+}
+
+// An exception that leaves the cluster's scope: to the others this node is lost. One that is caught inside is nothing to them.
+void left_by_an_exception() {
+    const Watch watch;
+    muster::scheduler scheduler = muster::scheduler::start(settings(2));
+    const std::string port = port_of(scheduler);
+    std::thread other([&] {
+        muster::cluster cluster = join(2, port, 1);
+        try {
+            cluster.world().barrier();
+            check_failed(__FILE__, __LINE__, "it was not called by the other");
+        } catch (const muster::error &error) {
+            CHECK(error.code() == muster::status::peer_lost);
+            CHECK_CONTAINS(error.what(), "rank 0");
+        }
+    });
+    try {
+        const muster::cluster cluster = join(2, port, 0);
+        try {
+            throw std::runtime_error("caught inside");
+        } catch (const std::runtime_error &) {
+        }
+        throw std::runtime_error("the program's own");
+    } catch (const std::runtime_error &error) {
+        CHECK_CONTAINS(error.what(), "own");
+    }
+    other.join();
+    CHECK_IS(MUSTER_ERR_PEER_LOST, muster_scheduler_wait(scheduler.get(), 20000 * patience()));
+}
+
+// A cluster that is made while an exception is on its way is left in order all the same.
+class WorksWhenItGoes {
+public:
+    ~WorksWhenItGoes() {
+        muster::scheduler scheduler = muster::scheduler::start(settings(2));
+        const std::string port = port_of(scheduler);
+        std::thread other([&] { CHECK(join(2, port, 1).world().allreduce(1) == 1); });
+        {
+            const muster::cluster cluster = join(2, port, 0);
+            CHECK(std::uncaught_exceptions() == 1 && cluster.world().allreduce(0) == 1);
+        }
+        other.join();
+        scheduler.wait();
+    }
+};
+
+void within_an_unwinding() {
+    try {
+        const WorksWhenItGoes guard;
+        throw std::runtime_error("on its way");
+    } catch (const std::runtime_error &) {
+    }
+}
+
+}  // namespace
+
+int main() {
+    static_assert(std::is_nothrow_move_constructible_v<muster::request> && !std::is_copy_constructible_v<muster::request>);
+    static_assert(std::is_nothrow_move_assignable_v<muster::owned_group> && !std::is_copy_constructible_v<muster::owned_group>);
+    static_assert(!std::is_copy_constructible_v<muster::cluster> && !std::is_copy_constructible_v<muster::config>);
+    static_assert(std::is_trivially_copyable_v<muster::group>);
+    run_workers(kSize, waited_for);
+    run_workers(kSize, ended);
+    run_workers(kSize, given_up);
+    run_workers(kSize, replaced);
+    run_workers(kSize, thrown);
+    run_workers(kSize, messages);
+    run_workers(kSize, cancelled);
+    outliving();
+    left_by_an_exception();
+    within_an_unwinding();
+    return 0;
+}
