@@ -52,7 +52,7 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi gloo \
+.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi gloo clang \
     frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan memcheck \
     helgrind valgrind fuzz fuzz-all fuzzer clean
 
@@ -138,11 +138,16 @@ loom:
 
 # Side by side, as many as there are processors. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
 # Python file, or of one resource (tests/python/conftest.py), one after another.
-ctest: ctests
+ctest: ctests clang
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
 pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
+
+# The second compiler for muster.hpp, where it may be installed; else its test is skipped.
+clang:
+	@command -v clang++ >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends clang; } \
+	    || echo "muster.hpp is not tested with clang: apt-get install clang" >&2
 
 # The launchers under which ranks are tested, where they may be installed.
 mpi:

@@ -2,19 +2,20 @@
 // MS_ROLE=MS_WORKER, or let `muster run` do that. Rank 0 broadcasts the first weights, gradients are averaged by
 // allreduce, and in the end all ranks hold the same weights, bit for bit. With --checkpoint it goes on when processes are
 // killed and started again: recovery.cpp.
-#include "cluster.hpp"
 #include "data.hpp"
 #include "options.hpp"
 #include "recovery.hpp"
 #include "trace.hpp"
 #include "training.hpp"
 
+#include <muster.hpp>
+
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,20 +25,20 @@ namespace {
 constexpr int kExitUsage = 2;
 
 // What became of the training. Every rank speaks for itself, and rank 0 compares.
-void report(Cluster &cluster, Trainer &trainer, const Images &held_back) {
+void report(const muster::cluster &cluster, Trainer &trainer, const Images &held_back) {
     const std::uint64_t hash = hash_of(trainer.model().weights);
     std::printf("rank %d of %d: samples used: %zu, accuracy on %zu held-back images: %.2f %%, weights hash: %016" PRIx64
                 "\n",
                 cluster.rank(), cluster.size(), trainer.samples_used(), held_back.count(),
                 100.0 * trainer.model().accuracy(held_back), hash);
-    const std::vector<std::int64_t> hashes = cluster.gather(static_cast<std::int64_t>(hash));
+    const std::vector<std::uint64_t> hashes = cluster.world().allgather(hash);
     const bool equal = std::count(hashes.begin(), hashes.end(), hashes[0]) == cluster.size();
     if (cluster.rank() == 0) {
         std::printf("the weights of the %d ranks are %s\n", cluster.size(), equal ? "equal, bit for bit" : "not equal");
     }
 }
 
-void train(Cluster &cluster, const Options &options, Trace &trace) {
+void train(muster::cluster &cluster, const Options &options, Trace &trace) {
     const Dataset dataset = load_dataset(options.data.empty() ? default_data_path() : options.data);
     Trainer trainer(cluster, dataset.training, options);
     const auto conclude = [&] {
@@ -59,42 +60,46 @@ void train(Cluster &cluster, const Options &options, Trace &trace) {
 }
 
 // Nothing where the others have left long ago, and this process comes back to a training that is over.
-std::unique_ptr<Cluster> join(const Options &options, const Trace &trace) {
+std::optional<muster::cluster> join(const Options &options, const Trace &trace) {
     const bool had_finished = Recovery::had_finished(options);
+    muster::config config = muster::config::from_environment();
+    if (had_finished) {
+        config.set("cluster_timeout", std::to_string(std::chrono::duration<double>(Recovery::kLastPatience).count()));
+    }
     try {
-        return std::make_unique<Cluster>(had_finished ? Recovery::kLastPatience : Cluster::kUsualPatience);
-    } catch (const ClusterError &error) {
-        if (!had_finished || !error.is_too_late()) {
+        return muster::init(config);
+    } catch (const muster::error &error) {
+        if (!had_finished || !is_too_late(error)) {
             throw;
         }
         trace.line("late");
         std::printf("%s\nthis rank's last checkpoint says that all ranks have finished: there is nothing left to do\n",
                     error.what());
-        return nullptr;
+        return std::nullopt;
     }
 }
 
 int run(const Options &options) {
     Trace trace(options.trace);
-    if (const std::optional<Place> place = Cluster::announced_place()) {
+    if (const std::optional<Place> place = announced_place()) {
         trace.set_rank(place->rank);
     }
     trace.line("start");
-    const std::unique_ptr<Cluster> cluster = join(options, trace);
-    if (!cluster || cluster->is_scheduler()) {
-        return EXIT_SUCCESS;
+    std::optional<muster::cluster> cluster = join(options, trace);
+    if (!cluster || !*cluster) {
+        return EXIT_SUCCESS;  // nothing is left to do, or this process was the scheduler
     }
     trace.set_rank(cluster->rank());
     trace.line("joined", cluster->restarts());
     try {
         train(*cluster, options, trace);
         trace.line("leaving");
-        cluster->leave();
+        cluster->finalize();
         return EXIT_SUCCESS;
-    } catch (const ClusterError &) {
+    } catch (const muster::error &) {
         throw;  // the others know already
     } catch (const std::exception &error) {
-        cluster->abort(error.what());
+        muster_abort(cluster->get(), 1, error.what());  // should that fail, too, the others see this rank go
         throw;
     }
 }

@@ -42,9 +42,37 @@ void leave_child_behind(const Trace &trace) {
     trace.line("child", child);
 }
 
+std::optional<int> number(const muster::config &config, const char *key) {
+    const std::string digits = config.get(key).value_or("");
+    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos) {
+        return std::nullopt;
+    }
+    return std::stoi(digits);
+}
+
+// Somebody was lost, or a connection was: recover() makes the cluster whole again.
+bool is_interruption(const muster::error &error) {
+    return error.code() == muster::status::peer_lost || error.code() == muster::status::revoked ||
+           error.code() == muster::status::link || error.code() == muster::status::corrupt ||
+           error.code() == muster::status::timeout;
+}
+
 }  // namespace
 
-Recovery::Recovery(Cluster &cluster, Trainer &trainer, const Options &options, Trace &trace)
+std::optional<Place> announced_place() {
+    const muster::config environment = muster::config::from_environment();
+    std::optional<int> rank = number(environment, "rank_id");
+    rank = rank ? rank : number(environment, "node_id");
+    const std::optional<int> size = number(environment, "worker_num");
+    return rank && size ? std::optional<Place>({*rank, *size}) : std::nullopt;
+}
+
+bool is_too_late(const muster::error &error) {
+    return error.code() == muster::status::peer_left || error.code() == muster::status::rejected ||
+           error.code() == muster::status::timeout || error.code() == muster::status::unreachable;
+}
+
+Recovery::Recovery(muster::cluster &cluster, Trainer &trainer, const Options &options, Trace &trace)
     : cluster_(cluster),
       trainer_(trainer),
       options_(options),
@@ -52,7 +80,7 @@ Recovery::Recovery(Cluster &cluster, Trainer &trainer, const Options &options, T
       checkpoints_(options.checkpoint, cluster.rank(), training_of(options, cluster.size()), options.keep) {}
 
 bool Recovery::had_finished(const Options &options) {
-    const std::optional<Place> place = Cluster::announced_place();
+    const std::optional<Place> place = announced_place();
     if (options.checkpoint.empty() || !place) {
         return false;
     }
@@ -68,21 +96,21 @@ void Recovery::run(const std::function<void()> &conclude) {
             train();
             finish(conclude);
             return;
-        } catch (const ClusterError &error) {
+        } catch (const muster::error &error) {
             std::fprintf(stderr, "train_digits: rank %d, step %zu: %s\n", cluster_.rank(), trainer_.steps_done(), error.what());
-            trace_.line("lost", error.status);
-            if (finished_ && error.is_too_late()) {
+            trace_.line("lost", static_cast<std::int64_t>(error.code()));
+            if (finished_ && is_too_late(error)) {
                 return;
             }
-            if (!error.is_interruption()) {
+            if (!is_interruption(error)) {
                 throw;
             }
         }
         try {
-            cluster_.recover(finished_ ? kLastPatience : Cluster::kUsualPatience);
+            cluster_.recover(finished_ ? kLastPatience : muster::usual_timeout);
             trace_.line("recovered", cluster_.epoch());
-        } catch (const ClusterError &error) {
-            if (finished_ && error.is_too_late()) {
+        } catch (const muster::error &error) {
+            if (finished_ && is_too_late(error)) {
                 return;  // somebody who had finished was lost while leaving, or has left
             }
             throw;
@@ -94,10 +122,10 @@ void Recovery::run(const std::function<void()> &conclude) {
 void Recovery::go_back() {
     std::optional<TrainingState> own = checkpoints_.newest();
     const std::int64_t newest = step_of(own);
-    std::int64_t agreed = cluster_.minimum(newest);
+    std::int64_t agreed = cluster_.world().allreduce(newest, muster::op::min);
     while (agreed != kNone) {
         own = checkpoints_.newest(agreed);
-        const std::int64_t common = cluster_.minimum(step_of(own));
+        const std::int64_t common = cluster_.world().allreduce(step_of(own), muster::op::min);
         if (common == agreed) {
             break;
         }
@@ -146,7 +174,7 @@ void Recovery::finish(const std::function<void()> &conclude) {
     save(true);
     finished_ = true;
     trace_.line("finished");
-    cluster_.barrier();
+    cluster_.world().barrier();
 }
 
 void Recovery::save(bool finished) {

@@ -4,13 +4,27 @@
 #pragma once
 
 #include "checkpoint.hpp"
-#include "cluster.hpp"
 #include "options.hpp"
 #include "trace.hpp"
 #include "training.hpp"
 
+#include <muster.hpp>
+
 #include <chrono>
 #include <functional>
+#include <optional>
+
+// One rank of so many.
+struct Place {
+    int rank;
+    int size;
+};
+
+// The place that the environment gives this process, if it does: known before joining.
+std::optional<Place> announced_place();
+
+// Whether the others have left, or do not come.
+bool is_too_late(const muster::error &error);
 
 class Recovery {
 public:
@@ -18,7 +32,7 @@ public:
     // after all has come by then, or has it started again.
     static constexpr std::chrono::milliseconds kLastPatience{1500};
 
-    Recovery(Cluster &cluster, Trainer &trainer, const Options &options, Trace &trace);
+    Recovery(muster::cluster &cluster, Trainer &trainer, const Options &options, Trace &trace);
 
     // Trains to the last step, and concludes: all ranks together, in a function that returns on none before it has been
     // called on all. After an interruption what was not done is done again, the conclusion included. Returns when every
@@ -35,7 +49,7 @@ private:
     void finish(const std::function<void()> &conclude);
     void save(bool finished);
 
-    Cluster &cluster_;
+    muster::cluster &cluster_;
     Trainer &trainer_;
     const Options &options_;
     Trace &trace_;

@@ -21,7 +21,7 @@ std::size_t part_begin(std::size_t count, int rank, int size) {
 
 }  // namespace
 
-Trainer::Trainer(Cluster &cluster, const Images &images, const Options &options)
+Trainer::Trainer(const muster::cluster &cluster, const Images &images, const Options &options)
     : cluster_(cluster),
       images_(images),
       options_(options),
@@ -35,7 +35,7 @@ void Trainer::begin() {
     if (cluster_.rank() == 0) {
         model_.draw_weights(kSeed);
     }
-    cluster_.broadcast(model_.weights);
+    cluster_.world().broadcast(model_.weights);
     std::fill(velocity_.begin(), velocity_.end(), 0.0F);
     steps_done_ = 0;
     samples_used_ = 0;
@@ -86,7 +86,7 @@ float Trainer::train(std::size_t begin, std::size_t end) {
 
     // The parts may differ in size, so sums travel, and the mean is taken over the images of all ranks.
     if (options_.sync) {
-        cluster_.sum(gradient_);
+        cluster_.world().allreduce(gradient_);
     }
     if (images == 0.0F) {
         return 0.0F;  // a batch smaller than the ranks are many has left this one, which trains alone, with nothing

@@ -3,17 +3,18 @@
 #pragma once
 
 #include "checkpoint.hpp"
-#include "cluster.hpp"
 #include "data.hpp"
 #include "model.hpp"
 #include "options.hpp"
+
+#include <muster.hpp>
 
 #include <cstddef>
 #include <vector>
 
 class Trainer {
 public:
-    Trainer(Cluster &cluster, const Images &images, const Options &options);
+    Trainer(const muster::cluster &cluster, const Images &images, const Options &options);
 
     // All ranks go to the beginning, with rank 0's first weights.
     void begin();
@@ -42,7 +43,7 @@ private:
     float train(std::size_t begin, std::size_t end);
     void shuffle(std::size_t epoch);
 
-    Cluster &cluster_;
+    const muster::cluster &cluster_;
     const Images &images_;
     const Options &options_;
     const std::size_t steps_per_epoch_;

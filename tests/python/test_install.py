@@ -12,6 +12,7 @@ from cluster import TREE, clean_environment
 from test_demo import NO_OUTER_MAKE
 
 PROGRAM = pathlib.Path(__file__).parent / "programs" / "installed.c"
+CPP_PROGRAM = PROGRAM.with_suffix(".cpp")
 SECOND = pathlib.Path(__file__).parent / "programs" / "second.rs"
 PKG_CONFIG = pathlib.Path(sys.executable).with_name("pkgconf")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -69,6 +70,8 @@ def test_pkg_config_finds_it(installed, package, is_static, tmp_path):
     done("cc", *STRICT, PROGRAM, *flags, "-o", tmp_path / "program")
     needed = installed.runs(tmp_path / "program")
     assert ("libmuster.so.1" in needed) is not is_static, needed
+    done("c++", "-std=c++17", *STRICT[1:], CPP_PROGRAM, *flags, "-o", tmp_path / "cpp_program")
+    installed.runs(tmp_path / "cpp_program")
 
 
 def test_cmake_finds_it(installed, tmp_path):
@@ -84,11 +87,14 @@ def test_cmake_finds_it(installed, tmp_path):
         target_link_libraries(static PRIVATE muster::static)
         add_executable(cpp program.cpp)
         target_link_libraries(cpp PRIVATE muster::muster)
+        add_executable(cpp17 "{CPP_PROGRAM}")
+        target_link_libraries(cpp17 PRIVATE muster::muster)
+        target_compile_features(cpp17 PRIVATE cxx_std_17)
     """)
     (tmp_path / "program.cpp").write_text(f'#include "{PROGRAM}"\n')
     done(cmake(), "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installed.prefix}")
     done(cmake(), "--build", tmp_path / "build")
-    for name, is_static in [("shared", False), ("static", True), ("cpp", False)]:
+    for name, is_static in [("shared", False), ("static", True), ("cpp", False), ("cpp17", False)]:
         needed = installed.runs(tmp_path / "build" / name)
         assert ("libmuster.so.1" in needed) is not is_static, needed
 
@@ -156,8 +162,8 @@ def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
     (tmp_path / "usr" / "lib" / "libother.so").write_text("somebody else's")
     make("install", PREFIX="/usr", LIBDIR="/usr/lib", DESTDIR=tmp_path)
     laid_down = files(tmp_path)
-    for one in ("bin/msrun", "include/muster.h", "lib/libmuster.so", "lib/libmuster.a", "lib/pkgconfig/muster.pc", "share/man/man1/muster.1",
-                "share/bash-completion/completions/muster", "share/doc/muster/LICENSE-MIT", "share/doc/muster/licences.txt"):
+    for one in ("bin/msrun", "include/muster.h", "include/muster.hpp", "lib/libmuster.so", "lib/libmuster.a", "lib/pkgconfig/muster.pc",
+                "share/man/man1/muster.1", "share/bash-completion/completions/muster", "share/doc/muster/LICENSE-MIT", "share/doc/muster/licences.txt"):
         assert f"usr/{one}" in laid_down
     assert "Apache-2.0 OR ISC OR MIT" in (tmp_path / "usr/share/doc/muster/licences.txt").read_text()
     make("uninstall", PREFIX="/usr", LIBDIR="/usr/lib", DESTDIR=tmp_path)

@@ -1,0 +1,59 @@
+"""docs/cpp.md: its programs compile and run, and its other blocks compile where a cluster and its world are there."""
+
+import re
+import subprocess
+
+import pytest
+from cluster import TREE, Process, clean_environment
+
+TEXT = (TREE / "docs" / "cpp.md").read_text()
+BLOCKS = re.findall(r"```cpp\n(.*?)```", TEXT, re.S)
+PROGRAMS = [block for block in BLOCKS if "int main()" in block]
+PIECES = [block for block in BLOCKS if "int main()" not in block]
+RELEASE = TREE / "target" / "release"
+STRICT = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+FOLDERS = [f"-I{TREE / 'include'}", f"-I{TREE / 'bindings' / 'cpp'}"]
+LINK = [f"-L{RELEASE}", "-lmuster", f"-Wl,-rpath,{RELEASE}"]
+AROUND = """#include <muster.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+void piece(muster::cluster &cluster, const muster::group &world);
+void piece(muster::cluster &cluster, const muster::group &world) {
+    static_cast<void>(cluster), static_cast<void>(world);
+    %s
+}
+"""
+LIMIT = 120
+
+
+def compiles(folder, text, *flags):
+    (folder / "program.cpp").write_text(text)
+    done = subprocess.run(["c++", *STRICT, *FOLDERS, "program.cpp", *flags], cwd=folder, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_block_is_forgotten():
+    assert len(PROGRAMS) == 2 and len(PIECES) >= 7
+
+
+@pytest.mark.parametrize("at", range(len(PIECES)))
+def test_a_piece_compiles(at, tmp_path):
+    # What a piece is there to show need not be used again.
+    compiles(tmp_path, AROUND % PIECES[at], "-fsyntax-only", "-Wno-unused-variable", "-Wno-unused-but-set-variable")
+
+
+@pytest.mark.parametrize("at, said", [(0, "rank 0 of 1: 0.5 1.5 2.5\n"), (1, "the sum is 2.5\n")])
+def test_a_program_runs_alone(at, said, tmp_path):
+    compiles(tmp_path, PROGRAMS[at], "-o", "program", *LINK)
+    alone = subprocess.run(["./program"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=LIMIT)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, said, "")
+
+
+def test_the_program_runs_on_four_ranks(tmp_path):
+    compiles(tmp_path, PROGRAMS[0], "-o", "program", *LINK)
+    words = [RELEASE / "muster", "run", "--worker_num=4", "--master_port=0", "--join", "./program"]
+    with Process(words, cwd=tmp_path) as launcher:
+        assert launcher.wait(LIMIT) == 0, launcher.describe()
+        assert sorted(launcher.stdout.splitlines()) == [f"[rank {rank}] rank {rank} of 4: 2 1.5 2.5" for rank in range(4)]
