@@ -2,6 +2,7 @@
 // None of it takes anywhere near the group's time-out, which here is the usual half hour.
 #include "nodes.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -32,6 +33,16 @@ template <class Call> void aborts(const char *words, Call call) {
         return;
     }
     check_failed(__FILE__, __LINE__, "it must fail");
+}
+
+template <class Call> void interrupts(Call call) {
+    try {
+        call();
+    } catch (const muster::error &error) {
+        CHECK(error.code() == muster::status::interrupted);
+        return;
+    }
+    check_failed(__FILE__, __LINE__, "it must be interrupted");
 }
 
 // Waiting ends the wait only; then the operation ends.
@@ -161,6 +172,58 @@ void cancelled(muster::cluster &cluster, int rank) {
     aborts("cancelled", [&] { static_cast<void>(request.test()); });
 }
 
+// Makes a call that waits for good, while another thread interrupts what waits at that moment.
+template <class Call> void interrupted_call(const muster::cluster &cluster, Call call) {
+    std::atomic<bool> is_enough = false;
+    std::thread other([&] {
+        while (!is_enough) {
+            cluster.interrupt();
+            std::this_thread::yield();
+        }
+    });
+    interrupts(call);
+    is_enough = true;
+    other.join();
+}
+
+// An interrupted wait leaves its request as it is; an interrupted collective is cancelled.
+void interrupted(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    const muster::store store = cluster.store();
+    if (rank == 1) {
+        store.get("first");
+        world.barrier();
+        store.get("second");
+        aborts("rank 0", [&] { world.barrier(); });
+        return;
+    }
+    muster::request request = world.ibarrier();
+    interrupted_call(cluster, [&] { request.wait(); });
+    CHECK(!request.test());
+    store.set("first", "");
+    request.wait();
+    interrupted_call(cluster, [&] { world.barrier(); });
+    store.set("second", "");
+    aborts("rank 0", [&] { world.barrier(); });
+}
+
+std::atomic<bool> must_end = false;
+
+// The hook ends init, which here waits for somebody that does not come.
+void ended_by_a_hook() {
+    const Watch watch;
+    muster::scheduler scheduler = muster::scheduler::start(settings(2));
+    muster::config config = settings(2);
+    config.set("role", "MS_WORKER");
+    config.set("sched_port", port_of(scheduler));
+    config.set_interrupt([]() noexcept { return must_end.load(); });
+    std::thread other([] { must_end = true; });
+    interrupts([&] { static_cast<void>(muster::init(config)); });
+    other.join();
+    config.set_interrupt(nullptr);
+    scheduler.stop();
+}
+
 // Requests and groups may outlive their cluster.
 void outliving() {
     const Watch watch;
@@ -256,6 +319,8 @@ int main() {
     run_workers(kSize, thrown);
     run_workers(kSize, messages);
     run_workers(kSize, cancelled);
+    run_workers(kSize, interrupted);
+    ended_by_a_hook();
     outliving();
     left_by_an_exception();
     within_an_unwinding();

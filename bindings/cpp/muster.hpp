@@ -90,7 +90,8 @@ enum class status : muster_status_t {
     system = MUSTER_ERR_SYSTEM,              ///< The operating system refused something.
     memory = MUSTER_ERR_MEMORY,              ///< Out of memory.
     internal = MUSTER_ERR_INTERNAL,          ///< A bug in the library.
-    forked = MUSTER_ERR_FORKED               ///< The handle belongs to the parent of this forked process.
+    forked = MUSTER_ERR_FORKED,              ///< The handle belongs to the parent of this forked process.
+    interrupted = MUSTER_ERR_INTERRUPTED,    ///< The program has ended the wait: cluster::interrupt, config::set_interrupt.
 };
 
 /// Element types.
@@ -772,6 +773,15 @@ public:
         }
     }
 
+    /// Has every call that waits ask this function, soon after it has begun to sleep and every 50 ms from then on; null: none.
+    /// Where it returns true, the call fails with `status::interrupted`. It counts for the clusters and schedulers that are made
+    /// of this from now on, and for init itself. It runs on any thread, and must neither throw nor make a call that waits.
+    outcome<void> set_interrupt(bool (*should_end)() noexcept) {
+        const auto ask = [](void *ctx) noexcept -> std::int32_t { return reinterpret_cast<bool (*)() noexcept>(ctx)() ? 1 : 0; };
+        return detail::out(detail::checked(
+            muster_config_set_interrupt(get(), should_end == nullptr ? nullptr : +ask, reinterpret_cast<void *>(should_end))));
+    }
+
     /// The value that counts for a key, with defaults; nothing where it has none. Never gives a secret out.
     outcome<std::optional<std::string>> get(const std::string &key) const {
         result<std::string> value = detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
@@ -874,7 +884,7 @@ public:
 
     /// Whether it has ended well; its error if it has failed. Never waits for the end.
     [[nodiscard]] outcome<bool> test() { return detail::out(detail::ended(muster_request_test(handle_))); }
-    /// Waits until it has ended, at most for its group's time-out.
+    /// Waits until it has ended, at most for its group's time-out. If the wait is interrupted, the operation goes on.
     outcome<void> wait() { return detail::out(detail::checked(muster_request_wait(handle_, usual_timeout.count()))); }
     /// Waits for so long at most. Whether it has ended; if not, one may wait again.
     [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
@@ -1495,6 +1505,10 @@ public:
     outcome<void> recover(milliseconds timeout = usual_timeout) {
         return detail::out(detail::checked(muster_recover(handle_, timeout.count())));
     }
+
+    /// Ends the waits of this process's calls on this cluster: they fail with `status::interrupted`. See muster_interrupt for
+    /// what becomes of what they did. May be called from any thread, not in a signal's handler. Does not block.
+    outcome<void> interrupt() const { return detail::out(detail::checked(muster_interrupt(handle_))); }
 
     /// Whether this node is a worker or a server.
     outcome<muster::role> role() const {

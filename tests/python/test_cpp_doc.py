@@ -16,6 +16,7 @@ FOLDERS = [f"-I{TREE / 'include'}", f"-I{TREE / 'bindings' / 'cpp'}"]
 LINK = [f"-L{RELEASE}", "-lmuster", f"-Wl,-rpath,{RELEASE}"]
 AROUND = """#include <muster.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
