@@ -588,18 +588,18 @@ namespace detail {
 using namespace muster::basic;
 
 #ifdef MUSTER_NO_EXCEPTIONS
-template <class T> result<T> out(result<T> &&result_) { return std::move(result_); }
+template <class T> result<T> out(result<T> &&given) { return std::move(given); }
 #else
-inline void out(result<void> &&result_) {
-    if (!result_) {
-        throw result_.error();
+inline void out(result<void> &&given) {
+    if (!given) {
+        throw given.error();
     }
 }
-template <class T> T out(result<T> &&result_) {
-    if (!result_.has_value()) {
-        throw result_.error();
+template <class T> T out(result<T> &&given) {
+    if (!given.has_value()) {
+        throw given.error();
     }
-    return std::move(result_).value();
+    return std::move(given).value();
 }
 #endif
 
@@ -748,14 +748,14 @@ public:
 
     /// The settings that stand in the environment (MUSTER_..., MS_..., another launcher's).
     static outcome<config> from_environment() {
-        result<config> config_ = made();
-        if (config_) {
-            result<void> loaded = detail::checked(muster_config_load_env(config_->get()));
+        result<config> settings = made();
+        if (settings) {
+            result<void> loaded = detail::checked(muster_config_load_env(settings->get()));
             if (!loaded) {
-                config_ = loaded.error();
+                settings = loaded.error();
             }
         }
-        return detail::out(std::move(config_));
+        return detail::out(std::move(settings));
     }
 
     /// Takes the settings of the environment, too. What was set stays.
