@@ -1,7 +1,8 @@
 /* Every collective over real links: each with every element type and every operation that the type allows, on 1 to 16
  * ranks, against answers computed here, to the bit. What the header leaves free is drawn by seed: counts (so that every
- * threshold between algorithms is crossed), where buffers begin, gaps and order of parts, root, in place or not, waited
- * for at once or later. Whatever is not a call's to write must be as it was before.
+ * threshold between algorithms is crossed), where buffers begin, gaps and order of parts, root, in place, apart or
+ * overlapping, one buffer or a list of them, waited for at once or later; and whether a user's operation was made before or
+ * comes with the call. Whatever is not a call's to write must be as it was before.
  *
  * `every_collective [seed]`: a seed decides everything but the threads' timing. */
 #include "arithmetic.h"
@@ -64,6 +65,7 @@ struct call {
     int size;
     size_t count; /* of each part; on average, where they differ. Of a barrier: how many there have been with it */
     int alike;    /* each two ranks give each other equally much, so that an alltoallv can be in place */
+    int given;    /* a user's operation comes with the call */
     uint64_t key; /* what its contents are drawn from */
 };
 
@@ -182,6 +184,7 @@ static void users_function(const void *in, void *inout, size_t count, int32_t dt
 struct parts {
     int number;
     size_t counts[MOST], displs[MOST];
+    size_t firsts[MOST];                     /* where each would begin if they followed each other */
     size_t extent;                           /* where the last ends */
     const size_t *pass_counts, *pass_displs; /* what the call is given */
 };
@@ -205,6 +208,7 @@ static void lay_out(struct parts *parts, int anyhow, uint64_t *random) {
     int order[MOST];
     parts->extent = 0;
     for (int i = 0; i < parts->number; i++) {
+        parts->firsts[i] = i == 0 ? 0 : parts->firsts[i - 1] + parts->counts[i - 1];
         int at = anyhow ? (int)below(random, (size_t)i + 1) : i;
         order[i] = order[at];
         order[at] = i;
@@ -247,21 +251,22 @@ struct turn {
     int number; /* of the call in its program */
     int rank;
     int gives, takes;
-    int in_place;
+    int in_place, overlaps, listed; /* the last: the parts' buffers are passed one by one */
     int blocking, later; /* the latter: it is waited for only when the next has begun */
     struct parts in, out;
     struct block in_block, out_block; /* the latter has no bytes where the former is both */
     unsigned char *in_at, *out_at;
+    void *list[MOST]; /* where the parts are, if it is listed */
     muster_request_t *request;
 };
 
 static void say(const struct turn *turn) {
     const struct call *call = turn->call;
-    fprintf(stderr, "    seed %llu, %d ranks, rank %d, call %d: %s%s of %s, %s, count %zu, root %d%s\n",
+    fprintf(stderr, "    seed %llu, %d ranks, rank %d, call %d: %s%s%s of %s, %s%s, count %zu, root %d%s\n",
             (unsigned long long)seed, call->size, turn->rank, turn->number, turn->blocking ? "" : "i",
-            kinds[call->kind].name, types[call->dtype].name,
-            kinds[call->kind].reduces ? op_names[call->op] : "no operation", call->count, (int)call->root,
-            turn->in_place ? ", in place" : "");
+            kinds[call->kind].name, turn->listed ? " on a list" : "", types[call->dtype].name,
+            kinds[call->kind].reduces ? op_names[call->op] : "no operation", call->given ? " with the call" : "",
+            call->count, (int)call->root, turn->in_place ? ", in place" : turn->overlaps ? ", overlapping" : "");
 }
 
 static void make_blocks(struct turn *turn, uint64_t *random) {
@@ -276,6 +281,14 @@ static void make_blocks(struct turn *turn, uint64_t *random) {
         } else if (kind->many_in && !kind->many_out) {
             turn->out_at += turn->in.displs[turn->rank] * width;
         }
+        return;
+    }
+    if (turn->overlaps) {
+        /* Anywhere, so that none, some or all bytes are of both; or, by chance, as in place. */
+        size_t most = turn->in.extent > turn->out.extent ? turn->in.extent : turn->out.extent, shift = below(random, most + 1);
+        make_block(&turn->in_block, 2 * most, width, random);
+        turn->in_at = turn->in_block.at + (one_in(random, 2) ? shift * width : 0);
+        turn->out_at = turn->in_block.at + (turn->in_at == turn->in_block.at ? shift * width : 0);
         return;
     }
     make_block(&turn->in_block, turn->gives ? turn->in.extent : unused, width, random);
@@ -309,7 +322,7 @@ static void fill(struct turn *turn, const struct period *period) {
     for (int to = 0; turn->gives && turn->in_at != NULL && to < turn->in.number; to++) {
         unsigned char *at = turn->in_at + turn->in.displs[to] * width;
         if (kind->reduces) {
-            repeat(at, period->given, width, turn->in.displs[to], turn->in.counts[to]);
+            repeat(at, period->given, width, turn->in.firsts[to], turn->in.counts[to]);
         } else {
             contents(at, stream(call, turn->rank, kind->many_in ? to : 0), turn->in.counts[to] * width);
         }
@@ -330,7 +343,7 @@ static void expect(struct turn *turn, const struct period *period) {
         unsigned char *at = expected_at(block, turn->out_at + turn->out.displs[part] * width);
         int from = kind->many_out ? part : call->root;
         if (kind->reduces) {
-            repeat(at, period->result, width, kind->many_in ? turn->in.displs[turn->rank] : 0, turn->out.counts[part]);
+            repeat(at, period->result, width, kind->many_in ? turn->in.firsts[turn->rank] : 0, turn->out.counts[part]);
         } else {
             contents(at, stream(call, from, kind->many_in ? turn->rank : 0), turn->out.counts[part] * width);
         }
@@ -341,8 +354,10 @@ static void expect(struct turn *turn, const struct period *period) {
 static void lay_out_both(struct turn *turn, uint64_t *random) {
     const struct call *call = turn->call;
     const struct traits *kind = &kinds[call->kind];
-    int anyhow = kind->unequal && !kind->reduces;
+    turn->listed = (call->kind == ALLGATHERV || (call->kind == REDUCE_SCATTERV && !call->given)) && one_in(random, 2);
+    int anyhow = kind->unequal && (!kind->reduces || turn->listed);
     turn->in_place = call->kind == BROADCAST || (one_in(random, 3) && (call->kind != ALLTOALLV || call->alike));
+    turn->overlaps = !turn->in_place && turn->gives && turn->takes && one_in(random, 3);
     turn->in.number = kind->many_in ? call->size : 1;
     turn->out.number = kind->many_out ? call->size : 1;
     for (int other = 0; other < call->size; other++) {
@@ -355,6 +370,16 @@ static void lay_out_both(struct turn *turn, uint64_t *random) {
         memcpy(turn->out.displs, turn->in.displs, sizeof turn->in.displs);
         turn->out.extent = turn->in.extent;
         turn->out.pass_displs = turn->in.pass_displs == NULL ? NULL : turn->out.displs;
+    }
+}
+
+/* Where the parts are, each by itself; an empty one may be nowhere. */
+static void make_list(struct turn *turn, uint64_t *random) {
+    const struct parts *parts = turn->call->kind == ALLGATHERV ? &turn->out : &turn->in;
+    unsigned char *at = turn->call->kind == ALLGATHERV ? turn->out_at : turn->in_at;
+    size_t width = types[turn->call->dtype].width;
+    for (int part = 0; turn->listed && part < parts->number; part++) {
+        turn->list[part] = parts->counts[part] == 0 && one_in(random, 2) ? NULL : at + parts->displs[part] * width;
     }
 }
 
@@ -377,15 +402,34 @@ static void prepare(struct turn *turn, const struct program *program, int number
     }
     fill(turn, &period);
     expect(turn, &period);
+    make_list(turn, random);
 }
 
 #define EITHER(name, ...) (turn->blocking ? muster_##name(__VA_ARGS__) : muster_i##name(__VA_ARGS__, &turn->request))
+
+static muster_status_t start_given(struct turn *turn, muster_group_t *group, struct users *ours) {
+    const struct call *call = turn->call;
+    const void *in = turn->in_at;
+    void *out = turn->out_at;
+    int32_t dtype = call->dtype, commutes = call->op == COMMUTATIVE;
+    muster_reduce_fn fn = users_function;
+    switch (call->kind) {
+    case ALLREDUCE: return EITHER(allreduce_with, group, in, out, call->count, dtype, fn, ours, commutes);
+    case REDUCE: return EITHER(reduce_with, group, in, out, call->count, dtype, fn, ours, commutes, call->root);
+    case REDUCE_SCATTER: return EITHER(reduce_scatter_with, group, in, out, call->count, dtype, fn, ours, commutes);
+    default: return EITHER(reduce_scatterv_with, group, in, out, turn->in.pass_counts, dtype, fn, ours, commutes);
+    }
+}
 
 static muster_status_t start_reduction(struct turn *turn, muster_group_t *group, int32_t op) {
     const struct call *call = turn->call;
     const void *in = turn->in_at;
     void *out = turn->out_at;
     int32_t dtype = call->dtype;
+    if (turn->listed) {
+        return EITHER(reduce_scatter_list, group, (const void *const *)turn->list, turn->in.pass_counts, out,
+                      turn->in.counts[turn->rank], dtype, op);
+    }
     switch (call->kind) {
     case ALLREDUCE: return EITHER(allreduce, group, in, out, call->count, dtype, op);
     case REDUCE: return EITHER(reduce, group, in, out, call->count, dtype, op, call->root);
@@ -394,7 +438,7 @@ static muster_status_t start_reduction(struct turn *turn, muster_group_t *group,
     }
 }
 
-static muster_status_t start(struct turn *turn, muster_group_t *group, int32_t op) {
+static muster_status_t start(struct turn *turn, muster_group_t *group, int32_t op, struct users *ours) {
     const struct call *call = turn->call;
     const void *in = turn->in_at;
     void *out = turn->out_at;
@@ -402,6 +446,12 @@ static muster_status_t start(struct turn *turn, muster_group_t *group, int32_t o
     const size_t *out_counts = turn->out.pass_counts, *out_displs = turn->out.pass_displs;
     size_t count = call->count, gives = amount(call, turn->rank, 0), takes = amount(call, 0, turn->rank);
     int32_t dtype = call->dtype, root = call->root;
+    if (call->given) {
+        return start_given(turn, group, ours);
+    }
+    if (turn->listed && call->kind == ALLGATHERV) {
+        return EITHER(allgather_list, group, in, gives, turn->list, out_counts, dtype);
+    }
     switch (call->kind) {
     case BARRIER: return EITHER(barrier, group);
     case BROADCAST: return EITHER(broadcast, group, out, count, dtype, root);
@@ -418,16 +468,17 @@ static muster_status_t start(struct turn *turn, muster_group_t *group, int32_t o
     }
 }
 
-static void begin(struct turn *turn, muster_group_t *group, struct program *program, int32_t op) {
+static void begin(struct turn *turn, muster_group_t *group, struct program *program, int32_t op, struct users *ours) {
     if (turn->call->kind == BARRIER) {
         __atomic_add_fetch(&program->entered, 1, __ATOMIC_SEQ_CST);
     }
-    muster_status_t status = start(turn, group, op);
+    muster_status_t status = start(turn, group, op, ours);
     if (status != MUSTER_OK) {
         say(turn);
     }
     CHECK_OK(status);
     /* The lists were read, and are the caller's again. */
+    memset(turn->list, 0xff, sizeof turn->list);
     memset(turn->in.counts, 0xff, sizeof turn->in.counts);
     memset(turn->in.displs, 0xff, sizeof turn->in.displs);
     memset(turn->out.counts, 0xff, sizeof turn->out.counts);
@@ -497,7 +548,7 @@ static void play(muster_cluster_t *cluster, int index, void *context) {
     for (int i = 0; i < program->calls; i++) {
         struct turn *turn = &turns[i % 2], *before = &turns[1 - i % 2];
         prepare(turn, program, i, rank, &random);
-        begin(turn, world, program, ops[turn->call->op][turn->call->dtype]);
+        begin(turn, world, program, ops[turn->call->op][turn->call->dtype], &users[turn->call->op][turn->call->dtype]);
         if (before->call != NULL) {
             end(before, program);
         }
@@ -529,7 +580,7 @@ static void add(struct program *program, uint64_t *random, enum kind kind, int32
     program->call[program->calls++] = (struct call){
         .kind = kind, .dtype = dtype, .op = op, .root = (int32_t)below(random, size), .size = program->size,
         .count = kinds[kind].many_in || kinds[kind].many_out ? all / size : all, .alike = one_in(random, 2),
-        .key = next(random),
+        .key = next(random), .given = op >= COMMUTATIVE && one_in(random, 2),
     };
 }
 

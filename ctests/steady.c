@@ -157,12 +157,55 @@ static muster_status_t alltoallv(struct memory *memory, size_t bytes, int nth) {
     return muster_alltoallv(memory->world, memory->in, to, NULL, memory->out, from, displs, MUSTER_FLOAT32);
 }
 
+/* Adds the bytes of elements of 24. */
+static void add(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
+    const uint8_t *other = in;
+    uint8_t *mine = inout;
+    (void)dtype;
+    (void)ctx;
+    for (size_t i = 0; i < count * 24; i++) {
+        mine[i] = (uint8_t)(mine[i] + other[i]);
+    }
+}
+
+/* In rank order every other time, and in place every other two. */
+static muster_status_t allreduce_with(struct memory *memory, size_t bytes, int nth) {
+    return muster_allreduce_with(memory->world, nth / 2 % 2 == 0 ? memory->in : memory->out, memory->out, bytes / 24,
+                                 MUSTER_ELEMENT + 24, add, NULL, nth % 2);
+}
+
+/* The buffers lie in an order that is not the ranks'. */
+static muster_status_t allgather_list(struct memory *memory, size_t bytes, int nth) {
+    void *outs[RANKS];
+    (void)nth;
+    for (int rank = 0; rank < RANKS; rank++) {
+        outs[rank] = memory->out + (size_t)((rank * 3 + 1) % RANKS) * bytes;
+    }
+    return muster_allgather_list(memory->world, memory->in, bytes / 4, outs, NULL, MUSTER_FLOAT32);
+}
+
+static muster_status_t reduce_scatter_list(struct memory *memory, size_t bytes, int nth) {
+    const void *ins[RANKS];
+    (void)nth;
+    for (int rank = 0; rank < RANKS; rank++) {
+        ins[rank] = memory->in + (size_t)((rank * 3 + 1) % RANKS) * bytes;
+    }
+    return muster_reduce_scatter_list(memory->world, ins, NULL, memory->out, bytes / 4, MUSTER_FLOAT32, MUSTER_SUM);
+}
+
+static muster_status_t overlapping(struct memory *memory, size_t bytes, int nth) {
+    (void)nth;
+    return muster_alltoall(memory->world, memory->out, memory->out + 4, bytes / 8, MUSTER_FLOAT32);
+}
+
 static const struct {
     const char *name;
     call call;
 } calls[] = {{"allreduce", allreduce}, {"allgather", allgather},           {"broadcast", broadcast}, {"barrier", barrier},
              {"reduce", reduce},       {"reduce_scatter", reduce_scatter}, {"alltoall", alltoall},   {"allgatherv", allgatherv},
-             {"gatherv", gatherv},     {"scatterv", scatterv},             {"alltoallv", alltoallv}, {"reduce_scatterv", reduce_scatterv}};
+             {"gatherv", gatherv},     {"scatterv", scatterv},             {"alltoallv", alltoallv}, {"reduce_scatterv", reduce_scatterv},
+             {"allreduce_with", allreduce_with},           {"allgather_list", allgather_list},
+             {"reduce_scatter_list", reduce_scatter_list}, {"alltoall of what overlaps", overlapping}};
 
 /* All ranks call everything in every size until it is warm; then it takes nothing more. */
 static void takes_nothing(muster_cluster_t *cluster, int rank, void *context) {

@@ -1,7 +1,7 @@
 //! Each collective's arguments, and the work that they come to. What the arguments mean stands with the entries, in
 //! `collectives.rs`.
 
-use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Prepared};
+use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Operator, Prepared};
 use crate::error::Result;
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
@@ -39,9 +39,10 @@ pub(super) unsafe fn allreduce(
     input: *const c_void,
     output: *mut c_void,
     count: usize,
-    (dtype, op): (i32, i32),
+    (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)?;
+    // SAFETY: as promised by the caller.
+    let call = unsafe { Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)? };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, count), InPlace::InputAt(0)) }
 }
@@ -52,10 +53,11 @@ pub(super) unsafe fn reduce(
     input: *const c_void,
     output: *mut c_void,
     count: usize,
-    (dtype, op): (i32, i32),
+    (dtype, op): (i32, Operator),
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Reduce).elements(count, dtype)?.op(group, op)?.root(group, root)?;
+    // SAFETY: as promised by the caller.
+    let call = unsafe { Prepared::of(CallKind::Reduce).elements(count, dtype)?.op(group, op)?.root(group, root)? };
     let output = if call.is_root(group) { (output, count) } else { NO_OUTPUT };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), output, InPlace::InputAt(0)) }
@@ -180,9 +182,10 @@ pub(super) unsafe fn reduce_scatter(
     input: *const c_void,
     output: *mut c_void,
     count: usize,
-    (dtype, op): (i32, i32),
+    (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::ReduceScatter).elements(count, dtype)?.op(group, op)?;
+    // SAFETY: as promised by the caller.
+    let call = unsafe { Prepared::of(CallKind::ReduceScatter).elements(count, dtype)?.op(group, op)? };
     let place = InPlace::OutputAt(own_at(group, count));
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, of_all(group, count)?), (output, count), place) }
@@ -194,13 +197,15 @@ pub(super) unsafe fn reduce_scatterv(
     input: *const c_void,
     output: *mut c_void,
     counts: *const usize,
-    (dtype, op): (i32, i32),
+    (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
     // SAFETY: as promised by the caller.
     let input_parts = unsafe { parts(group, (counts, "counts"), (std::ptr::null(), "displs")) }?;
     let (own_count, own_displ) = own(&input_parts, group);
     let all = extent(&input_parts);
-    let call = Prepared::of(CallKind::ReduceScatterv).elements(0, dtype)?.op(group, op)?.agreed(&input_parts.counts);
+    // SAFETY: as promised by the caller.
+    let call = unsafe { Prepared::of(CallKind::ReduceScatterv).elements(0, dtype)?.op(group, op)? };
+    let call = call.agreed(&input_parts.counts);
     let call = call.layout(Layout { own: own_count as u64, input: input_parts, output: Parts::default() });
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, all), (output, own_count), InPlace::OutputAt(own_displ)) }
@@ -246,7 +251,7 @@ pub(super) unsafe fn alltoallv(
 }
 
 /// What this rank gives to itself and what it expects of itself must be equally long.
-fn check_own(kind: &str, gives: usize, expects: usize, group: &Group) -> Result<()> {
+pub(super) fn check_own(kind: &str, gives: usize, expects: usize, group: &Group) -> Result<()> {
     if gives == expects {
         return Ok(());
     }

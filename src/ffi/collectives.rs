@@ -5,6 +5,7 @@ use super::constants::muster_status_t;
 use super::convert::handle;
 use super::guard::guard;
 use super::handles::muster_group_t;
+use super::prepare::Operator;
 use crate::error::{Result, Status};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
@@ -14,7 +15,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
-unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Work<'static>>) -> muster_status_t {
+pub(super) unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Work<'static>>) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn muster_allreduce(
     op: i32,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, op))) }
+    unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
 /// As muster_allreduce, but only the root, which all ranks pass alike, gets the result. Elsewhere `out` is not used and may
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn muster_reduce(
     root: i32,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { run(group, |group| calls::reduce(group, r#in, out, count, (dtype, op), root)) }
+    unsafe { run(group, |group| calls::reduce(group, r#in, out, count, (dtype, Operator::Numbered(op)), root)) }
 }
 
 /// Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
@@ -250,7 +251,7 @@ pub unsafe extern "C" fn muster_reduce_scatter(
     op: i32,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { run(group, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, op))) }
+    unsafe { run(group, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
 /// As muster_reduce_scatter with parts of different sizes: rank r gets the `counts[r]` elements that follow those of the
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn muster_reduce_scatterv(
     op: i32,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { run(group, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+    unsafe { run(group, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, Operator::Numbered(op)))) }
 }
 
 /// Gives every rank a part of every other's input. `in` and `out` have `count` elements for every member. Part r of

@@ -1,5 +1,9 @@
 //! The constants of the header.
 
+use crate::types::DType;
+
+const _: () = assert!(MUSTER_ELEMENT == DType::ELEMENT && MUSTER_ELEMENT_BYTES_MAX as u32 == DType::ELEMENT_BYTES_MAX);
+
 /// What a call came to: 0 is success, a positive value a state, a negative value an error. Values are never reused.
 pub type muster_status_t = i32;
 
@@ -92,6 +96,15 @@ pub const MUSTER_BFLOAT16: i32 = 9;
 pub const MUSTER_FLOAT32: i32 = 10;
 /// Element type: IEEE 754 double precision.
 pub const MUSTER_FLOAT64: i32 = 11;
+/// Element type: an element of the caller's own, which is never split. The type is this plus the element's size in bytes,
+/// 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
+///
+/// All collectives and messages move such elements, and ranks must agree on the size. The library does not know what they
+/// mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and its like.
+/// MUSTER_SUM and the others are MUSTER_ERR_INVALID.
+pub const MUSTER_ELEMENT: i32 = 0x10_0000;
+/// The largest size of a MUSTER_ELEMENT, in bytes.
+pub const MUSTER_ELEMENT_BYTES_MAX: i32 = 65536;
 
 /// Operation: sum. Integers wrap.
 pub const MUSTER_SUM: i32 = 0;

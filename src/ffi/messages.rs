@@ -4,12 +4,13 @@ use super::constants::{muster_status_t, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG};
 use super::convert::{handle, out as check_out};
 use super::guard::guard;
 use super::handles::muster_group_t;
-use super::prepare::{check_null, dtype as check_dtype};
+use super::prepare::{check_null, dtype as check_dtype, overlap};
 use super::request::{muster_received_t, muster_request_t, Report};
-use crate::error::{Error, Result, Status};
+use crate::error::{memory, Error, Result, Status};
 use crate::runtime::groups::group::Group;
-use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::memory::buffer::{CallBuffers, Placement};
 use crate::runtime::messages::{Direction, Post};
+use crate::types::DType;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
     })
 }
 
-fn bytes(count: usize, size: usize, name: &str) -> Result<usize> {
-    let bytes = count.checked_mul(size).filter(|bytes| isize::try_from(*bytes).is_ok());
+fn bytes(count: usize, dtype: DType, name: &str) -> Result<usize> {
+    let bytes = dtype.bytes_of(count as u64);
     bytes.ok_or_else(|| Error::invalid(format!("by its count {name} has {count} elements: more than any memory holds")))
 }
 
@@ -48,11 +49,11 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
         return Err(Error::invalid(format!("tag is {tag}: expected 0 or more")));
     }
     let dtype = check_dtype(from.dtype)?;
-    let length = bytes(from.count, dtype.size(), "in")?;
+    let length = bytes(from.count, dtype, "in")?;
     check_null(from.memory, from.count, "in")?;
     // SAFETY: as promised by the caller.
-    let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), false) };
-    Ok(Post { direction: Direction::Send { to, tag }, dtype, count: from.count as u64, buffers })
+    let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), Placement::Apart) };
+    Ok(Post::new(Direction::Send { to, tag }, dtype, from.count as u64, buffers))
 }
 
 /// # Safety
@@ -65,11 +66,25 @@ unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag:
         _ => return Err(Error::invalid(format!("tag is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
     };
     let dtype = check_dtype(into.dtype)?;
-    let length = bytes(into.count, dtype.size(), "out")?;
+    let length = bytes(into.count, dtype, "out")?;
     check_null(into.memory, into.count, "out")?;
     // SAFETY: as promised by the caller.
-    let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), false) };
-    Ok(Post { direction: Direction::Receive { from, tag }, dtype, count: into.count as u64, buffers })
+    let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), Placement::Apart) };
+    Ok(Post::new(Direction::Receive { from, tag }, dtype, into.count as u64, buffers))
+}
+
+/// The same send of a copy, which is made now: what is received meanwhile may lie where the original lies.
+///
+/// # Safety
+/// `from` must be readable for the elements of the send.
+unsafe fn copied(send: Post, from: *const c_void) -> Result<Post> {
+    let (mut copy, length) = (Vec::new(), send.bytes());
+    memory::more(&mut copy, length, "a copy of what is sent")?;
+    // SAFETY: as promised by the caller.
+    copy.extend_from_slice(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) });
+    // SAFETY: the copy goes with the operation, and nobody changes it.
+    let buffers = unsafe { CallBuffers::new((copy.as_ptr(), length), (std::ptr::null_mut(), 0), Placement::Apart) };
+    Ok(send.of_copy(copy, buffers))
 }
 
 /// A receive, and a send beside it.
@@ -81,14 +96,14 @@ unsafe fn both(
     (input, to, in_tag): (Elements<*const c_void>, i32, i32),
     (output, from, out_tag): (Elements<*mut c_void>, i32, i32),
 ) -> Result<(Post, Option<Post>)> {
-    let (start, end) = (input.memory as usize, output.memory as usize);
+    let (sent, start, end) = (input.memory, input.memory as usize, output.memory as usize);
     // SAFETY: as promised by the caller.
     let (send, receive) = unsafe { (to_send(group, input, to, in_tag)?, to_receive(group, output, from, out_tag)?) };
-    let (sent, taken) = (send.bytes(), receive.bytes());
-    if sent > 0 && taken > 0 && start < end.saturating_add(taken) && end < start.saturating_add(sent) {
-        return Err(Error::invalid("sendrecv: in and out overlap: they must be apart"));
+    if !overlap((start, send.bytes()), (end, receive.bytes())) {
+        return Ok((receive, Some(send)));
     }
-    Ok((receive, Some(send)))
+    // SAFETY: as promised by the caller.
+    Ok((receive, Some(unsafe { copied(send, sent) }?)))
 }
 
 type Posts = Result<(Post, Option<Post>)>;

@@ -5,6 +5,7 @@ use super::constants::muster_status_t;
 use super::convert::{handle, out as check_out};
 use super::guard::guard;
 use super::handles::muster_group_t;
+use super::prepare::Operator;
 use super::request::muster_request_t;
 use crate::error::{Result, Status};
 use crate::runtime::collectives::job::Work;
@@ -15,7 +16,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `request` must be NULL or writable.
-unsafe fn start(
+pub(super) unsafe fn start(
     group: *mut muster_group_t,
     request: *mut *mut muster_request_t,
     work: impl FnOnce(&Group) -> Result<Work<'static>>,
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn muster_iallreduce(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::allreduce(group, r#in, out, count, (dtype, op))) }
+    unsafe { start(group, request, |group| calls::allreduce(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
 /// muster_reduce without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn muster_ireduce(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce(group, r#in, out, count, (dtype, op), root)) }
+    unsafe { start(group, request, |group| calls::reduce(group, r#in, out, count, (dtype, Operator::Numbered(op)), root)) }
 }
 
 /// muster_allgather without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn muster_ireduce_scatter(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, op))) }
+    unsafe { start(group, request, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
 /// muster_reduce_scatterv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn muster_ireduce_scatterv(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+    unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, Operator::Numbered(op)))) }
 }
 
 /// muster_alltoall without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.

@@ -1,11 +1,11 @@
 //! Users' reduction operations.
 
 use super::constants::muster_status_t;
-use super::convert::{handle, null, out as check_out};
+use super::convert::{handle, out as check_out};
 use super::guard::guard;
 use super::handles::muster_cluster_t;
-use crate::error::{Error, Status};
-use crate::runtime::UserFunction;
+use super::prepare::given;
+use crate::error::Status;
 use std::ffi::c_void;
 
 /// A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
@@ -39,15 +39,11 @@ pub unsafe extern "C" fn muster_op_create(
     guard(|| {
         // SAFETY: as promised by the caller.
         let cluster = unsafe { handle(cluster, "cluster") }?;
-        let function = r#fn.ok_or_else(|| null("fn"))?;
+        // SAFETY: as promised by the caller.
+        let (op_given, function) = unsafe { given(r#fn, ctx, commutative) }?;
         let to = check_out(op, "op")?;
-        if !matches!(commutative, 0 | 1) {
-            return Err(Error::invalid(format!("commutative is {commutative}: expected 0 or 1")));
-        }
         cluster.with(|cluster| {
-            // SAFETY: as promised by the caller.
-            let function = unsafe { UserFunction::new(function, ctx) };
-            let made = cluster.operations().make(function, commutative == 1)?;
+            let made = cluster.operations().make(function, op_given.is_commutative())?;
             // SAFETY: not NULL, and writable as the caller promised.
             unsafe { to.write(made.code() as i32) };
             Ok(Status::Ok)

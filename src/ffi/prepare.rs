@@ -1,10 +1,11 @@
 //! From a collective's arguments to the work that the runtime does: each argument checked, and named if it is wrong.
 
-use super::convert::slice;
+use super::convert::{null, slice};
+use super::operation::muster_reduce_fn;
 use crate::error::{memory, Error, Result};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
-use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::memory::buffer::{CallBuffers, PartList, Placement};
 use crate::runtime::UserFunction;
 use crate::schedules::{Layout, Parts};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
@@ -24,6 +25,14 @@ pub(super) enum InPlace {
     OutputAt(usize),
     /// This kind of call, or this rank, has one buffer only.
     Never,
+}
+
+/// What combines elements, as a caller names it.
+pub(super) enum Operator {
+    /// By the number of an operation.
+    Numbered(i32),
+    /// By a function that comes with the call, its context, and whether operands may be exchanged (1) or not (0).
+    Given(muster_reduce_fn, *mut c_void, i32),
 }
 
 /// A call that is being put together.
@@ -47,9 +56,27 @@ impl Prepared {
     }
 
     /// With this operation.
-    pub fn op(mut self, group: &Group, code: i32) -> Result<Prepared> {
-        let (op, function) = operation(group, code)?;
+    ///
+    /// # Safety
+    /// For as long as the work is not done, a function that is given must be good, as [`UserFunction::new`] says.
+    pub unsafe fn op(mut self, group: &Group, operator: Operator) -> Result<Prepared> {
+        let (op, function) = match operator {
+            Operator::Numbered(code) => operation(group, code)?,
+            Operator::Given(function, ctx, commutative) => {
+                // SAFETY: as promised by the caller.
+                let (op, function) = unsafe { given(function, ctx, commutative) }?;
+                (op, Some(function))
+            }
+        };
         (self.call.op, self.function) = (Some(op), function);
+        if let Some(dtype) = self.call.dtype.filter(|dtype| dtype.is_opaque() && !op.is_users()) {
+            let what = format!(
+                "{}: op is {op}, which does not know what {dtype} mean: expected what muster_op_create gave, or a function with \
+                 the call (muster_allreduce_with and its like)",
+                self.call.kind
+            );
+            return Err(Error::invalid(what));
+        }
         if let Some(dtype) = self.call.dtype.filter(|dtype| op.is_bitwise() && !dtype.is_integer()) {
             let what = format!(
                 "{}: op is {op}, which is bitwise, and dtype is {dtype}: expected an integer type",
@@ -88,45 +115,86 @@ impl Prepared {
         self
     }
 
-    /// With its buffers: the work.
+    /// With its buffers: the work. If they overlap, and not in place, the work is on a copy of the input.
     ///
     /// # Safety
     /// For as long as the work is not done, `input` must be readable and `output` writable for their elements, and nobody
     /// else may write to them, or read `output`.
     pub unsafe fn buffers(self, input: In, output: Out, place: InPlace) -> Result<Work<'static>> {
         let kind = self.call.kind;
-        let element = self.call.dtype.map_or(0, DType::size);
-        let bytes = |count: usize, name: &str| {
-            let bytes = count.checked_mul(element).filter(|bytes| isize::try_from(*bytes).is_ok());
-            bytes.ok_or_else(|| {
-                Error::invalid(format!("{kind}: by its count {name} has {count} elements: more than any memory holds"))
-            })
-        };
-        let (input_bytes, output_bytes) = (bytes(input.1, "in")?, bytes(output.1, "out")?);
+        let element = self.element();
+        let (input_bytes, output_bytes) = (self.bytes(input.1, "in")?, self.bytes(output.1, "out")?);
         check_null(input.0, input.1, if kind == CallKind::Broadcast { "buf" } else { "in" })?;
         check_null(output.0, output.1, if kind == CallKind::Broadcast { "buf" } else { "out" })?;
         let (from, to) = (input.0 as usize, output.0 as usize);
-        let in_place = input_bytes > 0
-            && output_bytes > 0
-            && match place {
-                InPlace::InputAt(offset) => from == to.wrapping_add(offset * element),
-                InPlace::OutputAt(offset) => to == from.wrapping_add(offset * element),
-                InPlace::Never => false,
-            };
-        let apart = from.saturating_add(input_bytes) <= to || to.saturating_add(output_bytes) <= from;
-        if input_bytes > 0 && output_bytes > 0 && !in_place && !apart {
-            let how = match place {
-                InPlace::InputAt(_) => ", or in must be exactly where this rank's part of out is",
-                InPlace::OutputAt(_) => ", or out must be exactly where this rank's part of in is",
-                InPlace::Never => "",
-            };
-            return Err(Error::invalid(format!("{kind}: in and out overlap: they must be apart{how}")));
-        }
-        // SAFETY: as promised by the caller; that the buffers are apart, or in place, was just checked.
-        let buffers =
-            unsafe { CallBuffers::new((input.0.cast(), input_bytes), (output.0.cast(), output_bytes), in_place) };
-        Ok(Work { call: self.call, layout: self.layout, function: self.function, buffers })
+        let in_place = match place {
+            InPlace::InputAt(offset) => from == to.wrapping_add(offset * element),
+            InPlace::OutputAt(offset) => to == from.wrapping_add(offset * element),
+            InPlace::Never => false,
+        };
+        let placement = match overlap((from, input_bytes), (to, output_bytes)) {
+            false => Placement::Apart,
+            true if in_place => Placement::InPlace,
+            true => Placement::Overlapping,
+        };
+        // SAFETY: as promised by the caller; how the buffers lie was just found.
+        Ok(unsafe { self.placed((input.0, input_bytes), (output.0, output_bytes), placement, None) })
     }
+
+    /// With buffers of so many bytes, which lie so. `list` says where the parts of one of them are, whose address does not matter
+    /// then.
+    ///
+    /// # Safety
+    /// As for [`CallBuffers::new`], for as long as the work is not done.
+    pub unsafe fn placed(
+        self,
+        input: In,
+        output: Out,
+        placement: Placement,
+        list: Option<PartList>,
+    ) -> Work<'static> {
+        // SAFETY: as promised by the caller.
+        let buffers = unsafe { CallBuffers::new((input.0.cast(), input.1), (output.0.cast(), output.1), placement) };
+        Work { call: self.call, layout: self.layout, list, function: self.function, buffers }
+    }
+
+    /// How long one of its elements is.
+    pub fn element(&self) -> usize {
+        self.call.dtype.map_or(0, DType::size)
+    }
+
+    /// How long a buffer of so many elements is.
+    pub fn bytes(&self, count: usize, name: &str) -> Result<usize> {
+        let bytes = self.call.dtype.map_or(Some(0), |dtype| dtype.bytes_of(count as u64));
+        bytes.ok_or_else(|| {
+            let kind = self.call.kind;
+            Error::invalid(format!("{kind}: by its count {name} has {count} elements: more than any memory holds"))
+        })
+    }
+}
+
+/// Whether two stretches of memory, each an address and a length, have a byte in common.
+pub(super) fn overlap(one: (usize, usize), other: (usize, usize)) -> bool {
+    let (end, other_end) = (one.0.saturating_add(one.1), other.0.saturating_add(other.1));
+    one.1 > 0 && other.1 > 0 && one.0 < other_end && other.0 < end
+}
+
+/// A function that comes with a call, checked.
+///
+/// # Safety
+/// As for [`UserFunction::new`].
+pub(super) unsafe fn given(
+    function: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+) -> Result<(ReduceOp, UserFunction)> {
+    let function = function.ok_or_else(|| null("fn"))?;
+    if !matches!(commutative, 0 | 1) {
+        return Err(Error::invalid(format!("commutative is {commutative}: expected 0 or 1")));
+    }
+    // SAFETY: as promised by the caller.
+    let function = unsafe { UserFunction::new(function, ctx) };
+    Ok((ReduceOp::Given { commutative: commutative == 1 }, function))
 }
 
 /// The parts that two lists of a call describe, one entry per rank; without displacements the parts follow each other.
@@ -232,9 +300,13 @@ pub(super) fn own_at(group: &Group, count: usize) -> usize {
 }
 
 pub(super) fn dtype(code: i32) -> Result<DType> {
-    let last = DType::ALL.len() - 1;
+    let (last, most) = (DType::ALL.len() - 1, DType::ELEMENT_BYTES_MAX);
     DType::from_code(code).ok_or_else(|| {
-        Error::invalid(format!("dtype is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last})"))
+        Error::invalid(format!(
+            "dtype is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last}), or MUSTER_ELEMENT ({}) plus the bytes \
+             of an element, 1 to {most}",
+            DType::ELEMENT
+        ))
     })
 }
 

@@ -71,7 +71,7 @@ impl Report {
     pub(super) fn give(&self, received: Option<Received>) -> Result<()> {
         let Some(received) = received.filter(|_| !self.to.is_null()) else { return Ok(()) };
         let Received { source, tag, count, dtype } = received;
-        let given = muster_received_t { source: source as i32, tag, count, dtype: dtype as i32 };
+        let given = muster_received_t { source: source as i32, tag, count, dtype: dtype.code() };
         // SAFETY: not NULL, and writable for so many bytes as the caller of the receive promised.
         unsafe { give_struct(&given, self.to, self.size, LEAST) }.map(|_| ())
     }

@@ -80,7 +80,7 @@ fn a_message_whose_link_does_not_come_to_stand_ends() {
     let group = member(0);
     let direction = Direction::Receive { from: Some(1), tag: Some(5) };
     let buffers = CallBuffers::of(&[], vec![0; 10].leak());
-    let request = group.start_messages(Post { direction, dtype: DType::Uint8, count: 10, buffers }, None).unwrap();
+    let request = group.start_messages(Post::new(direction, DType::Uint8, 10, buffers), None).unwrap();
     let failure = Failure { status: Status::System, group: Some(GroupId::WORLD), ..over() };
     group.deliver(Channel::Messages, Mail::Failed(1, LinkEnd::Over(Box::new(failure))));
     let outcome = request.wait(Some(Duration::from_secs(60))).expect("it does not wait for the time-out");

@@ -96,7 +96,7 @@ pub enum Action {
     Reduce {
         /// One operand.
         mine: Span,
-        /// The other.
+        /// The other: in `Scratch`, where it may be lost.
         other: Span,
         /// Where the result goes; either exactly `mine` or apart from both.
         into: Span,

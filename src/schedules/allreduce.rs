@@ -2,7 +2,7 @@
 
 use super::allgather::{collect, collected, spread};
 use super::phases::{rounds, Phases};
-use super::pipeline::{flow, piece, pieces, slot, slots_bytes};
+use super::pipeline::{flow, Pieces};
 use super::shape::around;
 use super::tree::{children_below_heads, other_head, parent};
 use super::{Action, Buffer, Landing, Shape, Side, Span};
@@ -270,10 +270,11 @@ pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     if phases.once(shape.size == 1 && !shape.in_place) {
         return Action::Copy { from: input, to: output };
     }
-    if let Some((receive, send)) = flow(&mut phases, pieces(input.len), !first, !last) {
-        let into = |index| if last { piece(output, index) } else { slot(input, index) };
-        let landing = |index| Landing::Reduce { mine: piece(input, index), into: into(index), arrives: Side::Lower };
-        let from = |index| if first { piece(input, index) } else { slot(input, index) };
+    let (given, result) = (Pieces::of(shape, input), Pieces::of(shape, output));
+    if let Some((receive, send)) = flow(&mut phases, given.count(), !first, !last) {
+        let into = |index| if last { result.piece(index) } else { given.slot(index) };
+        let landing = |index| Landing::Reduce { mine: given.piece(index), into: into(index), arrives: Side::Lower };
+        let from = |index| if first { given.piece(index) } else { given.slot(index) };
         return Action::Exchange {
             send: send.map(|index| (shape.rank + 1, from(index))),
             receive: receive.map(|index| (shape.rank - 1, landing(index))),
@@ -282,10 +283,10 @@ pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     if phases.once(last && shape.is_average()) {
         return divide(shape, output);
     }
-    match flow(&mut phases, pieces(input.len), !last, !first) {
+    match flow(&mut phases, result.count(), !last, !first) {
         Some((receive, send)) => Action::Exchange {
-            send: send.map(|index| (shape.rank - 1, piece(output, index))),
-            receive: receive.map(|index| (shape.rank + 1, Landing::Place(piece(output, index)))),
+            send: send.map(|index| (shape.rank - 1, result.piece(index))),
+            receive: receive.map(|index| (shape.rank + 1, Landing::Place(result.piece(index)))),
         },
         None => Action::Done,
     }
@@ -294,7 +295,7 @@ pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
 /// The scratch of [`chain`].
 pub(super) fn chain_scratch(shape: &Shape<'_>) -> usize {
     if (1..shape.size - 1).contains(&shape.rank) {
-        slots_bytes(shape.bytes())
+        Pieces::of(shape, shape.whole(Buffer::Input)).slots_bytes()
     } else {
         0
     }

@@ -1,7 +1,7 @@
 //! Broadcast: what lies in the root's output comes to lie in everyone's. Ranks are counted from the root, going round.
 
 use super::phases::{rounds, Phases};
-use super::pipeline::{flow, piece, pieces};
+use super::pipeline::{flow, Pieces};
 use super::shape::around;
 use super::{Action, Buffer, Landing, Shape};
 
@@ -31,11 +31,11 @@ pub(super) fn binomial(shape: &Shape<'_>, step: u32) -> Action {
 /// everything once, and all links are busy at once; the end lags behind by a piece per rank.
 pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     let place = place(shape);
-    let all = shape.whole(Buffer::Output);
-    match flow(&mut Phases::of(step), pieces(all.len), place > 0, place < shape.size - 1) {
+    let all = Pieces::of(shape, shape.whole(Buffer::Output));
+    match flow(&mut Phases::of(step), all.count(), place > 0, place < shape.size - 1) {
         Some((receive, send)) => Action::Exchange {
-            send: send.map(|index| (shape.above(1), piece(all, index))),
-            receive: receive.map(|index| (shape.below(1), Landing::Place(piece(all, index)))),
+            send: send.map(|index| (shape.above(1), all.piece(index))),
+            receive: receive.map(|index| (shape.below(1), Landing::Place(all.piece(index)))),
         },
         None => Action::Done,
     }

@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::types::{Call, CallKind, DType};
 use std::fmt::Display;
 
-/// What a process can address; a buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
-const MAX_BYTES: u128 = 1 << 47;
+/// A buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
+const MAX_BYTES: u128 = DType::ADDRESSABLE_BYTES as u128;
 
 impl Shape<'_> {
     /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
@@ -28,6 +28,10 @@ impl Shape<'_> {
         }
         if let Some(op) = op.filter(|op| op.is_bitwise() && !dtype.is_integer()) {
             let what = format!("{kind}: {op} is a bitwise operation, and {dtype} is no integer type");
+            return Err(Error::invalid(what));
+        }
+        if let Some(op) = op.filter(|op| dtype.is_opaque() && !op.is_users()) {
+            let what = format!("{kind}: {op} does not know what {dtype} mean: expected an operation of the caller's own");
             return Err(Error::invalid(what));
         }
         if self.has_root() && root.is_none_or(|root| root >= self.size) {

@@ -16,6 +16,9 @@
 //! - `Input` is never written, but where it is `Output`; and it is not read where it may have been overwritten as such.
 //! - Nothing is read that neither the caller gave nor the schedule wrote.
 //! - Within one exchange no byte that is sent is also written.
+//! - No element is split: where elements are combined, each stretch of them is whole.
+//! - The output of an allgatherv, and the input of a reduce_scatterv, are read and written a part at a time, for they may be
+//!   lists of buffers. Only a copy, or a conversion, reads several parts at once.
 //!
 //! # To add a collective
 //! 1. Give it a [`CallKind`](crate::types::CallKind), and say in [`Shape`] what its buffers and `count` mean.
@@ -44,6 +47,8 @@ mod check;
 mod conversion;
 mod gather;
 pub mod kernels;
+#[cfg(test)]
+mod own_elements_test;
 #[cfg(test)]
 mod parts_test;
 mod phases;

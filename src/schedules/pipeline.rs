@@ -1,32 +1,55 @@
 //! Pieces that flow along a chain of ranks: each is passed on while the next one comes in.
 
 use super::phases::Phases;
-use super::{Buffer, Span};
+use super::{Buffer, Shape, Span};
+use crate::types::DType;
 
 /// The size of a piece: large enough that its fixed costs vanish, small enough that it is still in the cache when it is
-/// passed on. A multiple of every element's size.
-pub(super) const PIECE_BYTES: usize = 128 * 1024;
+/// passed on. Of elements that do not divide it a piece holds as many as fit.
+const PIECE_BYTES: usize = 128 * 1024;
 
-/// How many pieces so many bytes are.
-pub(super) fn pieces(bytes: usize) -> u32 {
-    bytes.div_ceil(PIECE_BYTES) as u32
+const _: () = assert!(DType::ELEMENT_BYTES_MAX as usize <= PIECE_BYTES, "a piece holds one element at least");
+
+/// A stretch of elements, cut into pieces. No element is split.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces {
+    of: Span,
+    /// How long each but the last is.
+    each: usize,
 }
 
-/// A piece of a span.
-pub(super) fn piece(of: Span, index: u32) -> Span {
-    let offset = index as usize * PIECE_BYTES;
-    Span::new(of.buffer, of.offset + offset, PIECE_BYTES.min(of.len - offset))
-}
+impl Pieces {
+    /// The pieces of a span of this call's elements.
+    pub(super) fn of(shape: &Shape<'_>, of: Span) -> Pieces {
+        let element = shape.element().max(1);
+        Pieces { of, each: PIECE_BYTES / element * element }
+    }
 
-/// Where a piece lies in a scratch that holds two: the one that is passed on, and the one that comes in.
-pub(super) fn slot(of: Span, index: u32) -> Span {
-    let len = piece(of, index).len;
-    Span::new(Buffer::Scratch, (index % 2) as usize * PIECE_BYTES, len)
-}
+    /// How many there are.
+    pub(super) fn count(self) -> u32 {
+        self.of.len.div_ceil(self.each) as u32
+    }
 
-/// The scratch for [`slot`].
-pub(super) fn slots_bytes(bytes: usize) -> usize {
-    bytes.min(2 * PIECE_BYTES)
+    /// One of them.
+    pub(super) fn piece(self, index: u32) -> Span {
+        let offset = index as usize * self.each;
+        Span::new(self.of.buffer, self.of.offset + offset, self.each.min(self.of.len - offset))
+    }
+
+    /// Where it lies in a scratch that holds two: the one that is passed on, and the one that comes in.
+    pub(super) fn slot(self, index: u32) -> Span {
+        Span::new(Buffer::Scratch, (index % 2) as usize * self.each, self.piece(index).len)
+    }
+
+    /// The scratch for [`Pieces::slot`].
+    pub(super) fn slots_bytes(self) -> usize {
+        self.of.len.min(2 * self.each)
+    }
+
+    /// The same pieces of another buffer.
+    pub(super) fn within(self, buffer: Buffer) -> Pieces {
+        Pieces { of: self.of.within(buffer), ..self }
+    }
 }
 
 /// A phase in which `pieces` pieces flow through this rank. Which piece it receives and which it sends in this step,

@@ -2,7 +2,7 @@
 
 use super::broadcast::{place, rank_at};
 use super::phases::Phases;
-use super::pipeline::{flow, piece, pieces, slot, slots_bytes};
+use super::pipeline::{flow, Pieces};
 use super::tree::{children, parent};
 use super::{Action, Buffer, Landing, Shape, Side};
 use crate::types::Call;
@@ -40,12 +40,12 @@ pub(super) fn binomial_scratch(shape: &Shape<'_>) -> usize {
 pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let place = place(shape);
-    let input = shape.whole(Buffer::Input);
+    let input = Pieces::of(shape, shape.whole(Buffer::Input));
     let receives = place < shape.size - 1;
-    if let Some((receive, send)) = flow(&mut phases, pieces(input.len), receives, place > 0) {
-        let into = |index| if place == 0 { piece(input, index).within(Buffer::Output) } else { slot(input, index) };
-        let landing = |index| Landing::Reduce { mine: piece(input, index), into: into(index), arrives: Side::Higher };
-        let from = |index| if receives { slot(input, index) } else { piece(input, index) };
+    if let Some((receive, send)) = flow(&mut phases, input.count(), receives, place > 0) {
+        let into = |index| if place == 0 { input.within(Buffer::Output).piece(index) } else { input.slot(index) };
+        let landing = |index| Landing::Reduce { mine: input.piece(index), into: into(index), arrives: Side::Higher };
+        let from = |index| if receives { input.slot(index) } else { input.piece(index) };
         return Action::Exchange {
             send: send.map(|index| (shape.below(1), from(index))),
             receive: receive.map(|index| (shape.above(1), landing(index))),
@@ -60,7 +60,7 @@ pub(super) fn chain(shape: &Shape<'_>, step: u32) -> Action {
 /// The scratch of [`chain`].
 pub(super) fn chain_scratch(shape: &Shape<'_>) -> usize {
     if (1..shape.size - 1).contains(&place(shape)) {
-        slots_bytes(shape.bytes())
+        Pieces::of(shape, shape.whole(Buffer::Input)).slots_bytes()
     } else {
         0
     }
@@ -113,30 +113,30 @@ fn over_ranks<'a>(shape: &Shape<'a>) -> Shape<'a> {
 pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, last) = (shape.rank, shape.size - 1);
-    let input = shape.whole(Buffer::Input);
+    let input = Pieces::of(shape, shape.whole(Buffer::Input));
     let (below, above) = (rank > 0, rank < last);
     if !shape.is_root() {
         let is_lower = rank < shape.root();
         let (arrives, next) = if is_lower { (Side::Lower, rank + 1) } else { (Side::Higher, rank - 1) };
-        let Some((receive, send)) = flow(&mut phases, pieces(input.len), below && above, true) else {
+        let Some((receive, send)) = flow(&mut phases, input.count(), below && above, true) else {
             return Action::Done;
         };
-        let from = |index| if below && above { slot(input, index) } else { piece(input, index) };
+        let from = |index| if below && above { input.slot(index) } else { input.piece(index) };
         return Action::Exchange {
             send: send.map(|index| (next, from(index))),
             receive: receive.map(|index| {
-                let landing = Landing::Reduce { mine: piece(input, index), into: slot(input, index), arrives };
+                let landing = Landing::Reduce { mine: input.piece(index), into: input.slot(index), arrives };
                 (if is_lower { rank - 1 } else { rank + 1 }, landing)
             }),
         };
     }
     let output = input.within(Buffer::Output);
     let sides = u32::from(below) + u32::from(above);
-    if let Some(at) = phases.within(pieces(input.len) * sides) {
+    if let Some(at) = phases.within(input.count() * sides) {
         let (index, first) = (at / sides, at % sides == 0);
-        let mine = piece(if first { input } else { output }, index);
+        let mine = if first { input } else { output }.piece(index);
         let (from, arrives) = if first && below { (rank - 1, Side::Lower) } else { (rank + 1, Side::Higher) };
-        let landing = Landing::Reduce { mine, into: piece(output, index), arrives };
+        let landing = Landing::Reduce { mine, into: output.piece(index), arrives };
         return Action::Exchange { send: None, receive: Some((from, landing)) };
     }
     finish(shape, &mut phases)
@@ -145,7 +145,7 @@ pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
 /// The scratch of [`ordered`].
 pub(super) fn ordered_scratch(shape: &Shape<'_>) -> usize {
     if !shape.is_root() && (1..shape.size - 1).contains(&shape.rank) {
-        slots_bytes(shape.bytes())
+        Pieces::of(shape, shape.whole(Buffer::Input)).slots_bytes()
     } else {
         0
     }

@@ -23,6 +23,17 @@ pub struct Layout {
     pub output: Parts,
 }
 
+impl Layout {
+    /// The parts of this buffer.
+    pub fn parts(&self, buffer: Buffer) -> &Parts {
+        if buffer == Buffer::Input {
+            &self.input
+        } else {
+            &self.output
+        }
+    }
+}
+
 /// One rank's view of one call. Schedules rely on what [`Shape::check`] checks.
 ///
 /// | kind | `count` | `Input` | `Output` | in place |
@@ -113,7 +124,7 @@ impl Shape<'_> {
 
     /// The part that a buffer has of this rank, or for it.
     pub(super) fn part(&self, buffer: Buffer, rank: u32) -> Span {
-        let parts = self.layout.map(|layout| if buffer == Buffer::Input { &layout.input } else { &layout.output });
+        let parts = self.layout.map(|layout| layout.parts(buffer));
         match parts.filter(|parts| !parts.counts.is_empty()) {
             Some(parts) => {
                 let (count, displ) = (parts.counts[rank as usize] as usize, parts.displs[rank as usize] as usize);
@@ -167,7 +178,8 @@ impl Shape<'_> {
         self.call.count as usize
     }
 
-    fn element(&self) -> usize {
+    /// An element's bytes; 0 in a call without elements.
+    pub(super) fn element(&self) -> usize {
         self.call.dtype.map_or(0, |dtype| dtype.size())
     }
 }

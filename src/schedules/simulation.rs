@@ -179,8 +179,22 @@ impl<'a> Member<'a> {
         range
     }
 
+    /// Of a call whose parts differ in size, one buffer may be a list: what moves is then of one part.
+    fn check_part(&self, span: Span) {
+        let listed = match self.shape.call.kind {
+            CallKind::Allgatherv => Buffer::Output,
+            CallKind::ReduceScatterv => Buffer::Input,
+            _ => return,
+        };
+        let holds = |part: Span| part.offset <= span.offset && span.offset + span.len <= part.offset + part.len;
+        let mut parts = (0..self.shape.size).map(|rank| self.shape.part(listed, rank));
+        let whole = span.buffer != listed || span.len == 0 || parts.any(holds);
+        assert!(whole, "{:?} step {}: {span:?} is of several parts", self.shape, self.step);
+    }
+
     /// The same for a span that is to be written.
     fn target(&self, span: Span) -> Range<usize> {
+        self.check_part(span);
         assert!(span.buffer != Buffer::Input, "{:?} step {}: the input would be written", self.shape, self.step);
         self.range(span)
     }
@@ -223,6 +237,12 @@ impl<'a> Member<'a> {
                 for peer in send.iter().map(|send| send.0).chain(receive.iter().map(|receive| receive.0)) {
                     assert!(peer < self.shape.size && peer != self.shape.rank, "{:?}: peer {peer}", self.shape);
                 }
+                if let Some((_, sent)) = send {
+                    self.check_part(sent);
+                }
+                if let Some((_, Landing::Reduce { mine, .. })) = receive {
+                    self.check_part(mine);
+                }
                 if let (Some((_, sent)), Some((_, landing))) = (&send, &receive) {
                     let (sent, into) = (self.range(*sent), self.target(landing.into()));
                     assert!(apart(&sent, &into), "{:?} step {}: sends what it writes", self.shape, self.step);
@@ -233,7 +253,11 @@ impl<'a> Member<'a> {
             Action::Copy { from, to } => self.copy(from, to),
             Action::Reduce { mine, other, into, other_side } => {
                 assert!(apart(&self.range(other), &self.range(into)), "{:?}: operands overlap", self.shape);
-                let other = self.memory[self.read(other)].to_vec();
+                assert_eq!(other.buffer, Buffer::Scratch, "{:?}: what is lost would be the caller's", self.shape);
+                self.check_part(mine);
+                let lost = self.read(other);
+                let other = self.memory[lost.clone()].to_vec();
+                self.known[lost].fill(0);
                 self.reduce(mine, &other, other_side, into);
             }
             Action::Divide { span, by } => self.divide(span, by),

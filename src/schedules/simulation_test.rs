@@ -123,23 +123,29 @@ fn allreduce_is_right_for_every_type_and_operation() {
     }
 }
 
-/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper. The operation
-/// does the lower rank's function first and then the higher's. It does not commute.
+/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper; of the caller's own
+/// elements in those of their first eight bytes. The operation does the lower rank's function first and then the higher's. It
+/// does not commute. What is beyond these bytes comes from the lower rank.
 pub(super) fn compose(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
-    let size = call.dtype.expect("it has a type").size();
+    let element = call.dtype.expect("it has a type").size();
+    assert!(mine.len().is_multiple_of(element), "{call}: an element is split in {} bytes", mine.len());
+    let size = element.min(8);
     let half = 4 * size;
     let mask = (1u64 << half) - 1;
     let halves = |bytes: &[u8]| {
         let mut word = [0; 8];
-        word[..size].copy_from_slice(bytes);
+        word[..size].copy_from_slice(&bytes[..size]);
         let word = u64::from_le_bytes(word);
         (word & mask, word >> half)
     };
-    for (mine, other) in mine.chunks_mut(size).zip(other.chunks(size)) {
+    for (mine, other) in mine.chunks_mut(element).zip(other.chunks(element)) {
         let (low, high) = if other_lower { (halves(other), halves(mine)) } else { (halves(mine), halves(other)) };
         let factor = low.0.wrapping_mul(high.0) & mask;
         let addend = high.0.wrapping_mul(low.1).wrapping_add(high.1) & mask;
-        mine.copy_from_slice(&(factor | addend << half).to_le_bytes()[..size]);
+        mine[..size].copy_from_slice(&(factor | addend << half).to_le_bytes()[..size]);
+        if other_lower {
+            mine[size..].copy_from_slice(&other[size..]);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Calls drawn by seed: any kind, type, operation, root, size and count, on every algorithm that may carry them out.
 //! The test is in `sim`, for how many are tried is a matter of the environment.
 
+use super::own_elements_test::add;
 use super::parts_test::{call, case, root, Case};
 use super::simulation::Random;
 use super::simulation_test::{compose, exact_elements, random_bytes, KINDS};
@@ -16,18 +17,25 @@ fn try_one(seed: u64, sizes: usize, counts: usize) {
     let kinds: Vec<CallKind> = KINDS.iter().copied().filter(|kind| *kind != CallKind::Barrier).collect();
     let kind = kinds[random.below(kinds.len())];
     let size = 1 + random.below(sizes) as u32;
-    let dtype = DType::ALL[random.below(DType::ALL.len())];
+    let own_sizes = [3, 24].map(DType::Element);
+    let at = random.below(DType::ALL.len() + own_sizes.len());
+    let dtype = DType::ALL.get(at).copied().unwrap_or_else(|| own_sizes[at - DType::ALL.len()]);
     let ordered = random.below(2) == 0;
     let own = ReduceOp::ALL[random.below(if dtype.is_integer() { 8 } else { 5 })];
-    let op = if ordered { ReduceOp::User { number: 0, commutative: false } } else { own };
+    let op = match ordered {
+        true => ReduceOp::User { number: 0, commutative: false },
+        false if dtype.is_opaque() => ReduceOp::Given { commutative: true },
+        false => own,
+    };
     let count = [0, 1, random.below(counts) as u64][random.below(3)];
     let root = root(&mut random, kind, size);
     println!("seed {seed}: {kind}, {size} ranks, {dtype}, {op}, count {count}");
-    if !reduces(kind) || ordered {
+    if !reduces(kind) || op.is_users() {
         let call = call(kind, dtype, count, reduces(kind).then_some(op), root);
         let input = |random: &mut Random, count: u64| random_bytes(random, count as usize * dtype.size());
         let case = case(&mut random, call, size, counts, input);
-        return Case { fold: compose, ..case }.check(&mut random, ordered);
+        let fold = if op.is_commutative() { add } else { compose };
+        return Case { fold, ..case }.check(&mut random, ordered);
     }
     let call = call(kind, dtype, count, Some(op), root);
     let input = |random: &mut Random, count| exact_elements(random, dtype, op, count);

@@ -32,7 +32,7 @@ pub(super) fn sum_type(dtype: DType, size: u32) -> Option<DType> {
         DType::Uint16 if size <= 1 << 16 => Some(DType::Uint32),
         DType::Uint16 | DType::Uint32 => Some(DType::Uint64),
         DType::Float16 | DType::Bfloat16 => Some(DType::Float32),
-        DType::Int64 | DType::Uint64 | DType::Float32 | DType::Float64 => None,
+        DType::Int64 | DType::Uint64 | DType::Float32 | DType::Float64 | DType::Element(_) => None,
     }
 }
 

@@ -110,7 +110,7 @@ impl Call {
     pub fn signature(&self) -> u64 {
         let words = [
             self.kind as u64,
-            self.dtype.map_or(NO_VALUE, |dtype| dtype as u32).into(),
+            self.dtype.map_or(NO_VALUE, |dtype| dtype.code() as u32).into(),
             self.op.map_or(NO_VALUE, ReduceOp::wire_code).into(),
             self.root.unwrap_or(NO_VALUE).into(),
             self.count,
@@ -214,7 +214,10 @@ mod tests {
             count: 5,
             layout: 0,
         };
-        assert_eq!(reduce.to_string(), "reduce(count 5, int8, user's operation 3, root 2)");
+        assert_eq!(reduce.to_string(), "reduce(count 5, int8, user's operation 3 in rank order, root 2)");
+        let op = Some(ReduceOp::Given { commutative: true });
+        let given = Call { kind: CallKind::Allreduce, dtype: Some(DType::Element(16)), op, root: None, ..reduce };
+        assert_eq!(given.to_string(), "allreduce(count 5, elements of 16 bytes, user's function)");
         let counts = hash([1, 2]);
         let gather = Call { kind: CallKind::Allgatherv, op: None, root: None, count: 3, layout: counts, ..reduce };
         assert_eq!(gather.to_string(), format!("allgatherv(3 in all, counts {:08x}, int8)", counts as u32));

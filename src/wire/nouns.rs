@@ -104,34 +104,63 @@ impl Wire for Failure {
     }
 }
 
+/// The number of a call without an element type.
+const NO_TYPE: u8 = u8::MAX;
+/// The number of the caller's own elements, whose size stands above the count.
+const OWN_TYPE: u8 = 12;
+/// Where it stands there: counts of such elements are smaller.
+const SIZE_SHIFT: u32 = 48;
+
+/// How an element type and a count lie on the wire: a number, and the count. Above the count of a caller's own elements stands their
+/// size less one, so that a header is as long for every type.
+pub(super) fn put_elements(dtype: Option<DType>, count: u64) -> (u8, u64) {
+    match dtype {
+        None => (NO_TYPE, count),
+        Some(DType::Element(bytes)) => {
+            assert!(count >> SIZE_SHIFT == 0, "{count} elements of {bytes} bytes are more than any memory holds");
+            (OWN_TYPE, u64::from(bytes - 1) << SIZE_SHIFT | count)
+        }
+        Some(dtype) => (dtype.code() as u8, count),
+    }
+}
+
+/// The element type and the count that lie there so.
+pub(super) fn take_elements(code: u8, count: u64) -> Result<(Option<DType>, u64), WireError> {
+    match code {
+        NO_TYPE => Ok((None, count)),
+        OWN_TYPE => {
+            let dtype = DType::of_bytes((count >> SIZE_SHIFT) as u32 + 1);
+            Ok((dtype, count & ((1 << SIZE_SHIFT) - 1)))
+        }
+        _ => match DType::from_code(code.into()) {
+            None => Err(WireError(format!("unknown element type {code}"))),
+            known => Ok((known, count)),
+        },
+    }
+}
+
 impl Wire for Call {
     fn put(&self, to: &mut Encoder) {
+        let (dtype, count) = put_elements(self.dtype, self.count);
         (self.kind as u8).put(to);
-        self.dtype.map_or(u8::MAX, |dtype| dtype as u8).put(to);
+        dtype.put(to);
         self.op.map_or(NO_VALUE, ReduceOp::wire_code).put(to);
         self.root.put(to);
-        self.count.put(to);
+        count.put(to);
         self.layout.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        fn known<T>(code: u32, none: u32, what: &str, value: Option<T>) -> Result<Option<T>, WireError> {
-            match value {
-                _ if code == none => Ok(None),
-                None => Err(WireError(format!("unknown {what} {code}"))),
-                known => Ok(known),
-            }
-        }
         let kind = u8::take(from)?;
         let kind = CallKind::from_code(kind).ok_or_else(|| WireError(format!("unknown collective {kind}")))?;
         let (dtype, op) = (u8::take(from)?, u32::take(from)?);
-        Ok(Call {
-            kind,
-            dtype: known(dtype.into(), u8::MAX.into(), "element type", DType::from_code(dtype.into()))?,
-            op: known(op, NO_VALUE, "operation", ReduceOp::from_wire_code(op))?,
-            root: Wire::take(from)?,
-            count: Wire::take(from)?,
-            layout: Wire::take(from)?,
-        })
+        let op = match ReduceOp::from_wire_code(op) {
+            _ if op == NO_VALUE => None,
+            None => return Err(WireError(format!("unknown operation {op}"))),
+            known => known,
+        };
+        let (root, count, layout) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
+        let (dtype, count) = take_elements(dtype, count)?;
+        Ok(Call { kind, dtype, op, root, count, layout })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::codec::{code, Decoder, Encoder, Wire, WireError};
 use super::frame::{CHECKSUM_BYTES, PIECE_BYTES};
+use super::nouns::{put_elements, take_elements};
 use crate::types::{DType, Epoch, GroupId};
 
 /// How long a message header is, its checksum included; as long as a data header.
@@ -73,11 +74,12 @@ impl MessageHeader {
         let mut to = Encoder { bytes: std::mem::take(scratch) };
         self.epoch.put(&mut to);
         self.group.put(&mut to);
+        let (dtype, count) = put_elements(Some(self.dtype), self.count);
         self.part.put(&mut to);
-        (self.dtype as u8).put(&mut to);
+        dtype.put(&mut to);
         self.tag.put(&mut to);
         self.number.put(&mut to);
-        self.count.put(&mut to);
+        count.put(&mut to);
         to.bytes.resize(FIELDS_BYTES, 0);
         crc32fast::hash(&to.bytes).put(&mut to);
         let encoded = to.bytes[..].try_into().expect("fields, padding and checksum add up to MESSAGE_HEADER_BYTES");
@@ -93,16 +95,11 @@ impl MessageHeader {
         }
         let mut from = Decoder::new(fields);
         let (epoch, group, part) = (Wire::take(&mut from)?, Wire::take(&mut from)?, Wire::take(&mut from)?);
-        let dtype = u8::take(&mut from)?;
-        let header = MessageHeader {
-            epoch,
-            group,
-            part,
-            dtype: DType::from_code(dtype.into()).ok_or_else(|| WireError(format!("unknown element type {dtype}")))?,
-            tag: Wire::take(&mut from)?,
-            number: Wire::take(&mut from)?,
-            count: Wire::take(&mut from)?,
-        };
+        let code = u8::take(&mut from)?;
+        let (tag, number, count) = (Wire::take(&mut from)?, Wire::take(&mut from)?, Wire::take(&mut from)?);
+        let (dtype, count) = take_elements(code, count)?;
+        let dtype = dtype.ok_or_else(|| WireError("a message without an element type".to_owned()))?;
+        let header = MessageHeader { epoch, group, part, dtype, tag, number, count };
         if from.remainder().iter().any(|byte| *byte != 0) {
             return Err(WireError("a message header with something in its padding".to_owned()));
         }
@@ -111,7 +108,6 @@ impl MessageHeader {
 
     /// The message's bytes, if that is a number that memory can hold.
     pub fn bytes(&self) -> Option<usize> {
-        let bytes = usize::try_from(self.count).ok()?.checked_mul(self.dtype.size())?;
-        isize::try_from(bytes).ok().map(|_| bytes)
+        self.dtype.bytes_of(self.count)
     }
 }

@@ -122,15 +122,19 @@ impl Random {
     }
 
     fn call(&mut self) -> Call {
+        let own = DType::of_bytes(self.u32() % (2 * DType::ELEMENT_BYTES_MAX));
+        let dtype = self.option(|random| own.unwrap_or_else(|| random.choose(&DType::ALL)));
+        let count = self.u64();
         Call {
             kind: self.choose(&CallKind::ALL),
-            dtype: self.option(|random| random.choose(&DType::ALL)),
-            op: self.option(|random| match random.number() % 2 {
+            dtype,
+            op: self.option(|random| match random.number() % 3 {
                 0 => random.choose(&ReduceOp::ALL),
+                1 => ReduceOp::Given { commutative: random.number() % 2 == 0 },
                 _ => ReduceOp::User { number: random.u32() >> 2, commutative: random.number() % 2 == 0 },
             }),
             root: self.option(Random::u32),
-            count: self.u64(),
+            count: if dtype.is_some_and(DType::is_opaque) { count % DType::ADDRESSABLE_BYTES } else { count },
             layout: self.u64(),
         }
     }

@@ -193,8 +193,8 @@ impl Collectives {
             return Ok(false);
         }
         let Driver { peers: Peers { slots, .. }, piece, .. } = driver;
-        if let Landing::Reduce { .. } = landing {
-            grow(piece, scratch_bytes(Landing::into(&landing).len))?;
+        if let (Landing::Reduce { into, .. }, Some(how)) = (landing, exchange.arithmetic) {
+            grow(piece, scratch_bytes(into.len, how.dtype.size()))?;
         }
         let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
         let ended = |end| Stop::Ended(peer, end);

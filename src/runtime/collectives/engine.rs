@@ -10,6 +10,7 @@ use super::turns::Turns;
 use crate::net::Watch;
 use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
+use crate::runtime::memory::buffer::PartList;
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
 use crate::schedules::{Layout, Thresholds};
@@ -109,10 +110,16 @@ impl Collectives {
     }
 
     /// Takes the lists of a call that has ended back.
-    pub(crate) fn take_lists(&self, layout: Option<Layout>) {
+    pub(crate) fn take_lists(&self, layout: Option<Layout>, list: Option<PartList>) {
         let Some(Layout { input, output, .. }) = layout else { return };
+        let starts = list.map_or_else(Vec::new, |list| list.starts);
+        self.take_back([input.counts, input.displs, output.counts, output.displs, starts]);
+    }
+
+    /// Takes lists back for calls to come.
+    pub(crate) fn take_back<const N: usize>(&self, lists: [Vec<u64>; N]) {
         let mut spare = self.spare_lists.lock().unwrap_or_else(PoisonError::into_inner);
-        for mut list in [input.counts, input.displs, output.counts, output.displs] {
+        for mut list in lists {
             if list.capacity() > 0 && spare.len() < SPARE_LISTS_MAX {
                 list.clear();
                 spare.push(list);

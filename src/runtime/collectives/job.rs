@@ -2,7 +2,7 @@
 
 use crate::runtime::base::queue::Queue;
 use crate::runtime::base::request::Completer;
-use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::memory::buffer::{CallBuffers, PartList};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::Layout;
 use crate::types::{Call, Time};
@@ -14,6 +14,8 @@ pub struct Work<'a> {
     pub call: Call,
     /// Where the parts of its buffers lie, if each has a size of its own.
     pub layout: Option<Layout>,
+    /// Where they are themselves, if one of its buffers is a list.
+    pub list: Option<PartList>,
     /// What combines elements, if that is a user's function.
     pub function: Option<UserFunction>,
     /// Its buffers, as long as `Shape` says.
@@ -24,7 +26,7 @@ pub struct Work<'a> {
 impl<'a> Work<'a> {
     /// A call whose parts are equally long, and which needs no user's function.
     pub fn plain(call: Call, buffers: CallBuffers<'a>) -> Work<'a> {
-        Work { call, layout: None, function: None, buffers }
+        Work { call, layout: None, list: None, function: None, buffers }
     }
 }
 

@@ -21,6 +21,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+/// A copy of a caller's input is aligned as memory from the system is.
+const COPY_ALIGNMENT: usize = 16;
+
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
@@ -99,14 +102,25 @@ impl Collectives {
             let scratch_bytes = algorithm.scratch_bytes(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
-            let outcome = grow(&mut scratch, scratch_bytes).and_then(|()| {
-                let memory = work.buffers.with_scratch(&mut scratch).remembering(&checksums);
+            let copied_bytes = work.buffers.copied_bytes();
+            let copied_from = scratch_bytes.next_multiple_of(COPY_ALIGNMENT);
+            let outcome = grow(&mut scratch, if copied_bytes > 0 { copied_from + copied_bytes } else { scratch_bytes });
+            let outcome = outcome.and_then(|()| {
+                let middle = copied_from.min(scratch.len());
+                let (scratch, copy) = scratch.split_at_mut(middle);
+                let mut memory = work.buffers.with_scratch(scratch).remembering(&checksums);
+                if let (Some(list), Some(layout), Some(dtype)) = (&work.list, &work.layout, work.call.dtype) {
+                    memory = memory.listed(list, layout.parts(list.buffer), dtype.size());
+                }
+                if copied_bytes > 0 {
+                    memory = memory.with_copied_input(&mut copy[..copied_bytes]);
+                }
                 self.carry_out(driver, running, &shape, algorithm, &memory, work.function)
             });
             (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
             outcome
         });
-        self.take_lists(work.layout);
+        self.take_lists(work.layout, work.list);
         outcome
     }
 

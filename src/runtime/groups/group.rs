@@ -129,6 +129,11 @@ impl Group {
         self.collectives.list()
     }
 
+    /// Takes a list back that no call has taken along.
+    pub fn take_back(&self, list: Vec<u64>) {
+        self.collectives.take_back([list]);
+    }
+
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
         self.collectives.run(work)

@@ -104,7 +104,7 @@ fn land(link: &mut Link, output: &mut [u8]) -> Result<(), LinkEnd> {
     let mut scratch = [];
     let memory = CallBuffers::of(&[], output).with_scratch(&mut scratch);
     let sink = Sink { memory: &memory, landing, arithmetic: None };
-    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES, 1)];
     until(|| match link.receive(&sink, &mut piece) {
         Ok(Moved::Done) => Some(Ok(())),
         Ok(_) => None,
@@ -119,7 +119,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     let from = CallBuffers::of(input, &mut no_output).with_scratch(&mut no_scratch);
     let to = CallBuffers::of(&[], output).with_scratch(&mut other_scratch);
     let sink = Sink { memory: &to, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
-    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES, 1)];
     sender.start_send(LinkKind::Data, &data(9).encode(), Span::new(Buffer::Input, 0, input.len()));
     let (mut sent, mut head) = (false, false);
     until(|| {
@@ -277,7 +277,7 @@ fn what_is_not_what_was_expected_is_received_as_if_nothing_had_been() {
             let mut scratch = [];
             let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
             let sink = Sink { memory: &memory, landing: place(expected), arithmetic: None };
-            let mut scratch = vec![0; scratch_bytes(PIECE_BYTES)];
+            let mut scratch = vec![0; scratch_bytes(PIECE_BYTES, 1)];
             let arrival = until(|| link.peek_for(&sink, &mut scratch).transpose()).unwrap();
             assert!(matches!(arrival, Arrival::Data(header, _) if header.length == comes as u64), "{arrival:?}");
             let mut landed = vec![0; comes];
@@ -368,7 +368,7 @@ fn damaged_bytes_are_not_combined() {
     let mine = Span::new(Buffer::Output, 0, 12);
     let landing = Landing::Reduce { mine, into: mine, arrives: Side::Higher };
     let sink = Sink { memory: &memory, landing, arithmetic: Some(Arithmetic::of(DType::Uint8, ReduceOp::Max)) };
-    let mut piece = vec![0; scratch_bytes(PIECE_BYTES)];
+    let mut piece = vec![0; scratch_bytes(PIECE_BYTES, 1)];
     let end = until(|| link.receive(&sink, &mut piece).err());
     assert!(matches!(end, LinkEnd::Corrupt(_)), "{end:?}");
     assert_eq!(output, [1; 12]);
@@ -481,7 +481,7 @@ fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
         let mut scratch = [];
         let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut scratch);
         let sink = Sink { memory: &memory, landing: place(length), arithmetic: None };
-        let mut scratch = vec![0; scratch_bytes(PIECE_BYTES)];
+        let mut scratch = vec![0; scratch_bytes(PIECE_BYTES, 1)];
         let arrival = until(|| link.peek_for(&sink, &mut scratch).transpose()).unwrap();
         assert!(matches!(arrival, Arrival::Data(_, head) if head == data(1)), "{arrival:?}");
         until(|| (link.receive(&sink, &mut scratch).unwrap() == Moved::Done).then_some(()));
@@ -547,7 +547,7 @@ fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
         let ((mut source, arrives), (leaves, mut drain)) = (tcp_pair(), tcp_pair());
         let (mut from, mut to) = (Link::new(Box::new(arrives), &[]), Link::new(Box::new(leaves), &[]));
         let frame = data_frame(1, &payload(LENGTH), true);
-        let (mut output, mut piece, known) = (vec![0; LENGTH], vec![0; scratch_bytes(PIECE_BYTES)], RefCell::default());
+        let (mut output, mut piece, known) = (vec![0; LENGTH], vec![0; scratch_bytes(PIECE_BYTES, 1)], RefCell::default());
         let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut []).remembering(&known);
         let sink = Sink { memory: &memory, landing: place(LENGTH), arithmetic: None };
         let mut said = 0;

@@ -3,6 +3,9 @@
 //! What is only placed is received where it belongs. What is combined arrives in a scratch that stays in the cache. It
 //! has room before it for the frame's head and behind it for the checksum. So one read into one place takes all of
 //! them, and costs less than one into three. Tested with the link that receives, in `link_test.rs`.
+//!
+//! A piece may end within an element of the caller's own size. What is there of the element waits at the beginning of the
+//! scratch, and the next piece arrives behind it: so only whole elements are combined.
 
 use super::outgoing::HEAD_BYTES;
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
@@ -15,9 +18,10 @@ const BEFORE: usize = HEAD_BYTES.next_multiple_of(ALIGNMENT);
 /// A line of the cache.
 const ALIGNMENT: usize = 64;
 
-/// How long a scratch has to be for a payload of so many bytes.
-pub fn scratch_bytes(payload: usize) -> usize {
-    BEFORE + payload.min(PIECE_BYTES) + CHECKSUM_BYTES + ALIGNMENT
+/// How long a scratch has to be for a payload of so many bytes, of elements of so many.
+pub fn scratch_bytes(payload: usize, element: usize) -> usize {
+    let begun = if PIECE_BYTES.is_multiple_of(element) { 0 } else { element };
+    BEFORE + payload.min(PIECE_BYTES + begun) + CHECKSUM_BYTES + ALIGNMENT
 }
 
 /// What becomes of the frame that is being received.
@@ -41,8 +45,13 @@ impl Sink<'_> {
     pub(crate) fn target<'p>(&'p self, from: usize, length: usize, scratch: &'p mut [u8]) -> &'p mut [u8] {
         match self.landing {
             Landing::Place(into) => self.memory.bytes_mut(part(into, from, length)),
-            Landing::Reduce { .. } => &mut aligned(scratch)[BEFORE..][..length],
+            Landing::Reduce { .. } => &mut aligned(scratch)[BEFORE + self.begun(from)..][..length],
         }
+    }
+
+    /// How many bytes before `from` are those of an element that was not all there.
+    fn begun(&self, from: usize) -> usize {
+        self.arithmetic.map_or(0, |how| from % how.dtype.size())
     }
 
     /// Reads a frame's head, the first piece as far as it is there, and what stands behind it, with one read.
@@ -79,7 +88,7 @@ impl Sink<'_> {
             let rest = &mut self.target(from, length, scratch)[here..];
             return read(&mut [IoSliceMut::new(rest), IoSliceMut::new(tail)]);
         }
-        let whole = &mut aligned(scratch)[BEFORE + here..][..length - here + tail.len()];
+        let whole = &mut aligned(scratch)[BEFORE + self.begun(from) + here..][..length - here + tail.len()];
         let result = read(&mut [IoSliceMut::new(whole)]);
         tail.copy_from_slice(&whole[length - here..]);
         result
@@ -96,8 +105,15 @@ impl Sink<'_> {
     pub(crate) fn take_in(&self, from: usize, length: usize, scratch: &mut [u8]) {
         if let Landing::Reduce { mine, into, arrives } = self.landing {
             let how = self.arithmetic.expect("a schedule that reduces has a type and an operation");
-            let (mine, into) = (part(mine, from, length), part(into, from, length));
-            self.memory.reduce_arrived(mine, self.target(from, length, scratch), into, arrives, how);
+            let begun = self.begun(from);
+            let here = begun + length;
+            let whole = here - here % how.dtype.size();
+            let (mine, into) = (part(mine, from - begun, whole), part(into, from - begun, whole));
+            let scratch = &mut aligned(scratch)[BEFORE..];
+            self.memory.reduce_arrived(mine, &mut scratch[..whole], into, arrives, how);
+            if whole < here {
+                scratch.copy_within(whole..here, 0);
+            }
         }
     }
 }

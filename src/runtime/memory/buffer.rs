@@ -1,22 +1,37 @@
 //! The memory of one call: the caller's buffers and the group's scratch, reached by span. The one place in the runtime
 //! where raw pointers become slices.
 //!
+//! A buffer may be a list of the caller's: one stretch of memory for each rank's part. Then spans are counted as if the parts
+//! followed each other. A schedule of a call whose parts differ in size reads and writes a part at a time. Only a copy, or a
+//! conversion, may read several at once.
+//!
 //! Invariants: a span is held against its buffer's length before it is used. That sent and written bytes never overlap
 //! within a step is the schedules' invariant (see `schedules`), which their simulation checks.
 
 use super::checksums::Checksums;
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{kernels, Buffer, Conversion, Side, Span};
+use crate::schedules::{kernels, Buffer, Conversion, Parts, Side, Span};
 use crate::types::{DType, ReduceOp};
 use std::cell::RefCell;
 use std::marker::PhantomData;
+
+/// How the caller's input lies to the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// They have no byte in common.
+    Apart,
+    /// The one lies in the other where the kind of call says that the rank's own part lies.
+    InPlace,
+    /// They overlap otherwise: the call works on a copy of the input.
+    Overlapping,
+}
 
 /// What the caller gave: where a call reads and where it writes. Lives no longer than the call.
 #[derive(Clone, Copy)]
 pub struct CallBuffers<'a> {
     input: (*const u8, usize),
     output: (*mut u8, usize),
-    in_place: bool,
+    placement: Placement,
     lifetime: PhantomData<&'a mut [u8]>,
 }
 
@@ -25,25 +40,33 @@ pub struct CallBuffers<'a> {
 unsafe impl Send for CallBuffers<'_> {}
 
 impl<'a> CallBuffers<'a> {
-    /// The caller's buffers, with their lengths in bytes. `in_place`: `input` lies where the kind of call says that the
-    /// rank's own part of `output` lies.
+    /// The caller's buffers, with their lengths in bytes.
     ///
     /// # Safety
     /// For `'a`, `input` is readable and `output` writable for their lengths, nobody else writes to either or reads
-    /// `output`, and `input` is apart from `output` unless `in_place`. A pointer may be null where its length is 0.
-    pub unsafe fn new(input: (*const u8, usize), output: (*mut u8, usize), in_place: bool) -> CallBuffers<'a> {
-        CallBuffers { input, output, in_place, lifetime: PhantomData }
+    /// `output`, and they lie as `placement` says. A pointer may be null where its length is 0, or where a [`PartList`] that
+    /// goes with the call says where the parts lie; the same holds for those.
+    pub unsafe fn new(input: (*const u8, usize), output: (*mut u8, usize), placement: Placement) -> CallBuffers<'a> {
+        CallBuffers { input, output, placement, lifetime: PhantomData }
     }
 
     /// Buffers that Rust knows to be apart.
     pub fn of(input: &'a [u8], output: &'a mut [u8]) -> CallBuffers<'a> {
         let (input, output) = ((input.as_ptr(), input.len()), (output.as_mut_ptr(), output.len()));
-        CallBuffers { input, output, in_place: false, lifetime: PhantomData }
+        CallBuffers { input, output, placement: Placement::Apart, lifetime: PhantomData }
     }
 
-    /// Whether the input lies within the output.
+    /// Whether the input lies within the output, or the output within the input.
     pub fn in_place(&self) -> bool {
-        self.in_place
+        self.placement == Placement::InPlace
+    }
+
+    /// How long the copy is that is to be made of the input.
+    pub fn copied_bytes(&self) -> usize {
+        match self.placement {
+            Placement::Overlapping => self.input.1,
+            Placement::Apart | Placement::InPlace => 0,
+        }
     }
 
     /// These bytes of the output, or of the input where there is no output.
@@ -77,7 +100,44 @@ impl<'a> CallBuffers<'a> {
         'a: 's,
     {
         let scratch = (scratch.as_mut_ptr(), scratch.len());
-        Memory { input: self.input, output: self.output, scratch, known: None, lifetime: PhantomData }
+        Memory { input: self.input, output: self.output, scratch, list: None, known: None, lifetime: PhantomData }
+    }
+}
+
+/// Where the parts of one buffer lie, if each lies by itself.
+pub struct PartList {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The address of each rank's part. (Numbers, so that a group's lists of numbers can be used again for them.)
+    pub starts: Vec<u64>,
+}
+
+/// The same, with how long they are.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    list: &'a PartList,
+    parts: &'a Parts,
+    element: usize,
+}
+
+impl Listed<'_> {
+    /// The part in which this byte lies, and where in it.
+    fn find(&self, offset: usize) -> (usize, usize) {
+        let begin = |displ: u64| displ as usize * self.element;
+        let rank = self.parts.displs.partition_point(|displ| begin(*displ) <= offset) - 1;
+        (rank, offset - begin(self.parts.displs[rank]))
+    }
+
+    /// Where it lies in memory.
+    fn address(&self, offset: usize) -> *const u8 {
+        let (rank, within) = self.find(offset);
+        std::ptr::with_exposed_provenance::<u8>(self.list.starts[rank] as usize).wrapping_add(within)
+    }
+
+    /// How many bytes lie together from there on, of so many.
+    fn together(&self, offset: usize, length: usize) -> usize {
+        let (rank, within) = self.find(offset);
+        length.min(self.parts.counts[rank] as usize * self.element - within)
     }
 }
 
@@ -106,6 +166,7 @@ pub struct Memory<'a> {
     input: (*const u8, usize),
     output: (*mut u8, usize),
     scratch: (*mut u8, usize),
+    list: Option<Listed<'a>>,
     known: Option<&'a RefCell<Checksums>>,
     lifetime: PhantomData<&'a mut [u8]>,
 }
@@ -115,6 +176,25 @@ impl<'a> Memory<'a> {
     pub fn remembering(self, known: &'a RefCell<Checksums>) -> Memory<'a> {
         known.borrow_mut().clear();
         Memory { known: Some(known), ..self }
+    }
+
+    /// The same memory, of which one buffer is a list of parts that follow each other in its count.
+    pub fn listed(self, list: &'a PartList, parts: &'a Parts, element: usize) -> Memory<'a> {
+        Memory { list: Some(Listed { list, parts, element }), ..self }
+    }
+
+    /// The same memory, with a copy of the input in its place. `copy` is as long as the input.
+    pub fn with_copied_input(self, copy: &'a mut [u8]) -> Memory<'a> {
+        let length = copy.len();
+        assert!(length == self.input.1, "{length} bytes for a copy of {}", self.input.1);
+        let aside = Memory { output: (copy.as_mut_ptr(), length), list: self.list_of(Buffer::Input), ..self };
+        aside.copy(Span::new(Buffer::Input, 0, length), Span::new(Buffer::Output, 0, length));
+        Memory { input: (copy.as_ptr(), length), list: self.list_of(Buffer::Output), ..self }
+    }
+
+    /// The list that this buffer is.
+    fn list_of(&self, buffer: Buffer) -> Option<Listed<'a>> {
+        self.list.filter(|listed| listed.list.buffer == buffer)
     }
 }
 
@@ -147,8 +227,13 @@ impl Memory<'_> {
         };
         let inside = span.offset.checked_add(span.len).is_some_and(|end| end <= length);
         assert!(inside, "a schedule keeps inside its buffers: {span:?} of {length} bytes");
-        if start.is_null() {
-            return std::ptr::NonNull::dangling().as_ptr(); // the length is 0
+        if span.len == 0 {
+            return std::ptr::NonNull::dangling().as_ptr();
+        }
+        if let Some(listed) = self.list_of(span.buffer) {
+            let together = listed.together(span.offset, span.len);
+            assert!(together == span.len, "a schedule keeps inside a part: {span:?}, of which {together} lie together");
+            return listed.address(span.offset);
         }
         // SAFETY: the span was just found to lie inside the buffer.
         unsafe { start.add(span.offset) }
@@ -173,47 +258,67 @@ impl Memory<'_> {
         unsafe { std::slice::from_raw_parts_mut(self.start_mut(span), span.len) }
     }
 
-    /// Combines `mine` with `other`, which lies outside the call's memory (a piece that has just arrived), into `into`.
-    pub fn reduce_arrived(&self, mine: Span, other: &[u8], into: Span, arrives: Side, how: Arithmetic) {
+    /// Combines `mine` with `other`, which lies outside the call's memory (a piece that has just arrived), into `into`. What
+    /// `other` holds may be lost.
+    pub fn reduce_arrived(&self, mine: Span, other: &mut [u8], into: Span, arrives: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len(), "a reduction's operands are equally long");
-        self.combine(self.start(mine), other.as_ptr(), self.start_mut(into), into.len, arrives, how);
+        self.combine(self.start(mine), other.as_mut_ptr(), self.start_mut(into), into.len, arrives, how);
     }
 
-    /// Combines two spans.
+    /// Combines two spans. What `other` holds may be lost.
     pub fn reduce(&self, mine: Span, other: Span, into: Span, other_side: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len, "a reduction's operands are equally long");
-        let (mine, other) = (self.start(mine), self.start(other));
+        let (mine, other) = (self.start(mine), self.start_mut(other));
         self.combine(mine, other, self.start_mut(into), into.len, other_side, how);
     }
 
-    fn combine(&self, mine: *const u8, other: *const u8, into: *mut u8, bytes: usize, side: Side, how: Arithmetic) {
+    fn combine(&self, mine: *const u8, other: *mut u8, into: *mut u8, bytes: usize, side: Side, how: Arithmetic) {
         let (lower, higher) = match side {
-            Side::Lower => (other, mine),
-            Side::Higher => (mine, other),
+            Side::Lower => (other.cast_const(), mine),
+            Side::Higher => (mine, other.cast_const()),
         };
         // SAFETY: all three were found to be `bytes` long; the schedules' invariant says that `into` is exactly `mine`
-        // or apart from both.
+        // or apart from both. So where a function's result goes to the lower operand the higher one is `other`, which may be
+        // written.
         unsafe {
             match how.function {
-                Some(function) => function.reduce(how.dtype, lower, higher, into, bytes / how.dtype.size()),
+                Some(function) => function.reduce(how.dtype, lower, higher.cast_mut(), into, bytes / how.dtype.size()),
                 None => kernels::reduce(how.op, how.dtype, lower, higher, into, bytes / how.dtype.size()),
             }
+        }
+    }
+
+    /// Does something for each stretch of a span that lies together: its place in the span, and itself.
+    fn each_stretch(&self, span: Span, mut each: impl FnMut(usize, Span)) {
+        let Some(listed) = self.list_of(span.buffer) else { return each(0, span) };
+        let mut done = 0;
+        while done < span.len {
+            let length = listed.together(span.offset + done, span.len - done);
+            each(done, Span::new(span.buffer, span.offset + done, length));
+            done += length;
         }
     }
 
     /// Copies a span onto another.
     pub fn copy(&self, from: Span, to: Span) {
         assert!(from.len == to.len, "a copy's ends are equally long");
-        // SAFETY: both were found to be inside; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(self.start(from), self.start_mut(to), to.len) }
+        self.each_stretch(from, |at, from| {
+            let to = Span::new(to.buffer, to.offset + at, from.len);
+            // SAFETY: both were found to be inside; `copy` allows them to overlap.
+            unsafe { std::ptr::copy(self.start(from), self.start_mut(to), to.len) }
+        });
     }
 
     /// Makes other elements of a span's.
     pub fn convert(&self, from: Span, to: Span, how: Conversion) {
-        let count = from.len / how.from.size();
-        assert!(to.len == count * how.to.size(), "as many elements as there were");
-        // SAFETY: both were found to be inside, and hold as many elements; the schedules keep them apart.
-        unsafe { kernels::convert(how, self.start(from), self.start_mut(to), count) }
+        let (narrow, wide) = (how.from.size(), how.to.size());
+        assert!(to.len == from.len / narrow * wide, "as many elements as there were");
+        self.each_stretch(from, |at, from| {
+            let count = from.len / narrow;
+            let to = Span::new(to.buffer, to.offset + at / narrow * wide, count * wide);
+            // SAFETY: both were found to be inside, and hold as many elements; the schedules keep them apart.
+            unsafe { kernels::convert(how, self.start(from), self.start_mut(to), count) }
+        });
     }
 
     /// Divides every element of a span.

@@ -60,7 +60,7 @@ impl Bench {
 
     fn post(&mut self, direction: Direction, buffers: CallBuffers<'static>, length: usize) -> Request {
         let (request, completer) = request();
-        let post = Post { direction, dtype: UINT8, count: length as u64, buffers };
+        let post = Post::new(direction, UINT8, length as u64, buffers);
         self.engine.check(&post, None).expect("nothing is wrong with it");
         self.engine.post(post, Time(0), 1000, Time::NEVER, completer);
         self.engine.flush();
@@ -396,7 +396,7 @@ fn an_operation_keeps_its_time_whatever_has_ended_before_it() {
     let state = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
     let mut post = |direction| {
         let (request, completer) = request();
-        let post = Post { direction, dtype: UINT8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+        let post = Post::new(direction, UINT8, 0, CallBuffers::of(&[], &mut []));
         bench.engine.post(post, Time(0), 1000, Time(1), completer);
         bench.engine.flush();
         request
@@ -438,7 +438,7 @@ fn the_operations_that_have_waited_longest_are_told_of() {
     assert_eq!(bench.engine.transfers.waits(at(0), at(300)), [], "what has ended waits no more");
     drop(requests);
     let direction = Direction::Receive { from: None, tag: None };
-    let post = Post { direction, dtype: DType::Uint8, count: 0, buffers: CallBuffers::of(&[], &mut []) };
+    let post = Post::new(direction, DType::Uint8, 0, CallBuffers::of(&[], &mut []));
     let (_any, completer) = request();
     bench.engine.post(post, at(200), 1000, Time::NEVER, completer);
     let _sent = bench.send(2, 5, LONG);

@@ -21,7 +21,7 @@ fn start(
     direction: Direction,
     (buffers, length): (CallBuffers<'static>, usize),
 ) -> Result<Request> {
-    group.start_messages(Post { direction, dtype: DType::Uint8, count: length as u64, buffers }, None)
+    group.start_messages(Post::new(direction, DType::Uint8, length as u64, buffers), None)
 }
 
 /// What a rank sends; the memory is given up, for an operation may outlive the test that fails.
@@ -123,7 +123,7 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
         let handle = group.messages.handle().unwrap();
         let (request, completer) = request();
         let direction = Direction::Receive { from: None, tag: None };
-        let post = Post { direction, dtype: DType::Uint8, count: 0, buffers: room(0) };
+        let post = Post::new(direction, DType::Uint8, 0, room(0));
         {
             let mut engine = lock(&handle.engine);
             match engine.check(&post, None) {
@@ -175,8 +175,8 @@ fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
         let posts = |from, out| {
             let direction = Direction::Receive { from: Some(from), tag: Some(5) };
             let buffers = CallBuffers::of(message(0, 0, LONG), &mut []);
-            let send = Post { direction: Direction::Send { to: 0, tag: 5 }, dtype, count: LONG as u64, buffers };
-            (Post { direction, dtype, count: LONG as u64, buffers: out }, Some(send))
+            let send = Post::new(Direction::Send { to: 0, tag: 5 }, dtype, LONG as u64, buffers);
+            (Post::new(direction, dtype, LONG as u64, out), Some(send))
         };
         let out = room(LONG);
         let (receive, send) = posts(1, out);

@@ -28,9 +28,21 @@ pub struct Post {
     pub count: u64,
     /// Their memory: the input of a send, the output of a receive.
     pub buffers: CallBuffers<'static>,
+    /// A send's input, if that is a copy of what the caller gave: it lives as long as the operation.
+    _copy: Vec<u8>,
 }
 
 impl Post {
+    /// With memory of the caller's.
+    pub fn new(direction: Direction, dtype: DType, count: u64, buffers: CallBuffers<'static>) -> Post {
+        Post { direction, dtype, count, buffers, _copy: Vec::new() }
+    }
+
+    /// The same send with a copy of its input, in which `buffers` lie.
+    pub fn of_copy(self, copy: Vec<u8>, buffers: CallBuffers<'static>) -> Post {
+        Post { buffers, _copy: copy, ..self }
+    }
+
     /// How many bytes its buffer has.
     pub fn bytes(&self) -> usize {
         self.count as usize * self.dtype.size()

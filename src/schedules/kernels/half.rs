@@ -111,7 +111,7 @@ pub(super) unsafe fn reduce_f16c(
             ReduceOp::Prod => combine_f16c(lower, higher, out, count, <f32 as Element>::prod),
             ReduceOp::Min => combine_f16c(lower, higher, out, count, <f32 as Element>::min),
             ReduceOp::Max => combine_f16c(lower, higher, out, count, <f32 as Element>::max),
-            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::User { .. } => {
+            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::User { .. } | ReduceOp::Given { .. } => {
                 unreachable!("{op} is for integers, or called elsewhere")
             }
         }

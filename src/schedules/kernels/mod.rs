@@ -122,6 +122,7 @@ macro_rules! for_dtype {
             DType::Bfloat16 => $function::<Bfloat16>($($argument),*),
             DType::Float32 => $function::<f32>($($argument),*),
             DType::Float64 => $function::<f64>($($argument),*),
+            DType::Element(_) => unreachable!("only users' functions combine elements of the caller's own"),
         }
     };
 }
@@ -171,7 +172,7 @@ unsafe fn reduce_as<T: Element>(op: ReduceOp, lower: *const T, higher: *const T,
             ReduceOp::And => combine(lower, higher, out, count, T::and),
             ReduceOp::Or => combine(lower, higher, out, count, T::or),
             ReduceOp::Xor => combine(lower, higher, out, count, T::xor),
-            ReduceOp::User { .. } => unreachable!("a user's function is called elsewhere"),
+            ReduceOp::User { .. } | ReduceOp::Given { .. } => unreachable!("a user's function is called elsewhere"),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Rank {
 
     /// One call of the collective with `bytes` from each rank; its number decides about a root that goes round.
     pub fn call(&self, options: &Options, bytes: usize, nth: usize, buffers: &mut Buffers) -> Result<(), String> {
-        let (dtype, op) = (options.dtype as i32, options.op.code() as i32);
+        let (dtype, op) = (options.dtype.code(), options.op.code() as i32);
         let count = bytes / options.dtype.size();
         let root = match options.root {
             Root::Fixed(root) => root as i32,
@@ -92,7 +92,7 @@ impl Rank {
     /// Everybody's numbers, in order of rank.
     pub fn gather(&self, mine: &[f64]) -> Result<Vec<f64>, String> {
         let mut all = vec![0.0; mine.len() * self.size];
-        let dtype = muster::types::DType::Float64 as i32;
+        let dtype = muster::types::DType::Float64.code();
         // SAFETY: both are as long as the count says.
         let status = unsafe {
             ffi::muster_allgather(self.world, mine.as_ptr().cast(), all.as_mut_ptr().cast(), mine.len(), dtype)

@@ -1,0 +1,186 @@
+//! The reductions whose function comes with the call, blocking and not.
+
+use super::calls;
+use super::collectives::run;
+use super::constants::muster_status_t;
+use super::handles::muster_group_t;
+use super::nonblocking::start;
+use super::operation::muster_reduce_fn;
+use super::prepare::Operator;
+use super::request::muster_request_t;
+use std::ffi::c_void;
+
+/// muster_allreduce by a function that comes with the call, in place of an operation that was made before.
+///
+/// `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
+/// exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
+/// `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
+/// calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
+/// (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+///
+/// # Safety
+/// As for muster_allreduce; `fn` and `ctx` must be good until this returns.
+#[no_mangle]
+pub unsafe extern "C" fn muster_allreduce_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, op))) }
+}
+
+/// muster_reduce by a function that comes with the call, as muster_allreduce_with.
+///
+/// # Safety
+/// As for muster_reduce; `fn` and `ctx` must be good until this returns.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    root: i32,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce(group, r#in, out, count, (dtype, op), root)) }
+}
+
+/// muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
+///
+/// # Safety
+/// As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce_scatter_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, op))) }
+}
+
+/// muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
+///
+/// # Safety
+/// As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
+#[no_mangle]
+pub unsafe extern "C" fn muster_reduce_scatterv_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    counts: *const usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+}
+
+/// muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
+/// muster_request_test.
+///
+/// Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
+///
+/// # Safety
+/// As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_iallreduce_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, request, |group| calls::allreduce(group, r#in, out, count, (dtype, op))) }
+}
+
+/// muster_reduce_with without waiting, as muster_iallreduce_with.
+///
+/// # Safety
+/// As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_ireduce_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    root: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, request, |group| calls::reduce(group, r#in, out, count, (dtype, op), root)) }
+}
+
+/// muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
+///
+/// # Safety
+/// As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_ireduce_scatter_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, request, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, op))) }
+}
+
+/// muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
+///
+/// # Safety
+/// As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_ireduce_scatterv_with(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    out: *mut c_void,
+    counts: *const usize,
+    dtype: i32,
+    r#fn: muster_reduce_fn,
+    ctx: *mut c_void,
+    commutative: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    let op = Operator::Given(r#fn, ctx, commutative);
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+}
