@@ -22,7 +22,8 @@
  * - Calls on clusters, groups, schedulers and the store may come from any thread, several at a time. A configuration and
  *   a request belong to one thread at a time. All ranks of a group call its collectives in the same order.
  * - The library installs no signal handlers, and its threads block the program's signals. No call ends early because of
- *   a signal, and sending to a dead process raises no SIGPIPE. No function may be called in a signal handler.
+ *   a signal, unless the program's hook says so (muster_config_set_interrupt). Sending to a dead process raises no
+ *   SIGPIPE. No function may be called in a signal handler.
  * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child. It may free them, which touches
  *   nothing of the parent's, and may join a cluster of its own.
  *
@@ -73,6 +74,19 @@
 
 /** Element type: IEEE 754 double precision. */
 #define MUSTER_FLOAT64 11
+
+/**
+ * Element type: an element of the caller's own, which is never split. The type is this plus the element's size in bytes,
+ * 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
+ *
+ * All collectives and messages move such elements, and ranks must agree on the size. The library does not know what they
+ * mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and its like.
+ * MUSTER_SUM and the others are MUSTER_ERR_INVALID.
+ */
+#define MUSTER_ELEMENT 1048576
+
+/** The largest size of a MUSTER_ELEMENT, in bytes. */
+#define MUSTER_ELEMENT_BYTES_MAX 65536
 
 /** Operation: sum. Integers wrap. */
 #define MUSTER_SUM 0
@@ -254,6 +268,15 @@ typedef struct {
     char address[MUSTER_ADDRESS_BYTES];
 } muster_member_t;
 
+/**
+ * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
+ * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
+ *
+ * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
+ * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write nothing but `inout`, must not throw, and must not call this library.
+ */
+typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
+
 /** What a receive tells of the message that it got. */
 typedef struct {
     /** The sender's rank in the group. */
@@ -274,15 +297,6 @@ typedef struct {
  * waits nor frees anything; no call that waits. It must not throw.
  */
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
-
-/**
- * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
- * operands of lower ranks. `ctx` is what muster_op_create was given.
- *
- * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
- * any stretch of the elements. It must write nothing but `inout`, must not throw, and must not call this library.
- */
-typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
 /** Success. */
 #define MUSTER_OK 0
@@ -482,10 +496,8 @@ void muster_config_free(muster_config_t *config);
 
 /**
  * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
- * nodes are there (at most for the forming time-out), then gives a handle out. No signal ends the wait early. A
- * language that runs its handlers between its own instructions only runs none meanwhile. In Python Ctrl-C does
- * nothing until this returns, unless SIGINT has its default action (`signal.signal(signal.SIGINT, signal.SIG_DFL)`),
- * or another thread waits here.
+ * nodes are there (at most for the forming time-out), then gives a handle out. The hook of `config`
+ * (muster_config_set_interrupt) may end the wait early; no signal does by itself.
  *
  * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -493,7 +505,7 @@ void muster_config_free(muster_config_t *config);
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
  * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
  * scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
- * while it formed, or before this node came back). With recovery also: MUSTER_ERR_JOURNAL (what this process
+ * while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery also: MUSTER_ERR_JOURNAL (what this process
  * keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
  * another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
  * the job's first cause, as MUSTER_ERR_PEER_LOST.
@@ -501,7 +513,8 @@ void muster_config_free(muster_config_t *config);
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable.
  */
-muster_status_t muster_init(const muster_config_t *config, muster_cluster_t **out);
+muster_status_t muster_init(const muster_config_t *config,
+                            muster_cluster_t **out);
 
 /**
  * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
@@ -943,9 +956,11 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  * Combines `count` elements of every rank, element by element, and gives everyone the result. All ranks pass the same
  * count, element type and operation.
  *
- * In place where `in` equals `out`; otherwise they must not overlap, and `in` is only read. Both are the caller's again
- * when this returns, and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank
- * gets the same bits, and the same from run to run with the same ranks and count. Blocking and errors as muster_barrier.
+ * In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that the group
+ * keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
+ * `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
+ * contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same ranks and
+ * count. Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -977,8 +992,8 @@ muster_status_t muster_reduce(muster_group_t *group,
  * Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
  * members. All ranks pass the same count and element type.
  *
- * In place where `in` equals `out` plus this rank's `count` elements times its rank; otherwise they must not overlap.
- * Ownership, NULL, blocking and errors as muster_allreduce.
+ * In place where `in` equals `out` plus this rank's `count` elements times its rank. Ownership, overlap, NULL, blocking and
+ * errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements and `out` writable for `count` elements
@@ -1049,7 +1064,7 @@ muster_status_t muster_gatherv(muster_group_t *group,
  * is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
  * there.
  *
- * Ownership, NULL, blocking and errors as muster_allreduce.
+ * Ownership, overlap, NULL, blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
@@ -1086,8 +1101,8 @@ muster_status_t muster_scatterv(muster_group_t *group,
  * Combines the ranks' inputs, of `count` elements for every member, element by element, and gives each rank its part of the
  * result: `count` elements, in order of rank. All ranks pass the same count, element type and operation.
  *
- * In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is. Otherwise they
- * must not overlap. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ * In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is.
+ * Ownership, overlap, NULL, bits, blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements times the group's size and `out` writable
@@ -1120,8 +1135,7 @@ muster_status_t muster_reduce_scatterv(muster_group_t *group,
  * Gives every rank a part of every other's input. `in` and `out` have `count` elements for every member. Part r of
  * `in` becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
  *
- * In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
- * muster_allreduce.
+ * In place where `in` equals `out`. Ownership, overlap, NULL, blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements times the group's size,
@@ -1153,6 +1167,223 @@ muster_status_t muster_alltoallv(muster_group_t *group,
                                  const size_t *out_counts,
                                  const size_t *out_displs,
                                  int32_t dtype);
+
+/**
+ * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
+ *
+ * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
+ * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
+ * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
+ * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
+ * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+ *
+ * Requires:
+ * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_allreduce_with(muster_group_t *group,
+                                      const void *in,
+                                      void *out,
+                                      size_t count,
+                                      int32_t dtype,
+                                      muster_reduce_fn fn,
+                                      void *ctx,
+                                      int32_t commutative);
+
+/**
+ * muster_reduce by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_with(muster_group_t *group,
+                                   const void *in,
+                                   void *out,
+                                   size_t count,
+                                   int32_t dtype,
+                                   muster_reduce_fn fn,
+                                   void *ctx,
+                                   int32_t commutative,
+                                   int32_t root);
+
+/**
+ * muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatter_with(muster_group_t *group,
+                                           const void *in,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           muster_reduce_fn fn,
+                                           void *ctx,
+                                           int32_t commutative);
+
+/**
+ * muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatterv_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            const size_t *counts,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative);
+
+/**
+ * muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
+ *
+ * Requires:
+ * As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallreduce_with(muster_group_t *group,
+                                       const void *in,
+                                       void *out,
+                                       size_t count,
+                                       int32_t dtype,
+                                       muster_reduce_fn fn,
+                                       void *ctx,
+                                       int32_t commutative,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_with(muster_group_t *group,
+                                    const void *in,
+                                    void *out,
+                                    size_t count,
+                                    int32_t dtype,
+                                    muster_reduce_fn fn,
+                                    void *ctx,
+                                    int32_t commutative,
+                                    int32_t root,
+                                    muster_request_t **request);
+
+/**
+ * muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative,
+                                            muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
+                                             const void *in,
+                                             void *out,
+                                             const size_t *counts,
+                                             int32_t dtype,
+                                             muster_reduce_fn fn,
+                                             void *ctx,
+                                             int32_t commutative,
+                                             muster_request_t **request);
+
+/**
+ * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.
+ *
+ * `counts[r]` elements come from rank r, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank
+ * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
+ * instead: it is the same collective. (muster_allgather is another.)
+ *
+ * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
+ * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
+ * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
+ * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
+ */
+muster_status_t muster_allgather_list(muster_group_t *group,
+                                      const void *in,
+                                      size_t count,
+                                      void *const *outs,
+                                      const size_t *counts,
+                                      int32_t dtype);
+
+/**
+ * muster_allgather_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_allgather_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallgather_list(muster_group_t *group,
+                                       const void *in,
+                                       size_t count,
+                                       void *const *outs,
+                                       const size_t *counts,
+                                       int32_t dtype,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies at `ins[r]`.
+ *
+ * Rank r gets `counts[r]` elements, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank gets
+ * `count`. All ranks pass the same counts, element type and operation. A rank may call muster_reduce_scatterv with the same
+ * counts instead: it is the same collective. (muster_reduce_scatter is another.)
+ *
+ * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
+ * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
+ * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
+ * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
+ */
+muster_status_t muster_reduce_scatter_list(muster_group_t *group,
+                                           const void *const *ins,
+                                           const size_t *counts,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           int32_t op);
+
+/**
+ * muster_reduce_scatter_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
+                                            const void *const *ins,
+                                            const size_t *counts,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            int32_t op,
+                                            muster_request_t **request);
 
 /**
  * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
@@ -1213,7 +1444,8 @@ muster_status_t muster_recv(muster_group_t *group,
 /**
  * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
  * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
- * partners, tags, counts and element types; `in` and `out` must not overlap. Blocking as muster_send and muster_recv.
+ * partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
+ * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
  *
  * Requires:
  * As for muster_send and muster_recv.

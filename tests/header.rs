@@ -4,8 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What belongs together in the header, in the order in which one reads it; other files of `src/ffi` follow.
-const ORDER: &[&str] =
-    &["constants", "about", "settings", "life", "scheduler", "cluster", "group", "collectives", "messages", "store"];
+const ORDER: &[&str] = &[
+    "constants",
+    "about",
+    "settings",
+    "life",
+    "scheduler",
+    "cluster",
+    "group",
+    "collectives",
+    "reductions",
+    "lists",
+    "messages",
+    "store",
+];
 
 fn ffi_files(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.join("src/ffi")).expect("src/ffi can be read");

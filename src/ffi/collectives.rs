@@ -60,9 +60,11 @@ pub unsafe extern "C" fn muster_broadcast(
 /// Combines `count` elements of every rank, element by element, and gives everyone the result. All ranks pass the same
 /// count, element type and operation.
 ///
-/// In place where `in` equals `out`; otherwise they must not overlap, and `in` is only read. Both are the caller's again
-/// when this returns, and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank
-/// gets the same bits, and the same from run to run with the same ranks and count. Blocking and errors as muster_barrier.
+/// In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that the group
+/// keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
+/// `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
+/// contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same ranks and
+/// count. Blocking and errors as muster_barrier.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -102,8 +104,8 @@ pub unsafe extern "C" fn muster_reduce(
 /// Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
 /// members. All ranks pass the same count and element type.
 ///
-/// In place where `in` equals `out` plus this rank's `count` elements times its rank; otherwise they must not overlap.
-/// Ownership, NULL, blocking and errors as muster_allreduce.
+/// In place where `in` equals `out` plus this rank's `count` elements times its rank. Ownership, overlap, NULL, blocking and
+/// errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements and `out` writable for `count` elements
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn muster_gatherv(
 /// is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
 /// there.
 ///
-/// Ownership, NULL, blocking and errors as muster_allreduce.
+/// Ownership, overlap, NULL, blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; at the root `in` must be readable for `count` elements times the
@@ -235,8 +237,8 @@ pub unsafe extern "C" fn muster_scatterv(
 /// Combines the ranks' inputs, of `count` elements for every member, element by element, and gives each rank its part of the
 /// result: `count` elements, in order of rank. All ranks pass the same count, element type and operation.
 ///
-/// In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is. Otherwise they
-/// must not overlap. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+/// In place where `out` equals `in` plus `count` elements times this rank: then the rest of `in` stays as it is.
+/// Ownership, overlap, NULL, bits, blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements times the group's size and `out` writable
@@ -277,8 +279,7 @@ pub unsafe extern "C" fn muster_reduce_scatterv(
 /// Gives every rank a part of every other's input. `in` and `out` have `count` elements for every member. Part r of
 /// `in` becomes this rank's part of rank r's `out`. All ranks pass the same count and element type.
 ///
-/// In place where `in` equals `out`; otherwise they must not overlap. Ownership, NULL, blocking and errors as
-/// muster_allreduce.
+/// In place where `in` equals `out`. Ownership, overlap, NULL, blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements times the group's size,

@@ -221,7 +221,8 @@ pub unsafe extern "C" fn muster_recv(
 
 /// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
 /// together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
-/// partners, tags, counts and element types; `in` and `out` must not overlap. Blocking as muster_send and muster_recv.
+/// partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
+/// (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
 ///
 /// # Safety
 /// As for muster_send and muster_recv.
