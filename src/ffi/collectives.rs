@@ -15,7 +15,10 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
-pub(super) unsafe fn run(group: *mut muster_group_t, work: impl FnOnce(&Group) -> Result<Work<'static>>) -> muster_status_t {
+pub(super) unsafe fn run(
+    group: *mut muster_group_t,
+    work: impl FnOnce(&Group) -> Result<Work<'static>>,
+) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;

@@ -52,7 +52,8 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
     let length = bytes(from.count, dtype, "in")?;
     check_null(from.memory, from.count, "in")?;
     // SAFETY: as promised by the caller.
-    let buffers = unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), Placement::Apart) };
+    let buffers =
+        unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), Placement::Apart) };
     Ok(Post::new(Direction::Send { to, tag }, dtype, from.count as u64, buffers))
 }
 

@@ -108,7 +108,9 @@ pub unsafe extern "C" fn muster_ireduce(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce(group, r#in, out, count, (dtype, Operator::Numbered(op)), root)) }
+    unsafe {
+        start(group, request, |group| calls::reduce(group, r#in, out, count, (dtype, Operator::Numbered(op)), root))
+    }
 }
 
 /// muster_allgather without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -252,7 +254,9 @@ pub unsafe extern "C" fn muster_ireduce_scatter(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
+    unsafe {
+        start(group, request, |group| calls::reduce_scatter(group, r#in, out, count, (dtype, Operator::Numbered(op))))
+    }
 }
 
 /// muster_reduce_scatterv without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -272,7 +276,9 @@ pub unsafe extern "C" fn muster_ireduce_scatterv(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, Operator::Numbered(op)))) }
+    unsafe {
+        start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, Operator::Numbered(op))))
+    }
 }
 
 /// muster_alltoall without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.

@@ -146,13 +146,7 @@ impl Prepared {
     ///
     /// # Safety
     /// As for [`CallBuffers::new`], for as long as the work is not done.
-    pub unsafe fn placed(
-        self,
-        input: In,
-        output: Out,
-        placement: Placement,
-        list: Option<PartList>,
-    ) -> Work<'static> {
+    pub unsafe fn placed(self, input: In, output: Out, placement: Placement, list: Option<PartList>) -> Work<'static> {
         // SAFETY: as promised by the caller.
         let buffers = unsafe { CallBuffers::new((input.0.cast(), input.1), (output.0.cast(), output.1), placement) };
         Work { call: self.call, layout: self.layout, list, function: self.function, buffers }

@@ -232,7 +232,7 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
         return Action::Copy { from: to.within(Buffer::Input), to };
     }
     if let Some(at) = phases.within(2 * rounds) {
-        return fold_round(shape, at, Buffer::Output, blocks);
+        return fold_round(shape, at, [Buffer::Input, Buffer::Output], blocks);
     }
     if phases.once(shape.is_average()) {
         return divide(shape, shape.blocks(shape.rank, shape.rank + 1));
@@ -244,17 +244,18 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
 }
 
 /// Half a round, `at`, of the first half of [`circulant`]. What this rank still has to reduce lies at `blocks`,
-/// counted from this rank going round. The upper part goes to the rank nearest to it.
+/// counted from this rank going round: in one buffer in the first round, in another from then on. The upper part goes to the
+/// rank nearest to it.
 pub(super) fn fold_round(
     shape: &Shape<'_>,
     at: u32,
-    buffer: Buffer,
+    [first, buffer]: [Buffer; 2],
     blocks: impl Fn(u32, u32, u32) -> Option<Span>,
 ) -> Action {
     let (round, part) = (at / 2, at % 2);
     let distance = (shape.size.next_power_of_two() / 2) >> round;
     let more = distance.min(shape.size - distance);
-    let from = if round == 0 { Buffer::Input } else { buffer };
+    let from = if round == 0 { first } else { buffer };
     let send = blocks(distance, distance + more, part).map(|span| (shape.above(distance), span.within(from)));
     let landing = |into: Span| Landing::Reduce { mine: into.within(from), into, arrives: Side::Lower };
     let receive = blocks(0, more, part).map(|into| (shape.below(distance), landing(into)));

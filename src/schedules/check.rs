@@ -31,7 +31,8 @@ impl Shape<'_> {
             return Err(Error::invalid(what));
         }
         if let Some(op) = op.filter(|op| dtype.is_opaque() && !op.is_users()) {
-            let what = format!("{kind}: {op} does not know what {dtype} mean: expected an operation of the caller's own");
+            let what =
+                format!("{kind}: {op} does not know what {dtype} mean: expected an operation of the caller's own");
             return Err(Error::invalid(what));
         }
         if self.has_root() && root.is_none_or(|root| root >= self.size) {

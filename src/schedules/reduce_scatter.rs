@@ -17,7 +17,7 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
         return Action::Copy { from: all, to: all.within(Buffer::Scratch) };
     }
     if let Some(at) = phases.within(2 * rounds(shape.size)) {
-        return fold_round(shape, at, Buffer::Scratch, parts);
+        return fold_round(shape, at, [Buffer::Scratch; 2], parts);
     }
     if phases.once(true) {
         return Action::Copy { from: span(shape, shape.rank, shape.rank + 1).within(Buffer::Scratch), to: own(shape) };

@@ -547,7 +547,8 @@ fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
         let ((mut source, arrives), (leaves, mut drain)) = (tcp_pair(), tcp_pair());
         let (mut from, mut to) = (Link::new(Box::new(arrives), &[]), Link::new(Box::new(leaves), &[]));
         let frame = data_frame(1, &payload(LENGTH), true);
-        let (mut output, mut piece, known) = (vec![0; LENGTH], vec![0; scratch_bytes(PIECE_BYTES, 1)], RefCell::default());
+        let (mut output, mut piece, known) =
+            (vec![0; LENGTH], vec![0; scratch_bytes(PIECE_BYTES, 1)], RefCell::default());
         let memory = CallBuffers::of(&[], &mut output).with_scratch(&mut []).remembering(&known);
         let sink = Sink { memory: &memory, landing: place(LENGTH), arithmetic: None };
         let mut said = 0;

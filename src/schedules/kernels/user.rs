@@ -94,7 +94,10 @@ mod tests {
                 function.reduce(DType::Int32, at(&mut read), at(&mut kept), at(&mut apart), count);
             }
             assert!(over_lower == expected && over_higher == expected && apart == expected, "{count}");
-            assert!(kept == higher && read == lower, "{count}: operands stay as they are where the result goes elsewhere");
+            assert!(
+                kept == higher && read == lower,
+                "{count}: operands stay as they are where the result goes elsewhere"
+            );
         }
         assert_eq!(calls, 3 * (1 + 7 + 50_000));
     }
