@@ -95,7 +95,8 @@ static void operations(muster_cluster_t *cluster) {
 static void given(muster_group_t *world) {
     enum { OWN = MUSTER_ELEMENT + 3 };
     static const size_t one = 1;
-    static const int32_t no_types[] = {MUSTER_ELEMENT, MUSTER_ELEMENT - 1, MUSTER_ELEMENT + MUSTER_ELEMENT_BYTES_MAX + 1, 12, 255};
+    enum { TOO_LARGE = MUSTER_ELEMENT + MUSTER_ELEMENT_BYTES_MAX + 1 };
+    static const int32_t no_types[] = {MUSTER_ELEMENT, MUSTER_ELEMENT - 1, TOO_LARGE, 12, 255};
     muster_request_t *request = anywhere;
     char in[16] = "in", out[16] = "untouched";
     INVALID("group", muster_allreduce_with(NULL, in, out, 1, OWN, no_reduction, NULL, 1));
@@ -117,7 +118,7 @@ static void given(muster_group_t *world) {
     INVALID("elements of 3 bytes", muster_allreduce(world, in, out, 1, OWN, MUSTER_SUM));
     INVALID("op is xor", muster_iallreduce(world, in, out, 1, OWN, MUSTER_XOR, &request));
     INVALID("muster_allreduce_with", muster_reduce(world, in, out, 1, OWN, MUSTER_AVG, 0));
-    INVALID("op is 255", muster_allreduce(world, in, out, 1, MUSTER_UINT8, 255)); /* the wire's number of such a function */
+    INVALID("op is 255", muster_allreduce(world, in, out, 1, MUSTER_UINT8, 255)); /* that of such a function on the wire */
     for (int i = 0; i < ODD; i++) {
         int32_t odd = odd_numbers[i];
         INVALID("commutative is", muster_allreduce_with(world, in, out, 1, OWN, no_reduction, NULL, odd));
@@ -153,9 +154,11 @@ static void lists(muster_group_t *world) {
     INVALID("request", muster_iallgather_list(world, in, 1, outs, &one, MUSTER_UINT8, NULL));
     INVALID("group", muster_reduce_scatter_list(NULL, ins, &one, out, 1, MUSTER_UINT8, MUSTER_SUM));
     INVALID("ins is NULL", muster_reduce_scatter_list(world, NULL, &one, out, 1, MUSTER_UINT8, MUSTER_SUM));
-    INVALID("ins[0] is NULL, but its count is 1", muster_reduce_scatter_list(world, no_ins, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("ins[0] is NULL, but its count is 1",
+            muster_reduce_scatter_list(world, no_ins, NULL, out, 1, MUSTER_UINT8, MUSTER_SUM));
     INVALID("out is NULL", muster_reduce_scatter_list(world, ins, &one, NULL, 1, MUSTER_UINT8, MUSTER_SUM));
-    INVALID("this rank, 0, gives 2 elements", muster_reduce_scatter_list(world, ins, &one, out, 2, MUSTER_UINT8, MUSTER_SUM));
+    INVALID("this rank, 0, gives 2 elements",
+            muster_reduce_scatter_list(world, ins, &one, out, 2, MUSTER_UINT8, MUSTER_SUM));
     INVALID("op is 99", muster_reduce_scatter_list(world, ins, &one, out, 1, MUSTER_UINT8, 99));
     INVALID("more than any memory", muster_reduce_scatter_list(world, ins, NULL, out, absurd, MUSTER_FLOAT64, MUSTER_SUM));
     INVALID("group", muster_ireduce_scatter_list(NULL, ins, &one, out, 1, MUSTER_UINT8, MUSTER_SUM, &request));
@@ -410,7 +413,8 @@ static void messages(muster_group_t *world) {
     HOLDS(received.count == 3 && received.source == 0 && received.tag == 0);
     /* What overlaps is sent from a copy. */
     strcpy(out, "0123456789");
-    CHECK_OK(muster_sendrecv(world, out, 8, MUSTER_UINT8, 0, 0, out + 1, 8, MUSTER_UINT8, 0, 0, &received, sizeof received));
+    CHECK_OK(muster_sendrecv(world, out, 8, MUSTER_UINT8, 0, 0, out + 1, 8, MUSTER_UINT8, 0, 0, &received,
+                             sizeof received));
     HOLDS(strcmp(out, "0012345679") == 0 && received.count == 8);
 }
 

@@ -11,7 +11,9 @@ enum { MOST = 8, SIZES = 4, COUNTS = 3 };
 /* Sizes in bytes; counts of few, of more than two pieces of a schedule, and of more than two of a frame on each link. */
 static const struct {
     size_t bytes, counts[COUNTS];
-} sizes[SIZES] = {{16, {1, 20001, 70003}}, {11, {3, 30001, 100003}}, {8094, {1, 41, 150}}, {MUSTER_ELEMENT_BYTES_MAX, {1, 5, 17}}};
+} sizes[SIZES] = {
+    {16, {1, 20001, 70003}}, {11, {3, 30001, 100003}}, {8094, {1, 41, 150}}, {MUSTER_ELEMENT_BYTES_MAX, {1, 5, 17}},
+};
 
 /* What a function gets as its context. */
 struct expected {
@@ -194,7 +196,8 @@ static void moved(muster_cluster_t *cluster, int rank, size_t bytes, size_t coun
     muster_received_t received = {0};
     unsigned char *in = elements(count, bytes), *out = elements(count, bytes), *all = elements(count * (size_t)size, bytes);
     fill(in, bytes, rank, count);
-    CHECK_OK(muster_sendrecv(world, in, count, dtype, (rank + 1) % size, 5, out, count, dtype, from, 5, &received, sizeof received));
+    CHECK_OK(muster_sendrecv(world, in, count, dtype, (rank + 1) % size, 5, out, count, dtype, from, 5, &received,
+                             sizeof received));
     CHECK(received.dtype == dtype && received.count == count && received.source == from);
     for (size_t i = 0; i < count; i++) {
         CHECK(whole_element(out + i * bytes, bytes) == value(from, i));
@@ -235,7 +238,9 @@ static void whole(muster_cluster_t *cluster, int rank, void *context) {
 enum which { SIZE, COMMUTATIVE_OR_NOT, FUNCTION_OR_OPERATION, LIST_OR_NOT, WHICH };
 
 static void disagree(muster_cluster_t *cluster, int rank, void *context) {
-    static const char *const words[WHICH] = {"elements of 24 bytes", "user's function in rank order", "user's operation 0", "allgatherv"};
+    static const char *const words[WHICH] = {
+        "elements of 24 bytes", "user's function in rank order", "user's operation 0", "allgatherv",
+    };
     muster_group_t *world = muster_world(cluster);
     enum which which = *(enum which *)context;
     struct expected expected = {16, 0, 0};

@@ -11,6 +11,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_
 ABI_VERSION = 1
 SCHEDULER_DONE = 2
 UINT8, INT32, INT64, FLOAT32, FLOAT64 = 4, 2, 3, 10, 11
+ELEMENT = 0x100000
 SUM, PROD, MIN, MAX, AVG = range(5)
 ROLES = {1: "worker", 2: "server"}
 NO_LIMIT = 2**63 - 1
@@ -119,6 +120,11 @@ def take(value, length):
     return data
 
 
+def size_of(dtype):
+    """Bytes of an uint8, or of an element of the caller's own."""
+    return 1 if dtype == UINT8 else dtype - ELEMENT
+
+
 class Group:
     def __init__(self, handle):
         self.handle = handle
@@ -157,10 +163,10 @@ class Group:
     def barrier(self):
         check(LIBRARY.muster_barrier(self.handle))
 
-    def broadcast(self, data, root=0):
+    def broadcast(self, data, root=0, dtype=UINT8):
         """The root's bytes; all must give as many."""
         buffer = ctypes.create_string_buffer(bytes(data), max(1, len(data)))
-        check(LIBRARY.muster_broadcast(self.handle, buffer, len(data), UINT8, root))
+        check(LIBRARY.muster_broadcast(self.handle, buffer, len(data) // size_of(dtype), dtype, root))
         return buffer.raw[: len(data)]
 
     def allreduce(self, values, op=SUM):
@@ -184,10 +190,10 @@ class Group:
         buffer = ctypes.create_string_buffer(bytes(data), max(1, len(data)))
         check(LIBRARY.muster_send(self.handle, buffer, len(data), UINT8, to, tag))
 
-    def receive(self, length, sender, tag=0):
+    def receive(self, length, sender, tag=0, dtype=UINT8):
         """So many bytes."""
         buffer = ctypes.create_string_buffer(max(1, length))
-        check(LIBRARY.muster_recv(self.handle, buffer, length, UINT8, sender, tag, None, 0))
+        check(LIBRARY.muster_recv(self.handle, buffer, length // size_of(dtype), dtype, sender, tag, None, 0))
         return buffer.raw[:length]
 
 

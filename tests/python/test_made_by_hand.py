@@ -108,6 +108,16 @@ def test_its_end_without_leaving_is_a_loss_that_names_it():
 CALLS = {
     "a collective": (0, "c.world.broadcast(bytes(4), 1).decode()", lambda epoch: wire.broadcast_of_bytes(epoch, 1, 1, b"word")),
     "a message": (1, "c.world.receive(4, 1).decode()", lambda epoch: wire.eager_bytes(epoch, 1, b"word")),
+    "a collective of own elements": (
+        0,
+        "c.world.broadcast(bytes(4), 1, muster_ctypes.ELEMENT + 2).decode()",
+        lambda epoch: wire.broadcast_of_bytes(epoch, 1, 1, b"word", size=2),
+    ),
+    "a message of own elements": (
+        1,
+        "c.world.receive(4, 1, dtype=muster_ctypes.ELEMENT + 2).decode()",
+        lambda epoch: wire.eager_bytes(epoch, 1, b"word", size=2),
+    ),
 }
 
 

@@ -201,18 +201,26 @@ def link_hello(epoch, group, channel, dialler, wanted, incarnation, proof, featu
     return struct.pack("<QIBII", epoch, group, channel, dialler, wanted) + incarnation + proof + struct.pack("<Q", features)
 
 
-def broadcast_of_bytes(epoch, sequence, root, data):
-    """A Data frame on world: all of a broadcast of so many uint8."""
-    call = struct.pack("<BBI?IQQ", 2, 4, NONE, True, root, len(data), 0)
+def elements(data, size):
+    """The number of the element type, which a call also signs, and the count: of uint8, or of own elements of this size."""
+    count = len(data) // size
+    return (4, 4, count) if size == 1 else (12, 0x100000 + size, size - 1 << 48 | count)
+
+
+def broadcast_of_bytes(epoch, sequence, root, data, size=1):
+    """A Data frame on world: all of a broadcast of so many uint8, or own elements of this size."""
+    dtype, signed, count = elements(data, size)
+    call = struct.pack("<BBI?IQQ", 2, dtype, NONE, True, root, count, 0)
     signature = 0xCBF29CE484222325
-    for byte in struct.pack("<6Q", 2, 4, NONE, root, len(data), 0):
+    for byte in struct.pack("<6Q", 2, signed, NONE, root, len(data) // size, 0):
         signature = (signature ^ byte) * 0x100000001B3 % 2**64
     return behind_header(DATA, struct.pack("<QIQQ", epoch, 0, sequence, signature) + call, data)
 
 
-def eager_bytes(epoch, number, data):
-    """A Message frame on world: so many uint8, tag 0."""
-    return behind_header(MESSAGE, struct.pack("<QIBBiQQ", epoch, 0, 1, 4, 0, number, len(data)), data)
+def eager_bytes(epoch, number, data, size=1):
+    """A Message frame on world: so many uint8, or own elements of this size, tag 0."""
+    dtype, _, count = elements(data, size)
+    return behind_header(MESSAGE, struct.pack("<QIBBiQQ", epoch, 0, 1, dtype, 0, number, count), data)
 
 
 def behind_header(kind, fields, data):
