@@ -105,6 +105,10 @@ static void *room(size_t bytes) {
     return memory;
 }
 
+static void first_of_two(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
+    (void)in, (void)inout, (void)count, (void)dtype, (void)ctx;
+}
+
 static struct held *free_place(struct caller *caller) {
     for (int i = 0; i < HELD; i++) {
         if (caller->held[i].request == NULL) {
@@ -148,7 +152,7 @@ static void collective(struct caller *caller, struct draw *draw, muster_group_t 
     int32_t type = draw_type(draw);
     int32_t op = once_in(draw, 20) ? (int32_t)below(draw, 20) - 5 : (int32_t)below(draw, MUSTER_MAX + 1);
     int32_t root = once_in(draw, 30) ? (int32_t)below(draw, 20) - 10 : (int32_t)below(draw, (uint32_t)size);
-    uint32_t kind = below(draw, 18);
+    uint32_t kind = below(draw, 22);
     struct held *place = free_place(caller);
     struct held used = {0};
     muster_request_t *request = NULL;
@@ -163,9 +167,12 @@ static void collective(struct caller *caller, struct draw *draw, muster_group_t 
     used.out = room(count * 8 * size);
     size_t *counts = room(size * sizeof *counts);
     size_t *at = room(size * sizeof *at);
+    void **ins = room(size * sizeof *ins), **outs = room(size * sizeof *outs);
     for (size_t i = 0; i < size; i++) {
         counts[i] = i % 2 == 0 ? count : count / 2;
         at[i] = i * count;
+        ins[i] = (char *)used.in + i * count * 8;
+        outs[i] = (char *)used.out + i * count * 8;
     }
     int32_t rank = muster_group_rank(group);
     size_t own = rank < 0 ? 0 : counts[rank];
@@ -222,6 +229,18 @@ static void collective(struct caller *caller, struct draw *draw, muster_group_t 
     case 16:
         status = muster_allreduce(group, used.out, used.out, count, type, op);
         break;
+    case 18:
+        status = muster_allreduce_with(group, used.in, used.out, count, MUSTER_ELEMENT + 7, first_of_two, NULL, 0);
+        break;
+    case 19:
+        status = muster_iallreduce_with(group, used.in, used.out, count, type, first_of_two, NULL, 1, &request);
+        break;
+    case 20:
+        status = muster_allgather_list(group, used.in, own, outs, counts, type);
+        break;
+    case 21:
+        status = muster_ireduce_scatter_list(group, (const void *const *)ins, counts, used.out, own, type, op, &request);
+        break;
     default:
         status = muster_iallreduce(group, NULL, NULL, 0, type, op, &request);
         break;
@@ -231,6 +250,8 @@ static void collective(struct caller *caller, struct draw *draw, muster_group_t 
     CHECK(request == NULL || status == MUSTER_OK);
     free(counts);
     free(at);
+    free(ins);
+    free(outs);
     keep(place, request, used);
 }
 
@@ -398,10 +419,6 @@ static void make_group(struct caller *caller, struct draw *draw) {
                                  : muster_group_split(muster_world(caller->node->cluster), colour, 0, place);
     began(had_left, 0, status, NULL);
     CHECK(status == MUSTER_OK || *place == NULL);
-}
-
-static void first_of_two(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
-    (void)in, (void)inout, (void)count, (void)dtype, (void)ctx;
 }
 
 static void operation(struct caller *caller) {
