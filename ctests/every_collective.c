@@ -129,7 +129,7 @@ static uint64_t operand(const struct call *call, int rank, size_t at) {
     }
     /* No sum may wrap. */
     uint64_t most = (type->is_signed ? mask >> 1 : mask) / (uint64_t)call->size;
-    uint64_t range = type->is_signed ? 2 * most + 1 : most;
+    uint64_t range = type->is_signed ? 2 * most : most;
     return ((range == ~(uint64_t)0 ? bits : bits % (range + 1)) - (type->is_signed ? most : 0)) & mask;
 }
 
