@@ -1,12 +1,12 @@
 //! From a collective's arguments to the work that the runtime does: each argument checked, and named if it is wrong.
 
 use super::convert::{null, slice};
-use super::operation::muster_reduce_fn;
 use crate::error::{memory, Error, Result};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::{CallBuffers, PartList, Placement};
 use crate::runtime::UserFunction;
+use crate::schedules::kernels::Function;
 use crate::schedules::{Layout, Parts};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 use std::ffi::c_void;
@@ -32,7 +32,7 @@ pub(super) enum Operator {
     /// By the number of an operation.
     Numbered(i32),
     /// By a function that comes with the call, its context, and whether operands may be exchanged (1) or not (0).
-    Given(muster_reduce_fn, *mut c_void, i32),
+    Given(Option<Function>, *mut c_void, i32),
 }
 
 /// A call that is being put together.
@@ -178,7 +178,7 @@ pub(super) fn overlap(one: (usize, usize), other: (usize, usize)) -> bool {
 /// # Safety
 /// As for [`UserFunction::new`].
 pub(super) unsafe fn given(
-    function: muster_reduce_fn,
+    function: Option<Function>,
     ctx: *mut c_void,
     commutative: i32,
 ) -> Result<(ReduceOp, UserFunction)> {
