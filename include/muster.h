@@ -273,7 +273,8 @@ typedef struct {
  * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
  *
  * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
- * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write nothing but `inout`, must not throw, and must not call this library.
+ * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
+ * nothing but `inout`, must not throw, and must not call this library.
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 

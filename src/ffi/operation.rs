@@ -12,7 +12,8 @@ use std::ffi::c_void;
 /// operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
 ///
 /// Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
-/// any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write nothing but `inout`, must not throw, and must not call this library.
+/// any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
+/// nothing but `inout`, must not throw, and must not call this library.
 #[allow(non_camel_case_types)]
 pub type muster_reduce_fn =
     Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void)>;

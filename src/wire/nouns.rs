@@ -111,8 +111,8 @@ const OWN_TYPE: u8 = 12;
 /// Where it stands there: counts of such elements are smaller.
 const SIZE_SHIFT: u32 = 48;
 
-/// How an element type and a count lie on the wire: a number, and the count. Above the count of a caller's own elements stands their
-/// size less one, so that a header is as long for every type.
+/// How an element type and a count lie on the wire: a number, and the count. Above the count of a caller's own elements
+/// stands their size less one, so that a header is as long for every type.
 pub(super) fn put_elements(dtype: Option<DType>, count: u64) -> (u8, u64) {
     match dtype {
         None => (NO_TYPE, count),
