@@ -16,6 +16,8 @@ pub const READ_BYTES: usize = 64 << 10;
 pub const FIRST_READ_BYTES: usize = 4 << 10;
 /// How much is encoded before it is written.
 const BATCH_BYTES: usize = 64 << 10;
+/// Bulk messages go out together up to here: a request to the store and its short value are one packet, and wake one thread once.
+const BULK_BATCH_BYTES: usize = 4 << 10;
 /// How much may wait in our kernel to be sent. What lies there is past our queues, so an urgent message waits behind it;
 /// without a bound the kernel takes several MiB.
 const UNSENT_BYTES: u32 = 128 << 10;
@@ -174,16 +176,18 @@ impl ControlLink {
         }
     }
 
-    /// Urgent messages first; then one bulk message at a time, so that an urgent one never waits behind many.
+    /// Urgent messages first; then one bulk message at a time, or a few short ones, so that an urgent one never waits behind many.
     fn encode_batch(&mut self) {
         while self.outbound.len() < BATCH_BYTES {
             let Some(message) = self.urgent.pop_front() else { break };
             self.encode(&message);
         }
-        if self.outbound.is_empty() {
-            if let Some(message) = self.bulk.pop_front() {
-                self.encode(&message);
-            }
+        if !self.outbound.is_empty() {
+            return;
+        }
+        while self.outbound.len() < BULK_BATCH_BYTES {
+            let Some(message) = self.bulk.pop_front() else { break };
+            self.encode(&message);
         }
     }
 

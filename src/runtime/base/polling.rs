@@ -118,6 +118,34 @@ impl Polling {
     }
 }
 
+/// A thread that serves, and sleeps in between. Where what it has just served is mostly followed by more, it looks again for as
+/// long as a call polls: to be woken would take longer than all else.
+#[derive(Debug)]
+pub(crate) struct Lookout {
+    polls: Polls,
+    idle: Idle,
+    is_awake: bool,
+}
+
+impl Lookout {
+    /// One that sleeps; `set` is what the user wants.
+    pub(crate) fn new(set: Option<Duration>) -> Lookout {
+        Lookout { polls: Polls::new(1, 1, set), idle: Idle::default(), is_awake: false }
+    }
+
+    /// Something has come, or has been answered, that is soon followed by more.
+    pub(crate) fn stir(&mut self) {
+        self.is_awake = true;
+        self.idle.end();
+    }
+
+    /// There is nothing to do: whether to look again, now that others have run; else to sleep.
+    pub(crate) fn looks_again(&mut self, polling: &Polling, clock: &Clock) -> bool {
+        self.is_awake = self.is_awake && polling.poll(&mut self.idle, &self.polls, clock);
+        self.is_awake
+    }
+}
+
 /// What a test that found nothing is followed by.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GiveWay {

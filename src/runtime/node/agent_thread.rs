@@ -10,6 +10,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token};
 use crate::runtime::base::control::ControlEnd;
+use crate::runtime::base::polling::Lookout;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{
@@ -61,6 +62,8 @@ pub struct Node {
     accept_again: Time,
     mesh: Mesh,
     armed: Time,
+    /// To the store: a caller's next question follows the answer to its last.
+    lookout: Lookout,
     quit: bool,
     over: bool,
     /// Of the job's end, which this node tells of itself.
@@ -79,6 +82,7 @@ impl Node {
         let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&state));
         let connection =
             Connection::new(Arc::clone(&setup.guard.to_scheduler), setup.guard.secret.clone(), whereabouts);
+        let lookout = Lookout::new(state.polling.set);
         let mut node = Node {
             state,
             registry,
@@ -92,6 +96,7 @@ impl Node {
             accept_again: Time::NEVER,
             mesh,
             armed: Time::NEVER,
+            lookout,
             quit: false,
             over: false,
             all_are_told: false,
@@ -143,7 +148,9 @@ impl Node {
         let dials_at = self.dial_on(now);
         let passed_on = self.pass_on();
         let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at).min(dials_at);
-        self.round(if passed_on || self.has_more() { Some(Duration::ZERO) } else { self.state.clock.until(next) })?;
+        let looks_again =
+            passed_on || self.has_more() || self.lookout.looks_again(&self.state.polling, &self.state.clock);
+        self.round(if looks_again { Some(Duration::ZERO) } else { self.state.clock.until(next) })?;
         let now = self.state.clock.now();
         if now >= self.armed {
             for _ in 0..DRAIN_ROUNDS {
@@ -214,8 +221,10 @@ impl Node {
         while let Some(command) = self.state.next_command() {
             match command {
                 AgentCommand::Brain(command) => {
-                    if matches!(command, Command::Leave) {
-                        self.listener = None; // nobody new is let in by one who leaves
+                    match command {
+                        Command::Leave => self.listener = None, // nobody new is let in by one who leaves
+                        Command::Store { .. } => self.lookout.stir(),
+                        _ => {}
                     }
                     self.feed(Input::Command(command));
                 }
@@ -341,6 +350,9 @@ impl Node {
                 self.locate(unknown);
             }
             event => {
+                if matches!(event, Event::Stored(..)) {
+                    self.lookout.stir();
+                }
                 self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
                 self.registry.file(event);
             }

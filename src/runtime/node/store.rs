@@ -5,6 +5,7 @@ use crate::agent::Command;
 use crate::error::{memory, Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
 use crate::wire::{Blob, StoreOperation};
@@ -183,10 +184,14 @@ impl Cluster {
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
         self.state.view().store.insert(ask, None);
         self.state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
+        let polls = Polls::new(1, 1, self.state.polling.set);
         let deadline = limit.map_or(Time::NEVER, |limit| self.state.clock.now() + limit);
         // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
         let is_answered = self.state.recovery && !waits;
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
+        let mut idle = Idle::default();
+        let is_answered_soon = || self.state.view().store.get(&ask).is_some_and(Option::is_some);
+        while !is_answered_soon() && self.state.polling.poll(&mut idle, &polls, &self.state.clock) {}
         let mut is_open = true;
         let answer = self.state.wait_attentively(deadline, &attention, |view| {
             if let Some(answer) = view.store.get_mut(&ask).and_then(Option::take) {

@@ -21,6 +21,7 @@ use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::polling::{Lookout, Polling};
 use crate::secret::{self, Guard};
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -64,6 +65,9 @@ pub struct Serving {
     feeding: bool,
     connections: Connections,
     armed: Time,
+    /// To the store: a question follows the answer to the last.
+    lookout: Lookout,
+    polling: Polling,
     accepting: Accepting,
     ended: Option<Result<()>>,
     pub(crate) wanted: Arc<AtomicU8>,
@@ -129,6 +133,8 @@ impl Serving {
             feeding: false,
             connections: Connections::new(guard),
             armed: Time::NEVER,
+            lookout: Lookout::new(settings.poll),
+            polling: Polling::new(settings.poll),
             accepting: Accepting { again: Time::NEVER, has_waited: false },
             ended: None,
             wanted: Arc::default(),
@@ -171,6 +177,7 @@ impl Serving {
             let next =
                 self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0 && self.connections.line.is_empty();
+            let waits = waits && !self.lookout.looks_again(&self.polling, &self.clock);
             let left = attention.left(self.clock.until(next));
             self.round(if waits { left } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
@@ -307,7 +314,12 @@ impl Serving {
                     }
                     self.feed(Input::Received(id, Message::Register(register)));
                 }
-                Ok(message) => self.feed(Input::Received(id, message)),
+                Ok(message) => {
+                    if matches!(message, Message::StoreBegin(_) | Message::StorePiece(_)) {
+                        self.lookout.stir();
+                    }
+                    self.feed(Input::Received(id, message));
+                }
                 Err((kind, payload, error)) => return self.undecodable(id, kind, &payload, &error.0),
             }
         }
