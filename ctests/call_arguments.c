@@ -378,6 +378,12 @@ static void messages(muster_group_t *world) {
     INVALID("group", muster_recv(NULL, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received));
     INVALID("out is NULL", muster_recv(world, NULL, 1, MUSTER_UINT8, 0, 0, &received, sizeof received));
     INVALID("size is 3", muster_recv(world, out, 1, MUSTER_UINT8, 0, 0, &received, 3));
+    INVALID("group", muster_probe(NULL, 0, 0, &received, sizeof received));
+    INVALID("out is NULL", muster_probe(world, 0, 0, NULL, sizeof received));
+    INVALID("size is 3", muster_probe(world, 0, 0, &received, 3));
+    INVALID("group", muster_iprobe(NULL, 0, 0, &received, sizeof received));
+    INVALID("out is NULL", muster_iprobe(world, 0, 0, NULL, sizeof received));
+    INVALID("size is 0", muster_iprobe(world, 0, 0, &received, 0));
     INVALID("group", muster_irecv(NULL, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received, &request));
     INVALID("request", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received, NULL));
     INVALID("size is 0", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, 0, &request));
@@ -391,6 +397,8 @@ static void messages(muster_group_t *world) {
         INVALID("to is", muster_send(world, in, 1, MUSTER_UINT8, odd, 0));
         INVALID("to is", muster_isend(world, in, 1, MUSTER_UINT8, odd, 0, &request));
         INVALID("from is", muster_recv(world, out, 1, MUSTER_UINT8, odd, 0, NULL, 0));
+        INVALID("from is", muster_probe(world, odd, 0, &received, sizeof received));
+        INVALID("from is", muster_iprobe(world, odd, 0, &received, sizeof received));
         INVALID("from is", muster_irecv(world, out, 1, MUSTER_UINT8, odd, 0, NULL, 0, &request));
         INVALID("to is", muster_sendrecv(world, in, 1, MUSTER_UINT8, odd, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
         INVALID("from is", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, odd, 0, NULL, 0));
@@ -400,6 +408,8 @@ static void messages(muster_group_t *world) {
         INVALID("tag is", muster_send(world, in, 1, MUSTER_UINT8, 0, odd));
         INVALID("tag is", muster_isend(world, in, 1, MUSTER_UINT8, 0, odd, &request));
         INVALID("tag is", muster_recv(world, out, 1, MUSTER_UINT8, 0, odd, NULL, 0));
+        INVALID("tag is", muster_probe(world, 0, odd, &received, sizeof received));
+        INVALID("tag is", muster_iprobe(world, 0, odd, &received, sizeof received));
         INVALID("tag is", muster_irecv(world, out, 1, MUSTER_UINT8, 0, odd, NULL, 0, &request));
     }
     for (int i = 0; i < ODD; i++) {

@@ -50,15 +50,21 @@ static void misfits(muster_cluster_t *cluster, int rank, void *context) {
                 }
             } else {
                 muster_request_t *requests[2];
+                muster_received_t told[2];
+                memset(told, 0x77, sizeof told);
                 for (int other = 0; other < 2; other++) {
                     CHECK_OK(muster_irecv(world, memory, count / 4 - (other ? 1 : 0), other ? MUSTER_FLOAT32 : MUSTER_INT32, 0,
-                                          1, NULL, 0, &requests[other]));
+                                          1, &told[other], sizeof told[other], &requests[other]));
                 }
                 CHECK_OK(early ? muster_send(world, NULL, 0, MUSTER_INT8, 0, 50) : MUSTER_OK);
                 CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most", muster_request_wait(requests[0], -1));
                 CHECK_CONTAINS(muster_last_error(), " int32");
                 CHECK_FAILS(MUSTER_ERR_MISMATCH, large ? "receives at most 262143 float32" : "receives at most 255 float32",
                             muster_request_wait(requests[1], -1));
+                for (int other = 0; other < 2; other++) { /* the call fails, and tells of the message all the same */
+                    CHECK(told[other].source == 0 && told[other].tag == 1 && told[other].dtype == MUSTER_FLOAT32);
+                    CHECK(told[other].count == count / 4);
+                }
                 muster_request_free(requests[0]);
                 muster_request_free(requests[1]);
             }
@@ -91,6 +97,10 @@ static void times_out(muster_cluster_t *cluster, int rank, void *context) {
         CHECK_FAILS(MUSTER_ERR_TIMEOUT, "from any rank on world",
                     muster_recv(world, memory, 10, MUSTER_UINT8, MUSTER_ANY_SOURCE, 5, NULL, 0));
         late_for(cluster, -1, "recv(10 uint8, tag 5) from any rank");
+        muster_received_t untold = {.source = 77};
+        CHECK_FAILS(MUSTER_ERR_TIMEOUT, "probe(tag 5) from rank 1 (node id \"1\"",
+                    muster_probe(world, 1, 5, &untold, sizeof untold));
+        CHECK(untold.source == 77);
         CHECK_FAILS(MUSTER_ERR_TIMEOUT, "it is not received", muster_send(world, memory, MIB, MUSTER_UINT8, 1, 5));
         late_for(cluster, 1, "it is not received");
         CHECK(now_s() - before < 10);
@@ -165,6 +175,10 @@ static void left(muster_cluster_t *cluster, int rank, void *context) {
         muster_request_t *any = irecv(world, 100, MUSTER_ANY_SOURCE, 7);
         CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "rank 1 (node id \"1\"", muster_recv(world, memory, 100, MUSTER_UINT8, 1, 3, NULL, 0));
         CHECK_CONTAINS(muster_last_error(), "has left the cluster");
+        CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "has left the cluster", muster_probe(world, 1, 3, &received, sizeof received));
+        CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "has left the cluster", muster_iprobe(world, 1, 3, &received, sizeof received));
+        CHECK_OK(muster_probe(world, 1, MUSTER_ANY_TAG, &received, sizeof received)); /* what it sent before */
+        CHECK(received.tag == 1 && received.count == 11);
         CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "has left the cluster", muster_send(world, memory, 1, MUSTER_UINT8, 1, 3));
         CHECK_OK(muster_recv(world, memory, 100, MUSTER_UINT8, 1, 1, &received, sizeof received));
         CHECK(received.count == 11);
@@ -202,6 +216,10 @@ static void revoked(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_request_wait(large, -1));
     muster_request_free(large);
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_send(world, memory, 1, MUSTER_UINT8, rank, 1));
+    muster_received_t untold = {.source = 77};
+    CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_probe(world, 0, 1, &untold, sizeof untold));
+    CHECK_FAILS(MUSTER_ERR_MISMATCH, "barrier()", muster_iprobe(world, 0, 1, &untold, sizeof untold));
+    CHECK(untold.source == 77);
     CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
     CHECK(failure.status == MUSTER_ERR_MISMATCH); /* what broke it, and no longer what was late */
 }

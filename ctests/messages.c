@@ -345,6 +345,115 @@ static void on_groups(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_free(group);
 }
 
+static void sends_to(muster_group_t *world, int to, int tag, size_t count) {
+    uint8_t *bytes = filled((size_t)tag, count);
+    CHECK_OK(muster_send(world, bytes, count, MUSTER_UINT8, to, tag));
+    free(bytes);
+}
+
+/* A message of which the receiver knows nothing: it asks, makes room for it, and takes it. */
+static void takes_what_it_found(muster_group_t *world, int from, int tag, const muster_received_t *found) {
+    muster_received_t received;
+    uint8_t *bytes = empty(found->count);
+    CHECK(from == MUSTER_ANY_SOURCE || found->source == from);
+    CHECK(tag == MUSTER_ANY_TAG || found->tag == tag);
+    CHECK(found->dtype == MUSTER_UINT8);
+    CHECK_OK(muster_recv(world, bytes, found->count, MUSTER_UINT8, from, tag, &received, sizeof received));
+    CHECK(received.source == found->source && received.tag == found->tag && received.count == found->count);
+    check_filled(bytes, (size_t)found->tag, found->count);
+    free(bytes);
+}
+
+/* What a probe finds is what the next receive gets, whether it comes as one frame or waits for its receive. */
+static void probes(muster_cluster_t *cluster, int rank, void *context) {
+    static const size_t sizes[] = {0, 5, EAGER_MAX, EAGER_MAX + 1, 3 * MIB};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    muster_group_t *world = muster_world(cluster);
+    muster_received_t found = {.source = 77};
+    (void)context;
+    if (rank == 0) {
+        CHECK_IS(MUSTER_IN_PROGRESS, muster_iprobe(world, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, &found, sizeof found));
+        CHECK(found.source == 77);
+    }
+    CHECK_OK(muster_barrier(world));
+    for (int waits = 0; waits < 2; waits++) {
+        for (int at = 0; at < SIZES; at++) {
+            int any = at % 2, from = any ? MUSTER_ANY_SOURCE : 1, tag = any ? MUSTER_ANY_TAG : at;
+            if (rank == 1) {
+                sends_to(world, 0, at, sizes[at]);
+                continue;
+            }
+            muster_status_t status = waits ? muster_probe(world, from, tag, &found, sizeof found) : MUSTER_IN_PROGRESS;
+            while (status == MUSTER_IN_PROGRESS) {
+                status = muster_iprobe(world, from, tag, &found, sizeof found);
+            }
+            CHECK_OK(status);
+            CHECK(found.source == 1 && found.tag == at && found.count == sizes[at]);
+            muster_received_t again;
+            CHECK_OK(muster_iprobe(world, from, tag, &again, sizeof again));
+            CHECK(again.source == 1 && again.tag == at && again.count == sizes[at]);
+            CHECK_IS(MUSTER_IN_PROGRESS, muster_iprobe(world, 1, 1000, &again, sizeof again));
+            takes_what_it_found(world, from, tag, &found);
+        }
+    }
+    CHECK_OK(muster_barrier(world));
+    /* A posted receive gets the first, the probe tells of the second. */
+    if (rank == 1) {
+        sends_to(world, 0, 7, 10);
+        sends_to(world, 0, 7, 20);
+    } else {
+        uint8_t bytes[10];
+        muster_request_t *posted = irecv(world, bytes, 10, 1, 7);
+        CHECK_OK(muster_probe(world, 1, 7, &found, sizeof found));
+        CHECK(found.count == 20);
+        done(posted);
+        takes_what_it_found(world, 1, 7, &found);
+    }
+    /* To oneself. */
+    sends_to(world, rank, 3, 100);
+    CHECK_OK(muster_probe(world, rank, MUSTER_ANY_TAG, &found, sizeof found));
+    CHECK(found.source == rank && found.tag == 3 && found.count == 100);
+    takes_what_it_found(world, rank, 3, &found);
+}
+
+struct prober {
+    muster_group_t *world;
+    int tag;
+};
+
+static void *waits_for_one(void *argument) {
+    struct prober *prober = argument;
+    muster_received_t found;
+    CHECK_OK(muster_probe(prober->world, MUSTER_ANY_SOURCE, prober->tag, &found, sizeof found));
+    CHECK(found.tag == prober->tag && found.count == (size_t)prober->tag);
+    takes_what_it_found(prober->world, found.source, prober->tag, &found);
+    return NULL;
+}
+
+/* Several threads wait at a time, each for its own. */
+static void probes_in_threads(muster_cluster_t *cluster, int rank, void *context) {
+    enum { THREADS = 5 };
+    muster_group_t *world = muster_world(cluster);
+    (void)context;
+    if (rank == 1) {
+        CHECK_OK(muster_recv(world, NULL, 0, MUSTER_UINT8, 0, 0, NULL, 0));
+        for (int tag = THREADS; tag > 0; tag--) {
+            sends_to(world, 0, tag, (size_t)tag);
+        }
+        return;
+    }
+    struct prober probers[THREADS];
+    pthread_t threads[THREADS];
+    for (int at = 0; at < THREADS; at++) {
+        probers[at] = (struct prober){world, at + 1};
+        CHECK(pthread_create(&threads[at], NULL, waits_for_one, &probers[at]) == 0);
+    }
+    CHECK_OK(muster_send(world, NULL, 0, MUSTER_UINT8, 1, 0));
+    for (int at = 0; at < THREADS; at++) {
+        CHECK(pthread_join(threads[at], NULL) == 0);
+    }
+}
+
 static void run(int workers, int parameter_servers, node_body body) {
     struct plan plan = {.workers = workers, .servers = parameter_servers, .node_ids = rank_ids, .body = body};
     if (parameter_servers > 0) {
@@ -370,5 +479,7 @@ int main(void) {
     run(1, 0, empty_ones);
     run(3, 0, beside_collectives);
     run(4, 0, on_groups);
+    run(2, 0, probes);
+    run(2, 0, probes_in_threads);
     return 0;
 }

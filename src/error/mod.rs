@@ -1,6 +1,7 @@
 //! `Error`, and the one table from it to status code and text.
 //!
-//! An error carries a status, a full sentence, and, where a cluster or a group broke, the [`Failure`] that broke it.
+//! An error carries a status, a full sentence, and what it is about: the [`Failure`] that broke a cluster or a group, or the
+//! message that did not fit its receive.
 
 mod failure;
 pub mod memory;
@@ -9,6 +10,7 @@ mod status;
 pub use failure::{Culprit, Failure, LastCall};
 pub use status::Status;
 
+use crate::types::Received;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,13 +26,27 @@ pub struct Error(Arc<Said>);
 struct Said {
     status: Status,
     message: String,
-    failure: Option<Failure>,
+    about: About,
+}
+
+/// What an error is about, beside its sentence.
+#[derive(Debug, PartialEq, Eq)]
+enum About {
+    Nothing,
+    /// The first cause of a break.
+    Failure(Failure),
+    /// A message that did not fit its receive.
+    Message(Received),
 }
 
 impl Error {
     /// An error with this sentence. The sentence says which input, what it was, and what would be right.
     pub fn new(status: Status, message: impl Into<String>) -> Error {
-        Error(Arc::new(Said { status, message: message.into(), failure: None }))
+        Error::about(status, message.into(), About::Nothing)
+    }
+
+    fn about(status: Status, message: String, about: About) -> Error {
+        Error(Arc::new(Said { status, message, about }))
     }
 
     /// A bad argument.
@@ -67,13 +83,29 @@ impl Error {
 
     /// The first cause, where a group or the cluster broke.
     pub fn failure(&self) -> Option<&Failure> {
-        self.0.failure.as_ref()
+        match &self.0.about {
+            About::Failure(failure) => Some(failure),
+            About::Nothing | About::Message(_) => None,
+        }
+    }
+
+    /// A receive that this message did not fit.
+    pub fn misfit(sentence: String, message: Received) -> Error {
+        Error::about(Status::Mismatch, sentence, About::Message(message))
+    }
+
+    /// The message that did not fit, if that is the error.
+    pub fn message_that_did_not_fit(&self) -> Option<Received> {
+        match &self.0.about {
+            About::Message(message) => Some(*message),
+            About::Nothing | About::Failure(_) => None,
+        }
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        Error(Arc::new(Said { status: failure.status, message: failure.to_string(), failure: Some(failure) }))
+        Error::about(failure.status, failure.to_string(), About::Failure(failure))
     }
 }
 

@@ -7,12 +7,19 @@ use super::handles::muster_group_t;
 use super::prepare::{check_null, dtype as check_dtype, overlap};
 use super::request::{muster_received_t, muster_request_t, Report};
 use crate::error::{memory, Error, Result, Status};
+use crate::runtime::base::polling::Tester;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::{CallBuffers, Placement};
 use crate::runtime::messages::{Direction, Post};
 use crate::types::DType;
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
+
+thread_local! {
+    /// Of muster_iprobe.
+    static PROBER: RefCell<Tester> = const { RefCell::new(Tester::of_probes()) };
+}
 
 /// Elements, as a caller gives them.
 struct Elements<T> {
@@ -57,15 +64,20 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
     Ok(Post::new(Direction::Send { to, tag }, dtype, from.count as u64, buffers))
 }
 
+/// What a receive asks for.
+fn wanted(group: &Group, from: i32, tag: i32) -> Result<(Option<u32>, Option<i32>)> {
+    let from = if from == MUSTER_ANY_SOURCE { None } else { Some(member(group, from, "from")?) };
+    match tag {
+        MUSTER_ANY_TAG => Ok((from, None)),
+        0.. => Ok((from, Some(tag))),
+        _ => Err(Error::invalid(format!("tag is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
+    }
+}
+
 /// # Safety
 /// Until the operation has ended the elements must be writable, and nobody may write to them or read them.
 unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag: i32) -> Result<Post> {
-    let from = if from == MUSTER_ANY_SOURCE { None } else { Some(member(group, from, "from")?) };
-    let tag = match tag {
-        MUSTER_ANY_TAG => None,
-        0.. => Some(tag),
-        _ => return Err(Error::invalid(format!("tag is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
-    };
+    let (from, tag) = wanted(group, from, tag)?;
     let dtype = check_dtype(into.dtype)?;
     let length = bytes(into.count, dtype, "out")?;
     check_null(into.memory, into.count, "out")?;
@@ -118,12 +130,11 @@ unsafe fn run(group: *mut muster_group_t, report: Report, posts: impl FnOnce(&Gr
         report.check()?;
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
-        let received = group.with_shared(|group: &Arc<Group>| {
+        let ended = group.with_shared(|group: &Arc<Group>| {
             let (first, second) = posts(group)?;
             group.run_messages(first, second)
-        })?;
-        report.give(received)?;
-        Ok(Status::Ok)
+        });
+        report.give_end(ended).map(|()| Status::Ok)
     })
 }
 
@@ -193,7 +204,8 @@ pub unsafe extern "C" fn muster_send(
 ///
 /// `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
 /// sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
-/// this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
+/// this call alone. `received` is written then, too, although the call fails: it has the message's true length and type. A
+/// caller that does not know how long a message is asks muster_probe. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
 /// an error its contents are undefined.
 ///
 /// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
@@ -223,7 +235,8 @@ pub unsafe extern "C" fn muster_recv(
 /// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
 /// together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
 /// partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
-/// (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
+/// (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
+/// is written where that is the error which is returned.
 ///
 /// # Safety
 /// As for muster_send and muster_recv.
@@ -273,8 +286,8 @@ pub unsafe extern "C" fn muster_isend(
 }
 
 /// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
-/// request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, and
-/// must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
+/// request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, or the
+/// MUSTER_ERR_MISMATCH of a message that did not fit, and must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
 ///
 /// # Safety
 /// As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -322,4 +335,61 @@ pub unsafe extern "C" fn muster_isendrecv(
     let receive = (Elements::of(out, out_count, out_dtype), from, out_tag);
     // SAFETY: as promised by the caller.
     unsafe { start(group, Report::to(received, size), request, |group| both(group, send, receive)) }
+}
+
+/// Waits for the next message that a receive from `from` (a rank, or MUSTER_ANY_SOURCE) under `tag` (or MUSTER_ANY_TAG) would get,
+/// and tells of it without taking it: `out` gets its source, tag, length and element type; `size` is sizeof *out. So a caller
+/// can make room for a message whose length it does not know, and then receive it from that source under that tag.
+///
+/// The message may not be all here yet. Another thread's receive may get it first, and its sender may give it up: then a receive
+/// waits for another one. A message that a posted receive has met is not found. Blocking, time-out and errors as muster_recv.
+/// Thread-safe.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
+#[no_mangle]
+pub unsafe extern "C" fn muster_probe(
+    group: *mut muster_group_t,
+    from: i32,
+    tag: i32,
+    out: *mut muster_received_t,
+    size: usize,
+) -> muster_status_t {
+    let post = |group: &Group| {
+        check_out(out, "out")?;
+        wanted(group, from, tag).map(|(from, tag)| (Post::probe(from, tag), None))
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, Report::to(out, size), post) }
+}
+
+/// As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
+/// the links hold first, so that asking again and again finds what comes. A thread that asks in a loop and finds nothing
+/// lets others run now and then, as muster_request_test does. Thread-safe.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
+#[no_mangle]
+pub unsafe extern "C" fn muster_iprobe(
+    group: *mut muster_group_t,
+    from: i32,
+    tag: i32,
+    out: *mut muster_received_t,
+    size: usize,
+) -> muster_status_t {
+    guard(|| {
+        let report = Report::to(check_out(out, "out")?, size);
+        report.check()?;
+        // SAFETY: as promised by the caller.
+        let group = unsafe { handle(group, "group") }?;
+        let found = group.with_shared(|group: &Arc<Group>| {
+            let (from, tag) = wanted(group, from, tag)?;
+            group.look_for_message(from, tag)
+        })?;
+        PROBER.with_borrow_mut(|prober| prober.looked(found.is_some()));
+        match found {
+            None => Ok(Status::InProgress),
+            found => report.give_end(Ok(found)).map(|()| Status::Ok),
+        }
+    })
 }

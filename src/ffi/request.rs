@@ -14,7 +14,7 @@ thread_local! {
     static TESTER: RefCell<Tester> = const { RefCell::new(Tester::new()) };
 }
 
-/// What a receive tells of the message that it got.
+/// What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct muster_received_t {
@@ -22,7 +22,7 @@ pub struct muster_received_t {
     pub source: i32,
     /// The sender's tag.
     pub tag: i32,
-    /// How many elements came: at most as many as were asked for.
+    /// How many elements the message has. More than were asked for, or of another type: MUSTER_ERR_MISMATCH.
     pub count: u64,
     /// Their type, a MUSTER_ constant.
     pub dtype: i32,
@@ -62,13 +62,25 @@ impl Report {
 
     pub(super) fn check(&self) -> Result<()> {
         if !self.to.is_null() && self.size < LEAST {
-            let sentence = format!("size is {}: at least {LEAST} is expected, best sizeof *received", self.size);
+            let sentence =
+                format!("size is {}: at least {LEAST} is expected, best sizeof(muster_received_t)", self.size);
             return Err(Error::invalid(sentence));
         }
         Ok(())
     }
 
-    pub(super) fn give(&self, received: Option<Received>) -> Result<()> {
+    /// Gives what is known of the message, and passes the error on: a message that did not fit is reported, too.
+    pub(super) fn give_end(&self, ended: Outcome) -> Result<()> {
+        match ended {
+            Ok(received) => self.give(received),
+            Err(error) => {
+                self.give(error.message_that_did_not_fit())?;
+                Err(error)
+            }
+        }
+    }
+
+    fn give(&self, received: Option<Received>) -> Result<()> {
         let Some(received) = received.filter(|_| !self.to.is_null()) else { return Ok(()) };
         let Received { source, tag, count, dtype } = received;
         let given = muster_received_t { source: source as i32, tag, count, dtype: dtype.code() };
@@ -108,7 +120,7 @@ impl muster_request_t {
         let Live { handle, report } = self.live()?;
         handle.with("request", |request| match how(request)? {
             None => Ok(Status::InProgress),
-            Some(ended) => report.give(ended?).map(|()| Status::Ok),
+            Some(ended) => report.give_end(ended).map(|()| Status::Ok),
         })
     }
 }

@@ -4,6 +4,7 @@ mod call;
 mod hook;
 mod identity;
 mod numeric;
+mod received;
 mod shown;
 mod time;
 
@@ -13,5 +14,6 @@ pub use identity::{
     Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
 };
 pub use numeric::{DType, ReduceOp};
+pub use received::Received;
 pub use shown::{is_hidden, shown};
 pub use time::Time;

@@ -148,6 +148,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/runtime/base/log.rs", "HANDLERS", "part of that sink: registered once"),
     ("src/runtime/base/log.rs", "HELD", "part of that sink: its lock, while this thread forks"),
     ("src/ffi/guard.rs", "LAST_ERROR", "per thread: the last failing call's sentence"),
+    ("src/ffi/messages.rs", "PROBER", "per thread: how it has asked for messages lately"),
     ("src/ffi/request.rs", "TESTER", "per thread: how it has tested requests lately"),
     ("src/net/fork.rs", "TABLE", "process-wide: the descriptors that a forked child must close"),
     ("src/net/fork.rs", "GENERATION", "part of that table: how often this process was forked"),

@@ -25,6 +25,8 @@ const DISTRUST_MAX: Duration = Duration::from_millis(1280);
 /// So many tests that find nothing make a caller that waits by testing, if they take no longer than this.
 const TESTS: u32 = 16;
 const TESTS_WITHIN: Duration = Duration::from_micros(4);
+/// The same for questions whether a message is there, each of which looks at a link.
+const PROBES_WITHIN: Duration = Duration::from_micros(64);
 /// How long it sleeps where a yield has come back late, unless what it tests for ends before. A timer that is due so soon has to be
 /// programmed, which on a virtual machine costs more than a small collective: so it yields as long as that will do.
 const TEST_SLEEP: Duration = Duration::from_micros(100);
@@ -161,6 +163,7 @@ pub(crate) enum GiveWay {
 /// it computes between tests they cost it no more than a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Tester {
+    within: Duration,
     clock: Option<Clock>,
     fruitless: u32,
     /// When the present run of fruitless tests began.
@@ -171,14 +174,19 @@ pub struct Tester {
 impl Tester {
     /// One that has not tested yet.
     pub(crate) const fn new() -> Tester {
-        Tester { clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
+        Tester { within: TESTS_WITHIN, clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
+    }
+
+    /// One that asks for messages.
+    pub(crate) const fn of_probes() -> Tester {
+        Tester { within: PROBES_WITHIN, ..Tester::new() }
     }
 
     /// One that has tested in vain so often that it sleeps with the next test.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn tired() -> Tester {
         let trust = Trust { back_at: Time::NEVER, span: DISTRUST };
-        Tester { clock: None, fruitless: TESTS - 1, since: Time::NEVER, trust }
+        Tester { fruitless: TESTS - 1, since: Time::NEVER, trust, ..Tester::new() }
     }
 
     /// A test has found an end.
@@ -200,11 +208,26 @@ impl Tester {
     fn after_some(&mut self, now: Time) -> GiveWay {
         let took = now.since(self.since);
         (self.fruitless, self.since) = (0, now);
-        match took <= TESTS_WITHIN {
+        match took <= self.within {
             false => GiveWay::No,
             true if now < self.trust.back_at => GiveWay::Sleep(TEST_SLEEP),
             true => GiveWay::Yield,
         }
+    }
+
+    /// A look that found something, or nothing: then it gives way where that is due. For what nobody else brings about: there is
+    /// nothing to wake it.
+    pub(crate) fn looked(&mut self, found: bool) {
+        if found {
+            return self.found();
+        }
+        let way = self.found_nothing();
+        match way {
+            GiveWay::No => return,
+            GiveWay::Yield => std::thread::yield_now(),
+            GiveWay::Sleep(limit) => std::thread::sleep(limit),
+        }
+        self.gave_way(&way);
     }
 
     /// It has given way: the next tests are counted from now on.
@@ -329,6 +352,17 @@ mod tests {
         }
         (tester.since, tester.fruitless) = (now + DISTRUST, TESTS - 1);
         assert_eq!(test_at(&mut tester, now + DISTRUST), GiveWay::Yield);
+    }
+
+    #[test]
+    fn a_probe_takes_longer_than_a_test_and_gives_way_all_the_same() {
+        let ways = |mut tester: Tester| {
+            let mut ways: Vec<GiveWay> =
+                (1..=3 * u64::from(TESTS)).map(|nth| test_at(&mut tester, at(3 * nth))).collect();
+            ways.retain(|way| *way != GiveWay::No);
+            ways.len()
+        };
+        assert_eq!([ways(Tester::new()), ways(Tester::of_probes())], [0, 3]);
     }
 
     #[test]

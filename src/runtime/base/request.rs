@@ -11,26 +11,14 @@ use super::interrupts::{Attention, Interrupts};
 use super::polling::{GiveWay, Tester};
 use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
 use crate::error::{Error, Result, Status};
-use crate::types::{Call, DType};
+use crate::types::Call;
+pub use crate::types::Received;
 use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
 
 /// So many records are kept for requests to come; what more there were at a time go back to the system.
 const SPARE_MAX: usize = 1024;
-
-/// What a finished receive tells of its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The sender's rank in the group.
-    pub source: u32,
-    /// Its tag.
-    pub tag: i32,
-    /// How many elements came.
-    pub count: u64,
-    /// Of which type.
-    pub dtype: DType,
-}
 
 /// How an operation ended; what came, if it was a receive.
 pub type Outcome = Result<Option<Received>>;
@@ -358,6 +346,7 @@ impl Drop for Completer {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::types::DType;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

@@ -161,6 +161,11 @@ impl Group {
         self.context.requests.nudge();
     }
 
+    /// The message that a receive from there would get, if there is one now.
+    pub fn look_for_message(&self, from: Option<u32>, tag: Option<i32>) -> Outcome {
+        self.messages.look_for(from, tag)
+    }
+
     /// Hands something over; links that are shut turn it away. (The agent thread's side.)
     pub(crate) fn deliver(&self, channel: Channel, mail: Mail) {
         match channel {

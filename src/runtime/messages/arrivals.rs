@@ -226,12 +226,8 @@ impl Engine {
         let Some(operation) = self.transfers.operations.get(&op) else { return };
         let error = if message.part == MessagePart::Refuse {
             let (sent, room) = ((operation.post.count, operation.post.dtype), (message.count, message.dtype));
-            misfit(
-                sent,
-                room,
-                &self.transfers.roster.describe(self.transfers.own),
-                &self.transfers.roster.describe(rank),
-            )
+            let [own, peer] = [self.transfers.own, rank].map(|rank| self.transfers.roster.describe(rank));
+            Error::new(Status::Mismatch, misfit(sent, room, &own, &peer))
         } else {
             let sentence = format!("{}: its receiver gave up receiving it", self.transfers.title_of(op));
             Error::new(Status::Aborted, sentence)

@@ -4,11 +4,12 @@
 //! Invariant: on each link eager messages and announced go out in the order in which their sends were posted.
 
 use super::deadlines::Deadlines;
+use super::matching::Wanted;
 use super::operation::Post;
 use super::ranks::Ranks;
 use super::transfers::Transfers;
 use crate::error::{Failure, Result};
-use crate::runtime::base::request::Completer;
+use crate::runtime::base::request::{Completer, Received};
 use crate::runtime::state::roster::Roster;
 use crate::runtime::state::silence::{Bounds, SilenceWatch};
 use crate::types::Time;
@@ -75,6 +76,14 @@ impl Engine {
         match &self.failed {
             Some(failure) => Err(failure.clone().into()),
             None => self.transfers.check(first, second),
+        }
+    }
+
+    /// The message that such a receive would get, if there is one now.
+    pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Option<Received>> {
+        match &self.failed {
+            Some(failure) => Err(failure.clone().into()),
+            None => self.transfers.look_for(wanted),
         }
     }
 

@@ -61,7 +61,7 @@ use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
 use crate::wire::{Channel, MessageWait, WAITS_AFTER};
 use engine::Engine;
-use matching::OpId;
+use matching::{OpId, Wanted};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -105,7 +105,7 @@ impl Messages {
     pub fn run(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
         let peer = match (first.direction, &second) {
             (Direction::Send { to, .. }, None) => Some(to),
-            (Direction::Receive { from, .. }, None) => from,
+            (Direction::Receive { from, .. } | Direction::Probe { from, .. }, None) => from,
             _ => None,
         };
         let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
@@ -120,13 +120,31 @@ impl Messages {
         self.guarded(|| self.post_messages(first, second))
     }
 
+    /// The message that a receive from there would get, if there is one now. What can be moved is moved first.
+    pub fn look_for(self: &Arc<Self>, from: Option<u32>, tag: Option<i32>) -> Outcome {
+        let outcome = self.guarded(|| {
+            self.begin("iprobe")?;
+            let handle = self.handle()?;
+            let mut engine = lock(&handle.engine);
+            engine.look(from);
+            let found = engine.look_for(Wanted { source: from, tag });
+            self.leave_engine(handle, engine, false);
+            found
+        });
+        self.context.told_by(outcome)
+    }
+
+    /// Whether this process may use the group for this.
+    fn begin(&self, name: &str) -> Result<()> {
+        match self.context.rank() {
+            Some(_) => self.context.begin(),
+            None => Err(Error::invalid(format!("{name}: this process is no member of {}", self.context.id()))),
+        }
+    }
+
     fn post_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
         let state = &self.context.state;
-        if self.context.rank().is_none() {
-            let name = second.map_or(first.direction.name(), |_| "sendrecv");
-            return Err(Error::invalid(format!("{name}: this process is no member of {}", self.context.id())));
-        }
-        self.context.begin()?;
+        self.begin(second.as_ref().map_or(first.direction.name(), |_| "sendrecv"))?;
         let handle = self.handle()?;
         let now = state.clock.now();
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));

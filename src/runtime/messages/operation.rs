@@ -1,7 +1,6 @@
 //! One send or receive, from when it is posted until it has ended.
 
 use super::matching::{MessageId, Wanted};
-use crate::error::{Error, Status};
 use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::{DType, GroupId, Time};
@@ -51,10 +50,11 @@ impl Post {
     /// What it is, in words that go on with the peer.
     pub(super) fn words(&self) -> String {
         let (count, dtype) = (self.count, self.dtype);
+        let of = |tag: Option<i32>| tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
         match self.direction {
             Direction::Send { tag, .. } => format!("send({count} {dtype}, tag {tag}) to"),
-            Direction::Receive { tag: Some(tag), .. } => format!("recv({count} {dtype}, tag {tag}) from"),
-            Direction::Receive { tag: None, .. } => format!("recv({count} {dtype}, any tag) from"),
+            Direction::Receive { tag, .. } => format!("recv({count} {dtype}, {}) from", of(tag)),
+            Direction::Probe { tag, .. } => format!("probe({}) from", of(tag)),
         }
     }
 }
@@ -76,6 +76,13 @@ pub enum Direction {
         /// Its tag.
         tag: Option<i32>,
     },
+    /// From this rank, or any; the message is not taken.
+    Probe {
+        /// The sender's rank.
+        from: Option<u32>,
+        /// Its tag.
+        tag: Option<i32>,
+    },
 }
 
 impl Direction {
@@ -84,15 +91,24 @@ impl Direction {
         match self {
             Direction::Send { .. } => "send",
             Direction::Receive { .. } => "recv",
+            Direction::Probe { .. } => "probe",
         }
     }
 
-    /// What a receive asks for.
+    /// What a receive asks for, or a probe.
     pub(super) fn wanted(self) -> Option<Wanted> {
         match self {
-            Direction::Receive { from, tag } => Some(Wanted { source: from, tag }),
+            Direction::Receive { from, tag } | Direction::Probe { from, tag } => Some(Wanted { source: from, tag }),
             Direction::Send { .. } => None,
         }
+    }
+}
+
+impl Post {
+    /// A question for the next message that a receive would get.
+    pub fn probe(from: Option<u32>, tag: Option<i32>) -> Post {
+        let buffers = CallBuffers::of(&[], &mut []);
+        Post { direction: Direction::Probe { from, tag }, dtype: DType::Uint8, count: 0, buffers }
     }
 }
 
@@ -107,7 +123,7 @@ pub(super) enum Stage {
     Requested(u64),
     /// A send that goes out in pieces: its number, and how many bytes have gone.
     Cleared(u64, usize),
-    /// A receive that waits for a message.
+    /// A receive that waits for a message, or a probe.
     Posted,
     /// A receive whose message is coming in as one frame.
     Met(MessageId),
@@ -136,7 +152,7 @@ impl Operation {
     pub(super) fn wait(&self, group: GroupId, now: Time) -> MessageWait {
         let (sends, tag) = match self.post.direction {
             Direction::Send { tag, .. } => (true, Some(tag)),
-            Direction::Receive { tag, .. } => (false, tag),
+            Direction::Receive { tag, .. } | Direction::Probe { tag, .. } => (false, tag),
         };
         MessageWait { group, sends, peer: self.peer(), tag, age_ms: now.since(self.since).as_millis() as u64 }
     }
@@ -146,13 +162,12 @@ impl Operation {
         match (self.post.direction, self.stage) {
             (Direction::Send { to, .. }, _) => Some(to),
             (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
-            (Direction::Receive { from, .. }, _) => from,
+            (Direction::Receive { from, .. } | Direction::Probe { from, .. }, _) => from,
         }
     }
 }
 
-/// The error of a message that does not fit the receive that it met.
-pub(super) fn misfit(sent: (u64, DType), room: (u64, DType), from: &str, to: &str) -> Error {
-    let sentence = format!("{from} sent {} {} where {to} receives at most {} {}", sent.0, sent.1, room.0, room.1);
-    Error::new(Status::Mismatch, sentence)
+/// What is said of a message that does not fit the receive that it met.
+pub(super) fn misfit(sent: (u64, DType), room: (u64, DType), from: &str, to: &str) -> String {
+    format!("{from} sent {} {} where {to} receives at most {} {}", sent.0, sent.1, room.0, room.1)
 }

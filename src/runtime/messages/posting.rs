@@ -6,7 +6,7 @@ use super::operation::{Direction, Operation, Post, Stage};
 use super::peer::{Bytes, Inbound, InboundStage, Peer};
 use super::transfers::Transfers;
 use crate::error::{Error, Result, Status};
-use crate::runtime::base::request::Completer;
+use crate::runtime::base::request::{Completer, Received};
 use crate::schedules::{Buffer, Span};
 use crate::types::Time;
 use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
@@ -25,7 +25,7 @@ impl Transfers {
     pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
         let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.direction {
             Direction::Send { to, .. } => Some((to, post.bytes())),
-            Direction::Receive { .. } => None,
+            Direction::Receive { .. } | Direction::Probe { .. } => None,
         });
         let kept = send.filter(|(to, bytes)| *to == self.own && *bytes <= EAGER_MAX);
         (send.map(|(to, _)| to), kept.map_or(0, |(_, bytes)| bytes))
@@ -39,6 +39,7 @@ impl Transfers {
         operations.capacity() - operations.len() < 2
             || peer.is_some_and(|peer| peer.is_none_or(Peer::is_full))
             || self.matching.is_full()
+            || self.probes.capacity() == self.probes.len()
             || !self.spare.has(own_bytes)
     }
 
@@ -50,6 +51,7 @@ impl Transfers {
             peer.reserve()?;
         }
         self.matching.reserve()?;
+        self.probes.try_reserve(1)?;
         Vec::<u8>::new().try_reserve_exact(2 * own_bytes) // a buffer may be twice as long as what it is for
     }
 
@@ -65,6 +67,7 @@ impl Transfers {
             Direction::Send { to, tag } if to == self.own => self.send_to_self(op, tag),
             Direction::Send { to, .. } => self.send(op, to),
             Direction::Receive { from, .. } => self.receive(op, from),
+            Direction::Probe { from, tag } => self.probe(op, Wanted { source: from, tag }),
         }
     }
 
@@ -84,16 +87,36 @@ impl Transfers {
             self.meet(op, message);
             return;
         }
-        // A link to the sender is wanted even if it never sends: its end tells of the sender's.
-        let missed = match from {
+        if let Some(error) = self.reach_sender(from) {
+            self.matching.take_posted(op);
+            self.end(op, Err(error));
+        }
+    }
+
+    /// A probe: the message is there, or it waits until one comes.
+    fn probe(&mut self, op: OpId, wanted: Wanted) {
+        match self.look_for(wanted) {
+            Ok(None) => self.probes.push(op),
+            outcome => self.end(op, outcome),
+        }
+    }
+
+    /// The message that such a receive would get, if there is one now; the error of a receive that could never get one.
+    pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Option<Received>> {
+        match self.next_message(wanted) {
+            None => self.reach_sender(wanted.source).map_or(Ok(None), Err),
+            message => Ok(message),
+        }
+    }
+
+    /// A link to the sender is wanted even if it never sends: its end tells of the sender's. The error of one that has left.
+    fn reach_sender(&mut self, from: Option<u32>) -> Option<Error> {
+        let sender = match from {
             Some(from) => Some(from).filter(|from| *from != self.own),
             None if self.all_left() => self.peers.keys().copied().find(|rank| *rank != self.own),
             None => None,
         };
-        if let Some(error) = missed.and_then(|rank| self.reach(rank)) {
-            self.matching.take_posted(op);
-            self.end(op, Err(error));
-        }
+        sender.and_then(|rank| self.reach(rank))
     }
 
     /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is

@@ -6,7 +6,7 @@
 //! leaves, in `leaving`.
 
 use super::buffer_pool::BufferPool;
-use super::matching::{Matching, MessageId, OpId};
+use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Stage};
 use super::peer::{InboundStage, Peer, Suspect};
 use super::queues::Map;
@@ -29,6 +29,8 @@ pub(super) struct Transfers {
     pub peers: Map<u32, Peer>,
     pub operations: Map<OpId, Operation>,
     pub matching: Matching,
+    /// Probes that wait: few, for each is a call that has not returned.
+    pub probes: Vec<OpId>,
     pub next_op: OpId,
     /// Peers that something is to be sent to.
     pub dirty: Ranks,
@@ -49,6 +51,7 @@ impl Transfers {
             peers: Map::default(),
             operations: Map::default(),
             matching: Matching::default(),
+            probes: Vec::new(),
             next_op: 1,
             dirty: Ranks::none_of(roster.members.len()),
             wanted: Vec::new(),
@@ -114,6 +117,7 @@ impl Transfers {
     /// Ends an operation. Its buffer is not touched any more: a frame that has begun goes on with a copy.
     pub(super) fn end(&mut self, op: OpId, outcome: Result<Option<Received>>) {
         let Some(operation) = self.operations.remove(&op) else { return };
+        self.probes.retain(|probe| *probe != op);
         if let Some(peer) = operation.peer().and_then(|rank| self.peers.get_mut(&rank)) {
             if let Some(writing) = peer.writing.as_mut().filter(|writing| writing.bytes.is_of(op)) {
                 writing.bytes.adopt(Buffer::Input, writing.length);
@@ -133,8 +137,35 @@ impl Transfers {
     /// A message has come, or the head of one: it meets the first receive that asks for it, or waits. Returns what is wrong
     /// if it does not fit.
     pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<Error> {
-        let op = self.matching.arrive(message, tag)?;
-        self.meet(op, message)
+        match self.matching.arrive(message, tag) {
+            Some(op) => self.meet(op, message),
+            None => {
+                self.tell_probes(message, tag);
+                None
+            }
+        }
+    }
+
+    /// A message waits for a receive: whoever asked for such a one is told of it.
+    fn tell_probes(&mut self, message: MessageId, tag: i32) {
+        let accepts = |op: &OpId| {
+            let wanted = self.operations.get(op)?.post.direction.wanted()?;
+            wanted.accepts(message.source, tag).then_some(*op)
+        };
+        let told: Vec<OpId> = self.probes.iter().filter_map(accepts).collect();
+        told.into_iter().for_each(|op| self.end(op, Ok(self.arrived(message))));
+    }
+
+    /// What is known of a message that has come, or of which the head has.
+    fn arrived(&self, message: MessageId) -> Option<Received> {
+        let MessageId { source, number } = message;
+        let inbound = self.peers.get(&source)?.inbound.get(&number)?;
+        Some(Received { source, tag: inbound.tag, count: inbound.count, dtype: inbound.dtype })
+    }
+
+    /// The message that such a receive would get now.
+    pub(super) fn next_message(&self, wanted: Wanted) -> Option<Received> {
+        self.matching.first_arrived(wanted).and_then(|message| self.arrived(message))
     }
 
     /// A receive and a message have met. Returns what is wrong if the message does not fit.
@@ -180,7 +211,9 @@ impl Transfers {
         if fits {
             return None;
         }
-        let error = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
+        let (count, dtype) = sent;
+        let sentence = misfit(sent, room, &self.roster.describe(source), &self.roster.describe(own));
+        let error = Error::misfit(sentence, Received { source, tag, count, dtype });
         self.end(op, Err(error.clone()));
         Some(error)
     }
