@@ -269,7 +269,7 @@ static void message(struct caller *caller) {
     struct held *place = free_place(caller);
     struct held used = {0};
     muster_request_t *request = NULL;
-    uint32_t kind = below(draw, place == NULL ? 3 : 6);
+    uint32_t kind = below(draw, place == NULL ? 5 : 8);
     int had_left = __atomic_load_n(&caller->node->left, __ATOMIC_SEQ_CST);
     used.in = room(count * 8);
     used.out = room(count * 8);
@@ -287,9 +287,15 @@ static void message(struct caller *caller) {
                                  used.received, sizeof *used.received);
         break;
     case 3:
-        status = muster_isend(group, used.in, count, type, other, tag, &request);
+        status = muster_probe(group, from, asked, used.received, sizeof *used.received);
         break;
     case 4:
+        status = muster_iprobe(group, from, asked, used.received, sizeof *used.received);
+        break;
+    case 5:
+        status = muster_isend(group, used.in, count, type, other, tag, &request);
+        break;
+    case 6:
         status = muster_irecv(group, used.out, count, type, from, asked, used.received, sizeof *used.received, &request);
         break;
     default:
@@ -298,8 +304,9 @@ static void message(struct caller *caller) {
         break;
     }
     began(had_left, kind, status, request);
-    if (status == MUSTER_OK && (kind == 1 || kind == 2)) {
-        CHECK(used.received->count <= count && used.received->source >= 0 && used.received->source < group_size);
+    if (status == MUSTER_OK && kind >= 1 && kind <= 4) {
+        CHECK(used.received->count <= count || kind > 2);
+        CHECK(used.received->source >= 0 && used.received->source < group_size);
     }
     keep(place, request, used);
 }
@@ -349,7 +356,11 @@ static void store(struct caller *caller) {
     int64_t number = 0;
     int32_t existed = 7;
     muster_status_t status = MUSTER_OK;
-    uint32_t kind = below(draw, 6);
+    uint32_t kind = below(draw, 10);
+    muster_bytes_t some[] = {{"a", 1}, {key, key == NULL ? 0 : strlen(key)}}, *found = NULL;
+    uint32_t count = 1 + below(draw, 2);
+    size_t total = 0;
+    int32_t exists[2] = {7, 7};
     switch (kind) {
     case 0:
         status = muster_store_set(cluster, key, "some text", below(draw, 10));
@@ -369,10 +380,26 @@ static void store(struct caller *caller) {
         status = muster_store_delete(cluster, key, &existed);
         CHECK(status != MUSTER_OK || existed == 0 || existed == 1);
         break;
+    case 5:
+        status = muster_store_append(cluster, some[1].data, some[1].len, "1", below(draw, 2), &total);
+        break;
+    case 6:
+        status = muster_store_multi_set(cluster, some, some, count);
+        break;
+    case 7:
+        status = once_in(draw, 2) ? muster_store_multi_get(cluster, some, count, timeout, &found)
+                                  : muster_store_list(cluster, some[1].data, some[1].len, &found, &total);
+        CHECK((status == MUSTER_OK) == (found != NULL));
+        break;
+    case 8:
+        status = muster_store_check(cluster, some, count, exists);
+        CHECK(status != MUSTER_OK || exists[0] == 0 || exists[0] == 1);
+        break;
     default:
-        status = muster_store_wait(cluster, wanted, 1 + below(draw, 2), timeout);
+        status = muster_store_wait(cluster, wanted, count, timeout);
         break;
     }
+    muster_free(found);
     CHECK(cluster != NULL || status == MUSTER_ERR_INVALID);
     began(had_left, kind, status, NULL);
     muster_free(value);

@@ -259,7 +259,70 @@ static void store_keys(muster_cluster_t *cluster) {
         REFUSED(status, "key", muster_store_delete(cluster, key, &existed));
         REFUSED(status, "key", muster_store_wait(cluster, some, 2, 0));
     }
+    for (int i = 0; i < 3; i++) {
+        const void *key = bad[i];
+        size_t length = i == 2 ? sizeof long_key - 1 : i == 0;
+        muster_bytes_t some[] = {{"fine", 4}, {key, length}}, values[2] = {{NULL, 0}}, *found = anywhere;
+        int status = i == 2 ? MUSTER_ERR_LIMIT : MUSTER_ERR_INVALID;
+        REFUSED(status, "key", muster_store_set_bytes(cluster, key, length, "v", 1));
+        REFUSED(status, "key", muster_store_get_bytes(cluster, key, length, 0, &value, &len));
+        REFUSED(status, "key", muster_store_add_bytes(cluster, key, length, 1, &sum));
+        REFUSED(status, "key", muster_store_append(cluster, key, length, "v", 1, &len));
+        REFUSED(status, "key", muster_store_compare_set_bytes(cluster, key, length, "", 0, "v", 1, 0, &value, &len));
+        REFUSED(status, "key", muster_store_delete_bytes(cluster, key, length, &existed));
+        REFUSED(status, "keys[1]", muster_store_wait_bytes(cluster, some, 2, 0));
+        REFUSED(status, "keys[1]", muster_store_check(cluster, some, 2, &existed));
+        REFUSED(status, "keys[1]", muster_store_multi_set(cluster, some, values, 2));
+        REFUSED(status, "keys[1]", muster_store_multi_get(cluster, some, 2, 0, &found));
+        HOLDS(found == anywhere);
+    }
     HOLDS(value == anywhere && len == 77 && sum == 77 && existed == 77);
+}
+
+static void store_bytes_arguments(muster_cluster_t *cluster) {
+    muster_bytes_t one[] = {{"a", 1}}, *found = anywhere;
+    void *value = anywhere;
+    size_t len = 77;
+    uint64_t count = 77;
+    int32_t exists = 77;
+    INVALID("cluster", muster_store_set_bytes(NULL, "a", 1, "v", 1));
+    INVALID("cluster", muster_store_get_bytes(NULL, "a", 1, 0, &value, &len));
+    INVALID("cluster", muster_store_add_bytes(NULL, "a", 1, 1, NULL));
+    INVALID("cluster", muster_store_append(NULL, "a", 1, "v", 1, NULL));
+    INVALID("cluster", muster_store_compare_set_bytes(NULL, "a", 1, "", 0, "v", 1, 0, &value, &len));
+    INVALID("cluster", muster_store_delete_bytes(NULL, "a", 1, NULL));
+    INVALID("cluster", muster_store_wait_bytes(NULL, one, 1, 0));
+    INVALID("cluster", muster_store_check(NULL, one, 1, &exists));
+    INVALID("cluster", muster_store_count(NULL, &count));
+    INVALID("cluster", muster_store_list(NULL, "a", 1, &found, &len));
+    INVALID("cluster", muster_store_multi_set(NULL, one, one, 1));
+    INVALID("cluster", muster_store_multi_get(NULL, one, 1, 0, &found));
+    INVALID("key", muster_store_set_bytes(cluster, "a", SIZE_MAX, "v", 1));
+    INVALID("value", muster_store_set_bytes(cluster, "a", 1, NULL, 1));
+    INVALID("value", muster_store_get_bytes(cluster, "a", 1, 0, NULL, &len));
+    INVALID("value", muster_store_append(cluster, "a", 1, NULL, 1, NULL));
+    INVALID("timeout_ms", muster_store_get_bytes(cluster, "a", 1, -2, &value, &len));
+    INVALID("expected", muster_store_compare_set_bytes(cluster, "a", 1, NULL, 1, "v", 1, 0, &value, &len));
+    INVALID("desired", muster_store_compare_set_bytes(cluster, "a", 1, "", 0, NULL, 1, 0, &value, &len));
+    INVALID("flags is 2", muster_store_compare_set_bytes(cluster, "a", 1, "", 0, "v", 1, 2, &value, &len));
+    INVALID("flags is -1", muster_store_compare_set_bytes(cluster, "a", 1, "", 0, "v", 1, -1, &value, &len));
+    INVALID("clen", muster_store_compare_set_bytes(cluster, "a", 1, "", 0, "v", 1, 0, &value, NULL));
+    INVALID("keys", muster_store_wait_bytes(cluster, NULL, 1, 0));
+    INVALID("keys", muster_store_wait_bytes(cluster, one, SIZE_MAX, 0));
+    INVALID("timeout_ms", muster_store_wait_bytes(cluster, one, 1, -2));
+    INVALID("keys", muster_store_check(cluster, NULL, 1, &exists));
+    INVALID("exists", muster_store_check(cluster, one, 1, NULL));
+    INVALID("count", muster_store_count(cluster, NULL));
+    INVALID("prefix", muster_store_list(cluster, NULL, 1, &found, &len));
+    INVALID("keys", muster_store_list(cluster, "a", 1, NULL, &len));
+    INVALID("n is NULL", muster_store_list(cluster, "a", 1, &found, NULL));
+    INVALID("keys", muster_store_multi_set(cluster, NULL, one, 1));
+    INVALID("values", muster_store_multi_set(cluster, one, NULL, 1));
+    INVALID("keys", muster_store_multi_get(cluster, NULL, 1, 0, &found));
+    INVALID("values", muster_store_multi_get(cluster, one, 1, 0, NULL));
+    INVALID("timeout_ms", muster_store_multi_get(cluster, one, 1, -2, &found));
+    REFUSED(MUSTER_ERR_NOT_FOUND, "a", muster_store_multi_get(cluster, one, 1, 0, &found)); /* none of these made it */
+    HOLDS(found == anywhere && value == anywhere && len == 77 && count == 77 && exists == 77);
 }
 
 static void store_arguments(muster_cluster_t *cluster) {
@@ -312,6 +375,7 @@ int main(void) {
     groups(cluster);
     made_groups(cluster);
     store_keys(cluster);
+    store_bytes_arguments(cluster);
     store_arguments(cluster);
     CHECK_OK(muster_barrier(muster_world(cluster))); /* no mistake has revoked the group */
     CHECK_OK(muster_finalize(cluster));

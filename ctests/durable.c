@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* LEAST: how often each rank writes, and takes a turn, however slow the machine is. */
-enum { SIZE = 2, KILLS = 6, KEYS = 8, VALUE = 2000, LIMIT_MS = 20000, LEAST = 60 };
+/* LOG: after so many numbers in one key the next gets them, so that the journal stays short. LEAST: how often each rank writes, and takes a turn, however slow the machine is. */
+enum { SIZE = 2, KILLS = 6, KEYS = 8, VALUE = 2000, LIMIT_MS = 20000, LEAST = 60, LOG = 50 };
 
 static atomic_int *is_over;
 
@@ -41,6 +41,24 @@ static bool takes_a_turn(muster_cluster_t *cluster, int rank, struct turns *seen
     return is_set;
 }
 
+/* The i-th bytes of this rank, behind those before, and two keys that always say the same. */
+static void appends(muster_cluster_t *cluster, int rank, uint32_t i) {
+    char names[3][16];
+    size_t total = 0;
+    snprintf(names[0], sizeof names[0], "log/%d/%u", rank, (unsigned)(i / LOG));
+    CHECK_OK(muster_store_append(cluster, names[0], strlen(names[0]), &i, sizeof i, &total));
+    CHECK_IS((i / LOG == 0 ? i : i % LOG + 1) * sizeof i, total); /* each once */
+    muster_bytes_t pair[2], value[2] = {{&i, sizeof i}, {&i, sizeof i}}, *found = NULL;
+    for (int at = 0; at < 2; at++) {
+        snprintf(names[1 + at], sizeof names[0], "pair/%d", at);
+        pair[at] = (muster_bytes_t){names[1 + at], strlen(names[1 + at])};
+    }
+    CHECK_OK(muster_store_multi_set(cluster, pair, value, 2));
+    CHECK_OK(muster_store_multi_get(cluster, pair, 2, 0, &found));
+    CHECK(found[0].len == sizeof i && memcmp(found[0].data, found[1].data, sizeof i) == 0);
+    muster_free(found);
+}
+
 static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     char key[32], value[VALUE];
     int64_t added = 0, sum = 0, own = 0, taken = 0;
@@ -55,6 +73,7 @@ static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         CHECK_OK(muster_store_set(cluster, key, value, sizeof value));
         last[i % KEYS] = i;
         CHECK_OK(muster_store_add(cluster, "sum", 1, &sum));
+        appends(cluster, rank, i);
         snprintf(key, sizeof key, "own/%d", rank);
         CHECK_OK(muster_store_add(cluster, key, 1, &own));
         CHECK_IS(++added, own);

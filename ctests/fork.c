@@ -66,6 +66,7 @@ static void work_is_refused(void) {
     FORKED(muster_store_add(cluster, "a", 1, NULL));
     FORKED(muster_store_compare_set(cluster, "a", "", 0, "b", 1, NULL, NULL));
     FORKED(muster_store_delete(cluster, "a", NULL));
+    FORKED(muster_store_append(cluster, "a", 1, "b", 1, NULL));
     FORKED(muster_store_wait(cluster, keys, 1, 0));
     FORKED(muster_finalize(cluster));
     FORKED(muster_abort(cluster, 1, "from the child"));

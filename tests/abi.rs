@@ -143,7 +143,7 @@ fn numbers() -> String {
 fn the_numbers_in_the_header_are_the_checked_in_list() {
     let path = root().join("abi/numbers.txt");
     let numbers = numbers();
-    assert!(structs().len() > 3 && structs().values().all(|members| members.len() > 2), "{:?}", structs());
+    assert!(structs().len() > 3 && structs().values().all(|members| members.len() > 1), "{:?}", structs());
     if std::env::var_os("MUSTER_BLESS").is_some() {
         return fs::write(&path, numbers).expect("the list can be written");
     }

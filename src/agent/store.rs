@@ -6,7 +6,7 @@
 use super::contract::{Ask, Event};
 use crate::error::{memory, Error, Status};
 use crate::wire::{
-    Agreed, Blob, Message, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, CONTROL_PAYLOAD_MAX,
+    Agreed, Blob, Message, Parts, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, CONTROL_PAYLOAD_MAX,
     STORE_PIECE_BYTES,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -81,7 +81,10 @@ impl Requests {
             let (expected, length) = (request.expected_bytes, request.value.len());
             return Err(Error::invalid(format!("an expected value of {expected} bytes in a value of {length}")));
         }
-        let longest = request.expected_bytes.max(request.value.len() as u64 - request.expected_bytes);
+        let heads =
+            if request.operation == StoreOperation::MultiSet { Parts::length(request.keys.len(), 0) } else { 0 };
+        let value_bytes = request.value.len().saturating_sub(heads) as u64;
+        let longest = request.expected_bytes.max(value_bytes.saturating_sub(request.expected_bytes));
         if self.value_max != 0 && longest > self.value_max {
             let max = self.value_max;
             return Err(Error::new(Status::Limit, format!("a store value of {longest} bytes: at most {max} are kept")));
@@ -141,7 +144,9 @@ impl Requests {
         if pending.reply.is_some() {
             return Err(format!("a second reply to store request {ask} before the first was whole"));
         }
-        let max = self.value_max.max(STORE_PIECE_BYTES as u64);
+        // Of several values each has its length before it; a list of keys is a piece, or one key.
+        let heads = Parts::length(pending.request.keys.len(), 0) as u64;
+        let max = self.value_max.max(STORE_PIECE_BYTES as u64) + heads;
         if reply.value_bytes > max {
             return Err(format!("a reply of {} bytes to store request {ask}: the limit is {max}", reply.value_bytes));
         }

@@ -134,6 +134,9 @@ pub const MUSTER_ANY_SOURCE: i32 = -1;
 /// In place of a tag: any tag.
 pub const MUSTER_ANY_TAG: i32 = -1;
 
+/// Flag of muster_store_compare_set_bytes: a key that is not there, where something was expected, answers as in PyTorch's c10d.
+pub const MUSTER_STORE_C10D: i32 = 1;
+
 /// What muster_role answers in a worker.
 pub const MUSTER_ROLE_WORKER: i32 = 1;
 /// What muster_role answers in a parameter server.

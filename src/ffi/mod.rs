@@ -28,6 +28,7 @@ mod request;
 mod scheduler;
 mod settings;
 mod store;
+mod store_bytes;
 
 pub use about::*;
 pub use cluster::*;
@@ -47,3 +48,4 @@ pub use request::*;
 pub use scheduler::*;
 pub use settings::*;
 pub use store::*;
+pub use store_bytes::*;

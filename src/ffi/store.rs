@@ -1,4 +1,4 @@
-//! The store.
+//! The store, by keys that are C strings. Keys with a length are in `store_bytes`, and so is all that takes only those.
 
 use super::constants::muster_status_t;
 use super::convert::{c_bytes, handle, null, out, slice};
@@ -22,10 +22,30 @@ fn give_bytes(bytes: &[u8]) -> Result<*mut c_void> {
     Ok(memory)
 }
 
+/// Gives a value away, where the caller wants it.
+///
+/// # Safety
+/// `value` and `len` must be writable or NULL.
+pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut usize) -> Result<Status> {
+    // SAFETY: what is not NULL is writable as the caller promised.
+    unsafe {
+        if !value.is_null() {
+            value.write(give_bytes(found)?);
+        }
+        if !len.is_null() {
+            len.write(found.len());
+        }
+    }
+    Ok(Status::Ok)
+}
+
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
 /// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
 /// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
 /// MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+///
+/// A key that is a C string ends at its first zero byte. muster_store_set_bytes takes a key with a length, and so does each
+/// call on the store whose name ends so, or that has no other form. Both kinds name the same keys.
 ///
 /// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
 /// as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
@@ -49,7 +69,7 @@ pub unsafe extern "C" fn muster_store_set(
         let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
         // SAFETY: as promised by the caller.
         let value = unsafe { slice(value.cast::<u8>(), len, "value") }?;
-        cluster.with(|cluster| cluster.store_set(key, value).map(|()| Status::Ok))
+        cluster.with(|cluster| cluster.store().set(key, value).map(|()| Status::Ok))
     })
 }
 
@@ -73,15 +93,9 @@ pub unsafe extern "C" fn muster_store_get(
         // SAFETY: as promised by the caller.
         let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
         let value = out(value, "value")?;
-        let found = cluster.with(|cluster| cluster.store_get(key, timeout_ms))?;
+        let found = cluster.with(|cluster| cluster.store().get(key, timeout_ms))?;
         // SAFETY: what is not NULL is writable as the caller promised.
-        unsafe {
-            value.write(give_bytes(&found)?);
-            if !len.is_null() {
-                len.write(found.len());
-            }
-        }
-        Ok(Status::Ok)
+        unsafe { give_value(&found, value, len) }
     })
 }
 
@@ -101,7 +115,7 @@ pub unsafe extern "C" fn muster_store_add(
     guard(|| {
         // SAFETY: as promised by the caller.
         let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
-        let sum = cluster.with(|cluster| cluster.store_add(key, delta))?;
+        let sum = cluster.with(|cluster| cluster.store().add(key, delta))?;
         if !out.is_null() {
             // SAFETY: not NULL, and writable as the caller promised.
             unsafe { out.write(sum) };
@@ -138,17 +152,9 @@ pub unsafe extern "C" fn muster_store_compare_set(
         if !current.is_null() && clen.is_null() {
             return Err(null("clen"));
         }
-        let now = cluster.with(|cluster| cluster.store_compare_set(key, expected, desired))?;
+        let now = cluster.with(|cluster| cluster.store().compare_set(key, expected, desired))?.current;
         // SAFETY: what is not NULL is writable as the caller promised.
-        unsafe {
-            if !current.is_null() {
-                current.write(give_bytes(&now)?);
-            }
-            if !clen.is_null() {
-                clen.write(now.len());
-            }
-        }
-        Ok(Status::Ok)
+        unsafe { give_value(&now, current, clen) }
     })
 }
 
@@ -165,7 +171,7 @@ pub unsafe extern "C" fn muster_store_delete(
     guard(|| {
         // SAFETY: as promised by the caller.
         let (cluster, key) = unsafe { (handle(cluster, "cluster")?, c_bytes(key, "key")?) };
-        let was_there = cluster.with(|cluster| cluster.store_delete(key))?;
+        let was_there = cluster.with(|cluster| cluster.store().delete(key))?;
         if !existed.is_null() {
             // SAFETY: not NULL, and writable as the caller promised.
             unsafe { existed.write(i32::from(was_there)) };
@@ -195,6 +201,6 @@ pub unsafe extern "C" fn muster_store_wait(
             // SAFETY: as promised by the caller.
             keys.push(unsafe { c_bytes(*key, &format!("keys[{at}]")) }?);
         }
-        cluster.with(|cluster| cluster.store_wait(&keys, timeout_ms).map(|()| Status::Ok))
+        cluster.with(|cluster| cluster.store().wait(&keys, timeout_ms).map(|()| Status::Ok))
     })
 }

@@ -30,8 +30,8 @@ fn payloads(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
 fn a_file_lies_as_the_table_says() {
     let bytes = file(&[b"a"], &[&[b"bc"]]);
     let expected: Vec<&[u8]> = vec![
-        b"mustrjnl\x03\0\0\0",
-        &[180, 39, 86, 79],
+        b"mustrjnl\x04\0\0\0",
+        &[13, 31, 129, 210],
         &[8, 7, 6, 5, 4, 3, 2, 1],
         &[35, 244, 59, 187],
         &[28, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
@@ -187,7 +187,7 @@ fn a_record_of_the_greatest_length_is_read_and_no_longer_one() {
 fn a_version_that_is_not_known_is_told_from_damage() {
     let mut newer = file(&[], &[]);
     newer[..PREFIX_BYTES].copy_from_slice(&prefix(MAGIC, 7));
-    assert_eq!(scan(&newer).unwrap_err(), "has format version 7, and this library reads version 3");
+    assert_eq!(scan(&newer).unwrap_err(), "has format version 7, and this library reads version 4");
     newer[8] ^= 1;
     assert_eq!(scan(&newer).unwrap_err(), "is damaged at offset 0");
     assert_eq!(scan(b"").unwrap_err(), "is damaged: it has 0 bytes, and begins with at least 16");

@@ -33,6 +33,7 @@ mod course;
 mod creation;
 mod dispute;
 mod ending;
+mod entries;
 mod formed;
 mod forming;
 mod group_table;
@@ -402,7 +403,7 @@ impl Scheduler {
             let by = change.by.and_then(|(node, request, number, nth)| {
                 Some((node, cluster.nodes.get(&node)?.register.incarnation, request, number, nth))
             });
-            cluster.out.promise(Record::Store(StoreRecord { key: Some(change.key), value: change.value, by }));
+            cluster.out.promise(Record::Store(StoreRecord { entries: change.entries, by }));
         }
         while let Some(answer) = self.conductor.store.next_answer() {
             let Some(conn) = cluster.nodes.conn(answer.to) else { continue };

@@ -65,20 +65,30 @@ fn store_request(random: &mut Random) -> Message {
         StoreOperation::CompareSet,
         StoreOperation::Delete,
         StoreOperation::Wait,
+        StoreOperation::Check,
+        StoreOperation::Count,
+        StoreOperation::List,
+        StoreOperation::Append,
+        StoreOperation::MultiSet,
+        StoreOperation::MultiGet,
+        StoreOperation::TryMultiGet,
     ];
     let request = random.below(8);
-    let value_bytes = random.below(3) * 2;
+    let value_bytes = random.below(3) * 4;
     match random.below(5) {
         0 => Message::StoreCancel(StoreCancel { request }),
         1 | 2 => {
-            let bytes = Blob::new(vec![b'7'; random.below(4) as usize]);
+            // Zeros are values of no bytes, where several are set.
+            let bytes = Blob::new(vec![[b'7', 0][random.below(2) as usize]; random.below(3) as usize * 4]);
             Message::StorePiece(StorePiece { request, bytes })
         }
         _ => Message::StoreBegin(StoreBegin {
             request,
             answered_below: random.below(3),
-            operation: operations[random.below(7) as usize],
-            keys: (0..=random.below(3) / 2).map(|_| Blob::new(vec![b'a' + random.below(3) as u8])).collect(),
+            operation: operations[random.below(operations.len() as u64) as usize],
+            keys: (0..[0, 1, 1, 2][random.below(4) as usize])
+                .map(|_| Blob::new(vec![b'a' + random.below(3) as u8]))
+                .collect(),
             delta: 1,
             expected_bytes: random.below(3),
             value_bytes,

@@ -152,7 +152,7 @@ impl Recorded {
         if let Some((node, ..)) = record.by {
             self.node(node)?;
         }
-        let is_a_change = record.key.is_some() || (record.value.is_none() && record.by.is_some());
+        let is_a_change = !record.entries.is_empty() || record.by.is_some();
         sense(is_a_change, || "a change of the store that changes nothing".to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! The store: a small map from keys to values, asked over the control plane.
 //!
-//! Owns: entries, transfers under way, waiters, and the results that a node may ask for again.
+//! Owns: transfers under way, waiters, and the results that a node may ask for again. What it holds is `entries.rs`'s.
 //!
 //! Invariants:
 //! - What is held (keys, values, and all that open requests announced) stays within the total, except for requests
@@ -12,13 +12,14 @@
 //! that no longer waits says so). Tested in `store_test.rs`.
 //!
 //! **Exactly once.** Only what changed something is remembered (a set, an addition, a successful compare-and-set, a
-//! deletion of something): anything else may be carried out again. Answers travel in order, so that a node with fewer
+//! deletion of something, and so on): anything else may be carried out again. Answers travel in order, so that a node with fewer
 //! than [`KEPT_MAX`] requests in flight never repeats one whose result was forgotten.
 
 use super::contract::StoreLimits;
-use crate::error::{memory, Error, Status};
+use super::entries::{check_total, fits, memory_for, refused, Entries, Outcome, Refusal, Room};
+use crate::error::{memory, Status};
 use crate::types::Incarnation;
-use crate::wire::{Blob, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
+use crate::wire::{Blob, Parts, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// How many requests of one node may be unanswered, those included whose answers wait for the disk.
@@ -69,9 +70,9 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Store {
     limits: StoreLimits,
-    entries: HashMap<Vec<u8>, Blob>,
-    /// Entries and reservations.
-    used: usize,
+    entries: Entries,
+    /// What open requests announced.
+    reserved: usize,
     clients: HashMap<u32, Client>,
     waiters: HashMap<Vec<u8>, BTreeSet<(u32, u64)>>,
     answers: VecDeque<Answer>,
@@ -83,23 +84,18 @@ pub(super) struct Store {
 /// What is to be written down of a request that changed something.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) key: Vec<u8>,
-    pub(super) value: Option<Blob>,
+    /// Each key, and what it holds from now on; none: it is deleted.
+    pub(super) entries: Vec<(Vec<u8>, Option<Blob>)>,
     /// The node, its request, the number in the answer, and the number of this change among those by this life of the node.
     pub(super) by: Option<(u32, u64, i64, u64)>,
 }
-
-/// A refusal: status and sentence.
-type Refusal = (Status, String);
-/// A number, a value, and whether something was changed.
-type Outcome = (i64, Option<Blob>, bool);
 
 impl Store {
     pub(super) fn new(limits: StoreLimits, durable: bool) -> Store {
         Store {
             limits,
-            entries: HashMap::new(),
-            used: 0,
+            entries: Entries::default(),
+            reserved: 0,
             clients: HashMap::new(),
             waiters: HashMap::new(),
             answers: VecDeque::new(),
@@ -117,25 +113,25 @@ impl Store {
         self.changes.pop_front()
     }
 
-    fn write_down(&mut self, key: &Blob, node: u32, request: u64, kept: Kept) {
+    fn write_down(&mut self, keys: &[Blob], node: u32, request: u64, kept: Kept) {
         if self.durable {
-            let (key, by) = (key.as_slice().to_vec(), Some((node, request, kept.number, kept.change)));
-            let value = self.entries.get(&key).cloned();
-            self.changes.push_back(Change { key, value, by });
+            let by = Some((node, request, kept.number, kept.change));
+            // Each key once, or one long value could make a record longer than any may be.
+            let keys: BTreeSet<&[u8]> = keys.iter().map(Blob::as_slice).collect();
+            let entries = keys.into_iter().map(|key| (key.to_vec(), self.entries.get(key).cloned())).collect();
+            self.changes.push_back(Change { entries, by });
         }
+    }
+
+    /// How much there may be in all, and in one value.
+    fn room(&self) -> Room {
+        Room { total: self.limits.total_max, value: self.limits.value_max, reserved: self.reserved }
     }
 
     /// Takes up a change that was written down.
     pub(super) fn restore(&mut self, record: StoreRecord) {
-        if let Some(key) = record.key {
-            let old = match record.value {
-                Some(value) => {
-                    self.used += key.len() + value.len();
-                    self.entries.insert(key.clone(), value)
-                }
-                None => self.entries.remove(&key),
-            };
-            self.used -= old.map_or(0, |old| key.len() + old.len());
+        for (key, value) in record.entries {
+            self.entries.put(&key, value);
         }
         if let Some((node, _, request, number, change)) = record.by {
             self.keep(node, request, Kept { number, change });
@@ -149,15 +145,15 @@ impl Store {
 
     /// What it holds and remembers, as it is written down. `life` tells the life of a node.
     pub(super) fn records(&self, life: impl Fn(u32) -> Option<Incarnation>) -> Vec<Record> {
-        let entries = self.entries.iter().map(|(key, value)| (Some(key.clone()), Some(value.clone()), None));
+        let entries = self.entries.iter().map(|(key, value)| (vec![(key.clone(), Some(value.clone()))], None));
         let kept = self.clients.iter().flat_map(|(node, client)| {
             let life = life(*node);
             let newest = client.newest.as_ref().filter(|(request, _)| !client.kept.contains_key(request));
             let kept = client.kept.iter().chain(newest.map(|(request, kept)| (request, kept)));
             kept.filter_map(move |(request, kept)| Some((*node, life?, *request, kept.number, kept.change)))
         });
-        let all = entries.chain(kept.map(|by| (None, None, Some(by))));
-        all.map(|(key, value, by)| Record::Store(StoreRecord { key, value, by })).collect()
+        let all = entries.chain(kept.map(|by| (Vec::new(), Some(by))));
+        all.map(|(entries, by)| Record::Store(StoreRecord { entries, by })).collect()
     }
 
     /// A request begins; `held` answers to the node wait to be durable.
@@ -179,10 +175,10 @@ impl Store {
             Ok(reserved) => reserved,
             Err(refusal) => return self.refuse(key, request, refusal),
         };
-        if let Err(refusal) = room(2 * begin.value_bytes as usize) {
+        if let Err(refusal) = memory_for(2 * begin.value_bytes as usize) {
             return self.refuse(key, request, refusal);
         }
-        self.used += reserved;
+        self.reserved += reserved;
         let complete = begin.value_bytes == 0;
         let open = Open { begin, bytes: Vec::new(), reserved, waits_for: None };
         self.clients.entry(key).or_default().open.insert(request, open);
@@ -205,7 +201,8 @@ impl Store {
         let is_whole = have + more == announced;
         let grown = memory::more(&mut open.bytes, piece.bytes.len(), "a value in the store");
         // What is whole is copied to where it stays.
-        let grown = grown.map_err(refused).and_then(|()| if is_whole { room(announced as usize) } else { Ok(()) });
+        let grown =
+            grown.map_err(refused).and_then(|()| if is_whole { memory_for(announced as usize) } else { Ok(()) });
         if let Err(refusal) = grown {
             self.close(key, piece.request);
             return self.refuse(key, piece.request, refusal);
@@ -241,72 +238,83 @@ impl Store {
 
     /// What a request will hold of the total, or why it can't be taken.
     fn check(&self, begin: &StoreBegin, repeated: bool) -> Result<usize, Refusal> {
-        let invalid = |words: String| Err((Status::Invalid, words));
-        let limit = |words: String| Err((Status::Limit, words));
-        if begin.keys.is_empty() || (begin.keys.len() > 1 && begin.operation != StoreOperation::Wait) {
-            return invalid(format!("a store request with {} keys: it takes one", begin.keys.len()));
-        }
-        if let Some(long) = begin.keys.iter().find(|key| key.len() > self.limits.key_max) {
-            return limit(format!("a store key of {} bytes: the limit is {}", long.len(), self.limits.key_max));
-        }
+        self.check_keys(begin)?;
         let values = match begin.operation {
-            StoreOperation::Set => [0, begin.value_bytes],
+            StoreOperation::Set | StoreOperation::Append => [0, begin.value_bytes],
+            // Of several values each is looked at when it is here.
+            StoreOperation::MultiSet => {
+                [0, begin.value_bytes.saturating_sub(Parts::length(begin.keys.len(), 0) as u64)]
+            }
             StoreOperation::CompareSet if begin.expected_bytes <= begin.value_bytes => {
                 [begin.expected_bytes, begin.value_bytes - begin.expected_bytes]
             }
             StoreOperation::CompareSet => {
                 let (expected, all) = (begin.expected_bytes, begin.value_bytes);
-                return invalid(format!("{expected} bytes expected of a value of {all} in a store request"));
+                let words = format!("{expected} bytes expected of a value of {all} in a store request");
+                return Err((Status::Invalid, words));
             }
             _ if begin.value_bytes == 0 => [0, 0],
-            _ => return invalid(format!("a value of {} bytes in a store request that takes none", begin.value_bytes)),
+            _ => {
+                let words = format!("a value of {} bytes in a store request that takes none", begin.value_bytes);
+                return Err((Status::Invalid, words));
+            }
         };
-        if let Some(long) = values.iter().find(|value| **value > self.limits.value_max as u64) {
-            return limit(format!("a store value of {long} bytes: the limit is {}", self.limits.value_max));
-        }
+        let bytes = |value: &u64| usize::try_from(*value).unwrap_or(usize::MAX);
+        values.iter().try_for_each(|value| fits(bytes(value), self.room()))?;
         let keys: usize = begin.keys.iter().map(Blob::len).sum();
         let reserved = keys + begin.value_bytes as usize;
         if repeated {
             return Ok(reserved);
         }
-        self.check_total(reserved).map(|()| reserved)
+        check_total(reserved, self.entries.bytes(), self.room()).map(|()| reserved)
     }
 
-    fn check_total(&self, more: usize) -> Result<(), Refusal> {
-        if self.used + more <= self.limits.total_max {
-            return Ok(());
+    fn check_keys(&self, begin: &StoreBegin) -> Result<(), Refusal> {
+        use StoreOperation::*;
+        let (given, max) = (begin.keys.len(), self.limits.key_max);
+        let takes = match begin.operation {
+            Set | Get | TryGet | Add | CompareSet | Delete | Append => (given != 1).then_some("one"),
+            Wait | Check | MultiSet | MultiGet | TryMultiGet => (given == 0).then_some("one or more"),
+            Count => (given != 0).then_some("none"),
+            List => (given != 2).then_some("two: a beginning, and the last of the list before"),
+        };
+        if let Some(takes) = takes {
+            return Err((Status::Invalid, format!("a store request with {given} keys: it takes {takes}")));
         }
-        let (used, total) = (self.used, self.limits.total_max);
-        Err((
-            Status::Limit,
-            format!("{more} bytes more in the store, which holds {used}: the limit is {total} in total (setting store_total_limit)"),
-        ))
+        if let Some(long) = begin.keys.iter().find(|key| key.len() > max) {
+            return Err((Status::Limit, format!("a store key of {} bytes: the limit is {max}", long.len())));
+        }
+        if begin.operation != List && begin.keys.iter().any(Blob::is_empty) {
+            return Err((Status::Invalid, format!("an empty store key: a key has 1 to {max} bytes")));
+        }
+        Ok(())
     }
 
     /// Everything of the request is here.
     fn carry_out(&mut self, key: u32, request: u64) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let Some(open) = client.open.remove(&request) else { return };
-        self.used -= open.reserved;
+        self.reserved -= open.reserved;
         if let Some(kept) = client.kept.get(&request).copied() {
             let desired = (open.begin.operation == StoreOperation::CompareSet)
                 .then(|| Blob::new(open.bytes[open.begin.expected_bytes as usize..].to_vec()));
             return self.answer(key, request, kept, desired);
         }
-        match self.outcome(&open.begin, open.bytes) {
-            Ok(Some((number, value, changed))) => {
+        let room = self.room();
+        match self.entries.carry_out(&open.begin, open.bytes, room) {
+            Ok(Outcome::Done(number, value, changed)) => {
                 let change = if changed { self.changes_of(key).saturating_add(1) } else { 0 };
                 let kept = Kept { number, change };
                 if changed {
                     self.keep(key, request, kept);
-                    self.write_down(&open.begin.keys[0], key, request, kept);
+                    self.write_down(&open.begin.keys, key, request, kept);
                 }
                 self.answer(key, request, kept, value);
                 if changed {
-                    self.wake(open.begin.keys[0].as_slice());
+                    open.begin.keys.iter().for_each(|changed| self.wake(changed.as_slice()));
                 }
             }
-            Ok(None) => self.wait(key, open.begin, open.reserved),
+            Ok(Outcome::Missing(at)) => self.wait(key, open.begin, open.reserved, at),
             Err(refusal) => self.refuse(key, request, refusal),
         }
     }
@@ -322,77 +330,18 @@ impl Store {
         }
     }
 
-    /// What comes of a request now; `None`: it must wait.
-    fn outcome(&mut self, begin: &StoreBegin, bytes: Vec<u8>) -> Result<Option<Outcome>, Refusal> {
-        let key = begin.keys[0].as_slice();
-        let found = self.entries.get(key).cloned();
-        Ok(Some(match begin.operation {
-            StoreOperation::Set => {
-                self.insert(key, Blob::new(bytes))?;
-                (0, None, true)
-            }
-            StoreOperation::Get => match found {
-                Some(value) => (0, Some(value), false),
-                None => return Ok(None),
-            },
-            StoreOperation::TryGet => match found {
-                Some(value) => (0, Some(value), false),
-                None => return Err((Status::NotFound, format!("no key {:?} in the store", readable(key)))),
-            },
-            StoreOperation::Add => {
-                let sum = add(key, found.as_ref().map(Blob::as_slice), begin.delta)?;
-                self.insert(key, Blob::new(sum.to_string().into_bytes()))?;
-                (sum, None, true)
-            }
-            StoreOperation::CompareSet => {
-                let (expected, desired) = bytes.split_at(begin.expected_bytes as usize);
-                if found.as_ref().map_or(&[][..], Blob::as_slice) == expected {
-                    let desired = Blob::new(desired.to_vec());
-                    self.insert(key, desired.clone())?;
-                    (1, Some(desired), true)
-                } else {
-                    (0, found, false)
-                }
-            }
-            StoreOperation::Delete => match self.entries.remove(key) {
-                Some(value) => {
-                    self.used -= key.len() + value.len();
-                    (1, None, true)
-                }
-                None => (0, None, false),
-            },
-            StoreOperation::Wait => match begin.keys.iter().all(|key| self.entries.contains_key(key.as_slice())) {
-                true => (0, None, false),
-                false => return Ok(None),
-            },
-        }))
-    }
-
-    fn insert(&mut self, key: &[u8], value: Blob) -> Result<(), Refusal> {
-        let old = self.entries.get(key).map_or(0, |old| key.len() + old.len());
-        self.used -= old;
-        if let Err(refusal) = self.check_total(key.len() + value.len()) {
-            self.used += old;
-            return Err(refusal);
-        }
-        self.used += key.len() + value.len();
-        self.entries.insert(key.to_vec(), value);
-        Ok(())
-    }
-
     /// Puts a request behind the first of its keys that is missing.
-    fn wait(&mut self, key: u32, begin: StoreBegin, reserved: usize) {
-        let missing = begin.keys.iter().position(|key| !self.entries.contains_key(key.as_slice())).unwrap_or(0);
+    fn wait(&mut self, key: u32, begin: StoreBegin, reserved: usize, missing: usize) {
         let request = begin.request;
         self.waiters.entry(begin.keys[missing].as_slice().to_vec()).or_default().insert((key, request));
-        self.used += reserved;
+        self.reserved += reserved;
         let open = Open { begin, bytes: Vec::new(), reserved, waits_for: Some(missing) };
         self.clients.entry(key).or_default().open.insert(request, open);
     }
 
     /// A key has changed: those who wait for it look again.
     fn wake(&mut self, key: &[u8]) {
-        if !self.entries.contains_key(key) {
+        if self.entries.get(key).is_none() {
             return;
         }
         for (node, request) in self.waiters.remove(key).unwrap_or_default() {
@@ -403,7 +352,7 @@ impl Store {
     /// Forgets an open request, wherever it stands.
     fn close(&mut self, key: u32, request: u64) {
         let Some(open) = self.clients.get_mut(&key).and_then(|client| client.open.remove(&request)) else { return };
-        self.used -= open.reserved;
+        self.reserved -= open.reserved;
         let Some(missing) = open.waits_for else { return };
         let awaited = open.begin.keys[missing].as_slice();
         if let Some(waiters) = self.waiters.get_mut(awaited) {
@@ -424,41 +373,6 @@ impl Store {
         let (status, reason) = (Status::Ok.code(), String::new());
         let reply = StoreReply { request, status, reason, number, change, value_bytes };
         self.answers.push_back(Answer { to, reply, value, is_too_much: false });
-    }
-}
-
-fn room(bytes: usize) -> Result<(), Refusal> {
-    match bytes {
-        0 => Ok(()),
-        _ => memory::room(bytes, "a value in the store").map_err(refused),
-    }
-}
-
-fn refused(error: Error) -> Refusal {
-    (error.status(), format!("the scheduler has {}", error.message()))
-}
-
-/// The sum of a number in decimal text and `delta`.
-fn add(key: &[u8], value: Option<&[u8]>, delta: i64) -> Result<i64, Refusal> {
-    let text = value.map_or(Some("0"), |value| std::str::from_utf8(value).ok());
-    let number: i64 = text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        let (key, value) = (readable(key), readable(value.unwrap_or_default()));
-        (Status::Invalid, format!("store key {key:?} holds {value:?}: add needs a decimal number of 64 bits there"))
-    })?;
-    number.checked_add(delta).ok_or_else(|| {
-        let key = readable(key);
-        (Status::Invalid, format!("store key {key:?} holds {number}: adding {delta} does not fit into 64 bits"))
-    })
-}
-
-/// The beginning of some bytes, for a sentence.
-fn readable(bytes: &[u8]) -> String {
-    const SHOWN: usize = 64;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).into_owned();
-    if bytes.len() > SHOWN {
-        text + "..."
-    } else {
-        text
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::STORE_PIECE_BYTES;
 
 fn limits() -> StoreLimits {
     StoreLimits { key_max: 8, value_max: 200_000, total_max: 300_000 }
@@ -14,6 +15,17 @@ fn ask(operation: StoreOperation, request: u64, key: &str) -> StoreBegin {
         expected_bytes: 0,
         value_bytes: 0,
     }
+}
+
+fn many(operation: StoreOperation, request: u64, keys: &[&str]) -> StoreBegin {
+    let keys = keys.iter().map(|key| Blob::new(key.as_bytes())).collect();
+    StoreBegin { keys, ..ask(operation, request, "") }
+}
+
+fn parts(parts: &[&[u8]]) -> Vec<u8> {
+    let mut all = Parts::default();
+    parts.iter().for_each(|part| all.push(part));
+    all.bytes
 }
 
 /// A store, and what it answered: node, request, status, number, value.
@@ -70,6 +82,14 @@ impl Bench {
         (Status::from_code(answer.reply.status).expect("a status"), answer.reply.reason)
     }
 
+    fn multi_set(&mut self, request: u64, keys: &[&str], values: &[&[u8]]) -> Vec<Told> {
+        self.with_value(1, many(StoreOperation::MultiSet, request, keys), &parts(values))
+    }
+
+    fn value(&mut self, begin: StoreBegin) -> Vec<u8> {
+        self.begin(2, begin).remove(0).4.expect("a value")
+    }
+
     fn add(&mut self, node: u32, request: u64, key: &str, delta: i64) -> Vec<Told> {
         self.begin(node, StoreBegin { delta, ..ask(StoreOperation::Add, request, key) })
     }
@@ -90,7 +110,7 @@ fn set_get_delete() {
         bench.refusal(1, ask(StoreOperation::TryGet, 5, "k")),
         (Status::NotFound, "no key \"k\" in the store".to_string())
     );
-    assert_eq!(bench.0.used, 0);
+    assert_eq!(bench.0.used(), 0);
 }
 
 #[test]
@@ -99,7 +119,7 @@ fn values_travel_in_pieces() {
     let value: Vec<u8> = (0..150_000u32).map(|at| at as u8).collect();
     assert_eq!(bench.set(1, 1, "k", &value), [(1, 1, OK, 0, None)]);
     assert_eq!(bench.begin(2, ask(StoreOperation::Get, 1, "k")), [(2, 1, OK, 0, Some(value))]);
-    assert_eq!(bench.0.used, 150_001);
+    assert_eq!(bench.0.used(), 150_001);
 }
 
 #[test]
@@ -147,7 +167,7 @@ fn who_no_longer_waits_leaves_nothing_behind() {
     bench.0.cancel(1, 9);
     bench.0.cancel(1, 10);
     assert!(bench.0.waiters.is_empty());
-    assert_eq!(bench.0.used, 2);
+    assert_eq!(bench.0.used(), 2);
 }
 
 #[test]
@@ -173,11 +193,95 @@ fn add_counts_in_decimal() {
 #[test]
 fn compare_and_set() {
     let mut bench = Bench::new();
-    assert_eq!(bench.compare_set(1, b"x", b"y"), (1, 1, OK, 0, None), "absent, and not empty");
+    assert_eq!(bench.compare_set(1, b"x", b"y"), (1, 1, OK, -1, None), "absent, and not empty");
     assert_eq!(bench.compare_set(2, b"", b"one"), (1, 2, OK, 1, Some(b"one".to_vec())), "absent equals empty");
     assert_eq!(bench.compare_set(3, b"", b"two"), (1, 3, OK, 0, Some(b"one".to_vec())));
     assert_eq!(bench.compare_set(4, b"one", b"two"), (1, 4, OK, 1, Some(b"two".to_vec())));
     assert_eq!(bench.compare_set(5, b"two", b""), (1, 5, OK, 1, Some(Vec::new())));
+    assert_eq!(bench.compare_set(6, b"two", b"x"), (1, 6, OK, 0, Some(Vec::new())), "empty is not absent");
+}
+
+#[test]
+fn append_grows_a_value_and_tells_its_length() {
+    let mut bench = Bench::new();
+    let append = |request| ask(StoreOperation::Append, request, "k");
+    assert_eq!(bench.with_value(1, append(1), b"ab"), [(1, 1, OK, 2, None)], "absent counts as empty");
+    assert_eq!(bench.with_value(1, append(2), b"\0c"), [(1, 2, OK, 4, None)]);
+    assert_eq!(bench.with_value(1, append(2), b"\0c"), [(1, 2, OK, 4, None)], "the same again");
+    assert_eq!(bench.begin(1, append(3)), [(1, 3, OK, 4, None)], "nothing makes it no longer");
+    assert_eq!(bench.value(ask(StoreOperation::Get, 1, "k")), b"ab\0c");
+    bench.set(1, 4, "k", &[1; 199_999]);
+    let told = bench.with_value(1, append(5), b"ab");
+    assert_eq!((told[0].2, bench.0.used()), (Status::Limit, 200_000), "{told:?}");
+}
+
+#[test]
+fn several_are_set_together_or_not_at_all() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.begin(2, many(StoreOperation::MultiGet, 1, &["a", "b"])), []);
+    assert_eq!(
+        bench.multi_set(1, &["a", "b", "a"], &[b"1", b"", b"3"]),
+        [(1, 1, OK, 0, None), (2, 1, OK, 0, Some(parts(&[b"3", b""])))],
+        "of a key that is there twice the later value counts"
+    );
+    bench.set(2, 2, "a", b"later");
+    assert_eq!(bench.multi_set(1, &["a", "b", "a"], &[b"1", b"", b"3"]).len(), 1, "once and no more");
+    assert_eq!(bench.value(many(StoreOperation::TryMultiGet, 3, &["b", "a", "a"])), parts(&[b"", b"later", b"later"]));
+    let refused = bench.refusal(2, many(StoreOperation::TryMultiGet, 4, &["a", "x"]));
+    assert_eq!(refused, (Status::NotFound, "no key \"x\" in the store".to_owned()));
+    // Together they would be too much: none is set.
+    bench.set(1, 5, "a", &[1; 150_000]);
+    let (used, long) = (bench.0.used(), [2; 149_990]);
+    let told = bench.multi_set(6, &["b", "c"], &[b"new", &long]);
+    assert_eq!((told[0].2, bench.0.used()), (Status::Limit, used), "{told:?}");
+    assert_eq!(bench.value(many(StoreOperation::Check, 7, &["b", "c"])), [1, 0]);
+    assert_eq!(bench.value(ask(StoreOperation::Get, 8, "b")), b"");
+    // What replaces something holds that much less, once it is here.
+    bench.set(1, 20, "a", &[1; 100_000]);
+    assert_eq!(bench.multi_set(21, &["a", "b"], &[b"short", &long])[0].2, OK);
+    assert_eq!(bench.0.used(), 6 + 149_991);
+    bench.set(1, 22, "a", &[1; 149_999]);
+    let refused = bench.refusal(2, many(StoreOperation::MultiGet, 9, &["a", "b"]));
+    let words = "2 values of 299989 bytes in all: the limit of one answer is 200000".to_owned();
+    assert_eq!(refused, (Status::Limit, words));
+}
+
+#[test]
+fn keys_are_checked_counted_and_listed_in_pieces() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.begin(1, many(StoreOperation::Count, 1, &[])), [(1, 1, OK, 0, None)]);
+    let list = |prefix: &str, after: &str| many(StoreOperation::List, 1, &[prefix, after]);
+    assert_eq!(bench.begin(1, list("", "")), [(1, 1, OK, 0, Some(Vec::new()))]);
+    let keys = ["a", "a\0l", "a\0m", "ab", "b"];
+    bench.multi_set(2, &keys, &[&b"1"[..]; 5]);
+    assert_eq!(bench.begin(1, many(StoreOperation::Count, 3, &[])), [(1, 3, OK, 5, None)]);
+    assert_eq!(bench.value(many(StoreOperation::Check, 4, &["a\0m", "a\0n", "b", "c"])), [1, 0, 1, 0]);
+    let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    for (prefix, after, from, to) in
+        [("", "", 0, 5), ("a", "", 0, 4), ("a\0", "", 1, 3), ("a", "a\0l", 2, 4), ("a", "ab", 4, 4), ("c", "", 5, 5)]
+    {
+        let told = bench.begin(1, list(prefix, after));
+        assert_eq!(told, [(1, 1, OK, 0, Some(parts(&bytes[from..to])))], "{prefix:?} after {after:?}");
+    }
+    // More than fits into one message.
+    let names: Vec<String> = (0..8000).map(|number| format!("n{number:05}")).collect();
+    for (at, some) in names.chunks(4000).enumerate() {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        assert_eq!(bench.multi_set(10 + at as u64, &some, &vec![&b""[..]; some.len()])[0].2, OK);
+    }
+    let (mut after, mut found, mut pieces) = (String::new(), Vec::new(), 0);
+    loop {
+        let (_, _, status, more, value) = bench.begin(1, list("n", &after)).remove(0);
+        let value = value.expect("keys");
+        assert!(status == OK && value.len() <= STORE_PIECE_BYTES);
+        found.extend(Parts::of(&value).expect("parts").into_iter().map(|key| String::from_utf8(key.to_vec()).unwrap()));
+        pieces += 1;
+        if more == 0 {
+            break;
+        }
+        after = found.last().expect("there is more behind it").clone();
+    }
+    assert_eq!((found == names, pieces), (true, 2));
 }
 
 #[test]
@@ -204,6 +308,33 @@ fn once_and_no_more() {
 }
 
 #[test]
+fn what_is_written_down_is_done_once_also_by_a_scheduler_that_is_started_again() {
+    let mut bench = Bench(Store::new(limits(), true));
+    let append = |request| ask(StoreOperation::Append, request, "k");
+    bench.with_value(1, append(1), b"ab");
+    bench.multi_set(2, &["l", "m\0n", "l"], &[b"1", b"2", b"3"]);
+    bench.set(2, 1, "l", b"later");
+    bench.begin(1, ask(StoreOperation::Delete, 3, "m\0n"));
+    let mut again = Bench(Store::new(limits(), true));
+    let changes: Vec<Change> = std::iter::from_fn(|| bench.0.next_change()).collect();
+    assert_eq!(
+        changes.iter().map(|change| change.entries.len()).collect::<Vec<_>>(),
+        [1, 2, 1, 1],
+        "each in one record"
+    );
+    for Change { entries, by } in changes {
+        let by = by.map(|(node, request, number, change)| (node, Incarnation([1; 16]), request, number, change));
+        again.0.restore(StoreRecord { entries, by });
+    }
+    assert_eq!(again.0.used(), bench.0.used());
+    assert_eq!(again.with_value(1, append(1), b"ab"), [(1, 1, OK, 2, None)]);
+    assert_eq!(again.multi_set(2, &["l", "m\0n", "l"], &[b"1", b"2", b"3"]), [(1, 2, OK, 0, None)]);
+    assert_eq!(again.value(many(StoreOperation::MultiGet, 4, &["k", "l"])), parts(&[b"ab", b"later"]));
+    assert_eq!(again.value(many(StoreOperation::Check, 5, &["m\0n"])), [0]);
+    assert_eq!(again.with_value(1, append(4), b"c"), [(1, 4, OK, 3, None)]);
+}
+
+#[test]
 fn results_are_kept_up_to_a_limit() {
     let mut bench = Bench::new();
     for request in 0..KEPT_MAX as u64 + 10 {
@@ -222,7 +353,7 @@ fn a_cut_transfer_comes_again_from_the_start() {
     bench.0.piece(1, piece(b"ab"));
     bench.begin(1, ask(StoreOperation::Get, 2, "other"));
     bench.0.detached(1);
-    assert_eq!(bench.0.used, 5, "the waiter's key only");
+    assert_eq!(bench.0.used(), 5, "the waiter's key only");
     bench.0.piece(1, piece(b"cd"));
     assert_eq!(bench.answers(), []);
     bench.begin(1, begin);
@@ -256,7 +387,7 @@ fn limits_are_named() {
     bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
     assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
     bench.0.gone(1);
-    assert_eq!(bench.0.used, 0);
+    assert_eq!(bench.0.used(), 0);
     assert_eq!(bench.set(2, 2, "k", &[7; 100_000]), [(2, 2, OK, 0, None)]);
     for request in 0..OPEN_MAX as u64 {
         assert_eq!(bench.begin(3, ask(StoreOperation::Get, request, "x")), []);
@@ -275,6 +406,15 @@ fn nonsense_is_refused() {
     let two = vec![Blob::new(vec![1]), Blob::new(vec![2])];
     assert_eq!(bench.refusal(1, StoreBegin { keys: two, ..get() }).0, Status::Invalid);
     assert_eq!(bench.refusal(1, StoreBegin { value_bytes: 3, ..get() }).0, Status::Invalid);
+    let empty = (Status::Invalid, "an empty store key: a key has 1 to 8 bytes".to_owned());
+    assert_eq!(bench.refusal(1, ask(StoreOperation::Get, 1, "")), empty);
+    assert_eq!(bench.refusal(1, many(StoreOperation::Check, 1, &["k", ""])), empty);
+    assert_eq!(bench.refusal(1, many(StoreOperation::Count, 1, &["k"])).0, Status::Invalid);
+    assert_eq!(bench.refusal(1, many(StoreOperation::List, 1, &["k"])).0, Status::Invalid);
+    for parts in [&b"\x01\0\0\0x"[..], b"\x01\0\0\0x\x09\0\0\0y", b"\x01\0\0\0x\0\0"] {
+        let told = bench.with_value(1, many(StoreOperation::MultiSet, 1, &["k", "l"]), parts);
+        assert_eq!(told[0].2, Status::Invalid, "{parts:?}");
+    }
     let odd = StoreBegin { expected_bytes: 9, value_bytes: 3, ..ask(StoreOperation::CompareSet, 1, "k") };
     assert_eq!(bench.refusal(1, odd).0, Status::Invalid);
     bench.begin(1, StoreBegin { value_bytes: 3, ..ask(StoreOperation::Set, 1, "k") });
@@ -283,7 +423,7 @@ fn nonsense_is_refused() {
     bench.begin(1, get());
     bench.0.piece(1, StorePiece { request: 1, bytes: Blob::new(vec![0; 1]) });
     assert_eq!(bench.answers()[0].2, Status::Invalid, "a waiter takes no value");
-    assert_eq!(bench.0.used, 0);
+    assert_eq!(bench.0.used(), 0);
     assert!(bench.0.waiters.is_empty());
 }
 
@@ -311,15 +451,20 @@ fn through_the_scheduler_long_answers_come_in_pieces() {
 }
 
 impl Store {
+    fn used(&self) -> usize {
+        self.entries.bytes() + self.reserved
+    }
+
     /// What is held adds up, and who waits stands in line.
     pub(in crate::membership) fn check_sums(&self, seed: u64) {
         let entries: usize = self.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
         let open =
             || self.clients.iter().flat_map(|(node, client)| client.open.values().map(move |open| (*node, open)));
-        assert_eq!(self.used, entries + open().map(|(_, open)| open.reserved).sum::<usize>(), "seed {seed}");
+        let reserved = open().map(|(_, open)| open.reserved).sum::<usize>();
+        assert_eq!((self.entries.bytes(), self.reserved), (entries, reserved), "seed {seed}");
         for (node, open) in open().filter(|(_, open)| open.waits_for.is_some()) {
             let key = open.begin.keys[open.waits_for.expect("just seen")].as_slice();
-            assert!(!self.entries.contains_key(key), "seed {seed}: it waits for what is there");
+            assert!(self.entries.get(key).is_none(), "seed {seed}: it waits for what is there");
             assert!(self.waiters[key].contains(&(node, open.begin.request)), "seed {seed}");
         }
         let lines: usize = self.waiters.values().map(BTreeSet::len).sum();

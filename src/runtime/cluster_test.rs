@@ -222,7 +222,7 @@ fn both_planes_are_wrapped_and_each_end_knows_its_side() {
             let (scheduler, wrap) = (&scheduler, Arc::clone(&counted));
             scope.spawn(move || {
                 let cluster = node(scheduler, RANKS, rank, wrap);
-                cluster.store_set(format!("key {rank}").as_bytes(), b"value").unwrap();
+                cluster.store().set(format!("key {rank}").as_bytes(), b"value").unwrap();
                 assert_eq!(allreduce(&cluster.group(GroupId::WORLD), &[1.0]).unwrap(), [3.0]);
                 cluster.finalize().unwrap();
             });
@@ -356,7 +356,7 @@ fn an_abort_after_a_loss_ends_what_waits_and_is_not_the_first_cause() {
         let abort = failure(Status::Aborted, epoch, None);
         let lost = failure(Status::PeerLost, epoch, Some(GroupId::WORLD).filter(|_| !to_all));
         std::thread::scope(|scope| {
-            let writes = scope.spawn(|| cluster.store_set(b"key", b"value"));
+            let writes = scope.spawn(|| cluster.store().set(b"key", b"value"));
             let await_that = |is_so: &dyn Fn() -> bool| {
                 let until = Instant::now() + Duration::from_secs(20);
                 while !is_so() && Instant::now() < until {
@@ -414,19 +414,19 @@ fn the_store_serves_everyone() {
     run(3, &plain(), |cluster, world| {
         let rank = world.rank().unwrap();
         if rank == 0 {
-            cluster.store_set(b"weights", &vec![7; 1 << 20]).unwrap();
+            cluster.store().set(b"weights", &vec![7; 1 << 20]).unwrap();
         }
-        assert_eq!(cluster.store_get(b"weights", 20_000).unwrap(), vec![7; 1 << 20]);
-        assert_eq!(cluster.store_get(b"nothing", 0).unwrap_err().status(), Status::NotFound);
-        assert_eq!(cluster.store_get(b"nothing", 20).unwrap_err().status(), Status::Timeout);
-        cluster.store_add(b"count", i64::from(rank) + 1).unwrap();
+        assert_eq!(cluster.store().get(b"weights", 20_000).unwrap(), vec![7; 1 << 20]);
+        assert_eq!(cluster.store().get(b"nothing", 0).unwrap_err().status(), Status::NotFound);
+        assert_eq!(cluster.store().get(b"nothing", 20).unwrap_err().status(), Status::Timeout);
+        cluster.store().add(b"count", i64::from(rank) + 1).unwrap();
         barrier(world).unwrap();
-        assert_eq!(cluster.store_add(b"count", 0).unwrap(), 6);
-        assert_eq!(cluster.store_compare_set(b"lock", b"", format!("{rank}").as_bytes()).unwrap().len(), 1);
-        assert_eq!(cluster.store_get(b"count", 0).unwrap(), b"6");
+        assert_eq!(cluster.store().add(b"count", 0).unwrap(), 6);
+        assert_eq!(cluster.store().compare_set(b"lock", b"", format!("{rank}").as_bytes()).unwrap().current.len(), 1);
+        assert_eq!(cluster.store().get(b"count", 0).unwrap(), b"6");
         barrier(world).unwrap();
-        assert!(cluster.store_delete(format!("mine {rank}").as_bytes()).is_ok_and(|existed| !existed));
-        cluster.store_wait(&[b"count", b"lock"], 1000).unwrap();
+        assert!(cluster.store().delete(format!("mine {rank}").as_bytes()).is_ok_and(|existed| !existed));
+        cluster.store().wait(&[b"count", b"lock"], 1000).unwrap();
     });
 }
 

@@ -155,10 +155,11 @@ impl Ledger {
         let mut entries: BTreeMap<&[u8], &Blob> = BTreeMap::new();
         for record in records {
             let Record::Store(change) = record else { continue };
-            match (&change.key, &change.value) {
-                (Some(key), Some(value)) => drop(entries.insert(key, value)),
-                (Some(key), None) => drop(entries.remove(&key[..])),
-                (None, _) => {}
+            for (key, value) in &change.entries {
+                match value {
+                    Some(value) => drop(entries.insert(key, value)),
+                    None => drop(entries.remove(&key[..])),
+                }
             }
         }
         for (by, versions) in self.keys.iter().filter(|(_, versions)| versions.acknowledged > 0) {

@@ -29,6 +29,8 @@ pub(crate) mod golden;
 #[cfg(test)]
 mod golden_headers_test;
 #[cfg(test)]
+mod golden_store_test;
+#[cfg(test)]
 mod golden_test;
 #[cfg(test)]
 mod limits_test;
@@ -64,4 +66,4 @@ pub use point::{
 pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
-pub use store::{Blob, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};
+pub use store::{Blob, Parts, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -8,6 +8,8 @@ use crate::types::{Call, Epoch, GroupId, Incarnation, JobInstance, Secret, Token
 
 /// The longest value that is read back, in bytes: what a journal's record can hold.
 const VALUE_MAX: usize = 64 << 20;
+/// What an entry of the store takes at least: whether there is a key, its length, and whether there is a value.
+const ENTRY_BYTES_MIN: usize = 6;
 
 record! {
     /// Which job this is: what its settings said when it began.
@@ -96,10 +98,9 @@ record! {
 /// A request that changed the store, or (without a node) what the store holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreRecord {
-    /// The key; none where only the request's result is to be remembered.
-    pub key: Option<Vec<u8>>,
-    /// What it holds from now on; none: it is deleted.
-    pub value: Option<Blob>,
+    /// The keys that it changed, and what each holds from now on (none: it is deleted), all of it together. No key where only the
+    /// request's result is to be remembered.
+    pub entries: Vec<(Vec<u8>, Option<Blob>)>,
     /// The asker: its index, its life and the request's number. Then the number in the answer, and the number of this
     /// change among those by that life.
     pub by: Option<(u32, Incarnation, u64, i64, u64)>,
@@ -107,8 +108,11 @@ pub struct StoreRecord {
 
 impl Wire for StoreRecord {
     fn put(&self, to: &mut Encoder) {
-        put_bytes(self.key.as_deref(), to);
-        put_bytes(self.value.as_ref().map(Blob::as_slice), to);
+        u32::try_from(self.entries.len()).expect("a message's keys are far fewer").put(to);
+        for (key, value) in &self.entries {
+            put_bytes(Some(key), to);
+            put_bytes(value.as_ref().map(Blob::as_slice), to);
+        }
         self.by.is_some().put(to);
         if let Some((node, life, request, number, change)) = &self.by {
             node.put(to);
@@ -120,7 +124,12 @@ impl Wire for StoreRecord {
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let (key, value) = (take_bytes(from)?, take_bytes(from)?);
+        let count = from.count(usize::MAX, ENTRY_BYTES_MIN, "keys")?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let key = take_bytes(from)?.ok_or_else(|| WireError("a change of no key".to_owned()))?;
+            entries.push((key, take_bytes(from)?.map(Blob::new)));
+        }
         let by = match bool::take(from)? {
             true => {
                 let (node, life, request) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
@@ -128,7 +137,7 @@ impl Wire for StoreRecord {
             }
             false => None,
         };
-        Ok(StoreRecord { key, value: value.map(Blob::new), by })
+        Ok(StoreRecord { entries, by })
     }
 }
 
@@ -249,9 +258,13 @@ pub(super) mod tests {
                 fenced: vec![Incarnation([8; 16])],
             }),
             Record::Creation(CreationRecord { parent: GroupId::WORLD, nth: 2, by: 1, call, groups: vec![group] }),
-            Record::Store(StoreRecord { key: Some(b"k".to_vec()), value: Some(Blob::new(vec![1; 100_000])), by }),
-            Record::Store(StoreRecord { key: Some(Vec::new()), value: None, by: None }),
-            Record::Store(StoreRecord { key: None, value: None, by }),
+            Record::Store(StoreRecord { entries: vec![(b"k".to_vec(), Some(Blob::new(vec![1; 100_000])))], by }),
+            Record::Store(StoreRecord {
+                entries: vec![(b"k".to_vec(), None), (b"l\0".to_vec(), Some(Blob::new([])))],
+                by,
+            }),
+            Record::Store(StoreRecord { entries: vec![(Vec::new(), None)], by: None }),
+            Record::Store(StoreRecord { entries: Vec::new(), by }),
             Record::Left(7),
             Record::Done,
             Record::Freed(FreedRecord { group: GroupId(3), by: 1, last: true }),

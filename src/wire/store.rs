@@ -78,6 +78,41 @@ impl Wire for Blob {
     }
 }
 
+/// What stands before each part of a value of several parts: its length, in four bytes.
+const PART_HEAD_BYTES: usize = 4;
+
+/// Several byte strings in one value: each with its length before it.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// What has been put together so far.
+    pub bytes: Vec<u8>,
+}
+
+impl Parts {
+    /// How many bytes so many of this length together take.
+    pub fn length(count: usize, bytes: usize) -> usize {
+        bytes.saturating_add(count.saturating_mul(PART_HEAD_BYTES))
+    }
+
+    /// Puts one more behind the others.
+    pub fn push(&mut self, part: &[u8]) {
+        let length = u32::try_from(part.len()).expect("keys and values are far below 4 GiB");
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// The parts of a value.
+    pub fn of(value: &[u8]) -> Result<Vec<&[u8]>, WireError> {
+        let mut from = Decoder::new(value);
+        let mut parts = Vec::new();
+        while from.left() > 0 {
+            let length = u32::take(&mut from)? as usize;
+            parts.push(from.bytes(length)?);
+        }
+        Ok(parts)
+    }
+}
+
 code! {
     /// What is asked of the store.
     pub enum StoreOperation {
@@ -90,12 +125,27 @@ code! {
         /// Add `delta` to the number in `keys[0]` (decimal text; absent counts as 0); the reply's `number` is the sum.
         Add = 4,
         /// Set `keys[0]` to the second part of the value if it equals the first `expected_bytes` of it (absent equals
-        /// empty); the reply carries what is there afterwards.
+        /// empty); the reply carries what is there afterwards. Its `number` is 1 if it was set, -1 if the key was absent and is still.
         CompareSet = 5,
         /// Delete `keys[0]`; the reply's `number` is 1 if it existed.
         Delete = 6,
         /// Wait until every one of `keys` exists.
         Wait = 7,
+        /// Which of `keys` exist; the reply's value has one byte for each, 1 or 0.
+        Check = 8,
+        /// How many keys there are: the reply's `number`. It takes no key.
+        Count = 9,
+        /// The first keys that begin with `keys[0]` and come after `keys[1]`, in the order of their bytes, as [`Parts`]. The reply's
+        /// `number` is 1 where more follow.
+        List = 10,
+        /// Put the value behind what is in `keys[0]` (absent counts as empty); the reply's `number` is its length then.
+        Append = 11,
+        /// Set each of `keys` to its part of the value, all or none.
+        MultiSet = 12,
+        /// The values of `keys`, as [`Parts`], waiting until all are there.
+        MultiGet = 13,
+        /// The values of `keys`, as [`Parts`], if all are there now.
+        TryMultiGet = 14,
     }
 }
 
@@ -146,7 +196,7 @@ record! {
         pub status: i32,
         /// Why not, where the status is an error.
         pub reason: String,
-        /// For `Add` and `Delete`.
+        /// What the operation says of it.
         pub number: i64,
         /// The number of this change among those of the store by this life of the node, in order; 0: it has changed nothing.
         pub change: u64,

@@ -232,7 +232,7 @@ def test_a_member_that_asks_the_store_for_more_than_any_limit_gets_nothing_of_it
 
             def ask(operation, key, value_bytes=0, value=b""):
                 request = next(requests)
-                member.send(wire.STORE_BEGIN, wire.store_begin(request, operation, key, value_bytes))
+                member.send(wire.STORE_BEGIN, wire.store_begin(request, operation, key, value_bytes=value_bytes))
                 for at in range(0, len(value), 50_000):
                     member.send(wire.STORE_PIECE, wire.store_piece(request, value[at:at + 50_000]))
                 return request

@@ -238,3 +238,40 @@ def test_a_connection_that_breaks_loses_no_request_and_repeats_none():
             cluster.succeed(timeout=60)
             assert said(worker)["totals"] == list(range(1, 301))
             assert proxy.count(TO_SCHEDULER, wire.REGISTER) == 4
+
+
+def test_a_node_that_speaks_by_the_page_of_the_protocol_uses_keys_with_zeros():
+    """The second implementation asks for each operation that takes several keys, or none."""
+    with Cluster(node("join().leave()"), workers=1, started=0) as cluster, wire.connect(cluster.port) as member:
+        member.send(wire.REGISTER, wire.register(node_id="0", workers=1, host=("by-hand", "by-hand")))
+        assert member.receive(timeout=30)[0] == wire.FORMED
+
+        def ask(request, operation, *keys, value=b""):
+            """Status, number and value of the answer."""
+            member.send(wire.STORE_BEGIN, wire.store_begin(request, operation, *keys, value_bytes=len(value)))
+            if value:
+                member.send(wire.STORE_PIECE, wire.store_piece(request, value))
+            kind, payload = member.receive(timeout=30)
+            assert kind == wire.STORE_REPLY and wire.store_reply(payload)[0] == request
+            number, _, awaited = wire.store_numbers(payload)
+            found = b""
+            while len(found) < awaited:
+                kind, piece = member.receive(timeout=30)
+                assert kind == wire.STORE_PIECE and wire.store_bytes(piece)[0] == request
+                found += wire.store_bytes(piece)[1]
+            return wire.store_reply(payload)[1], number, found
+
+        keys = [b"k\0l", b"k\0m", b"z"]
+        assert ask(1, wire.STORE_MULTI_SET, *keys, value=wire.parts(b"one", b"", b"three")) == (0, 0, b"")
+        assert ask(2, wire.STORE_APPEND, b"k\0m", value=b"two") == (0, 3, b"")
+        assert ask(3, wire.STORE_MULTI_GET, *keys) == (0, 0, wire.parts(b"one", b"two", b"three"))
+        assert ask(4, wire.STORE_CHECK, b"k", b"z", b"k\0l") == (0, 0, bytes([0, 1, 1]))
+        assert ask(5, wire.STORE_COUNT) == (0, 3, b"")
+        assert wire.parts_of(ask(6, wire.STORE_LIST, b"k\0", b"")[2]) == keys[:2]
+        assert wire.parts_of(ask(7, wire.STORE_LIST, b"", b"k\0l")[2]) == keys[1:]
+        assert ask(8, wire.STORE_TRY_MULTI_GET, b"z", b"none")[0] == wire.ERR_NOT_FOUND
+        assert ask(9, wire.STORE_SET, b"", value=b"x")[0] == wire.ERR_INVALID  # no key is empty
+        member.send(wire.LEAVE)
+        while member.receive(timeout=30)[0] != wire.BYE:
+            pass
+        assert cluster.scheduler.wait(timeout=30) == 0

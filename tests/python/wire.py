@@ -29,7 +29,8 @@ PROOF_ASK, PROOF_CHALLENGE, PROOF = 80, 81, 82
 WORKER, SERVER = 1, 2
 LINK_STRANGER = 2  # why a LinkReject
 STORE_SET, STORE_GET = 1, 2
-ERR_LIMIT, ERR_REJECTED, ERR_FENCED = -5, -7, -18
+STORE_CHECK, STORE_COUNT, STORE_LIST, STORE_APPEND, STORE_MULTI_SET, STORE_MULTI_GET, STORE_TRY_MULTI_GET = range(8, 15)
+ERR_INVALID, ERR_LIMIT, ERR_NOT_FOUND, ERR_REJECTED, ERR_FENCED = -1, -5, -6, -7, -18
 NONE = 0xFFFFFFFF  # no operation
 
 
@@ -147,10 +148,25 @@ def heartbeat(sequence, echoed=0):
     return struct.pack("<QQIII", sequence, echoed, 0, 0, 0)
 
 
-def store_begin(request, operation, key, value_bytes=0):
-    """The payload of a StoreBegin for one key."""
-    numbers = struct.pack("<QQBI", request, 0, operation, 1)
-    return numbers + struct.pack("<I", len(key)) + key + struct.pack("<qQQ", 0, 0, value_bytes)
+def parts(*values):
+    """Several byte strings as one value of the store."""
+    return b"".join(struct.pack("<I", len(value)) + value for value in values)
+
+
+def parts_of(value):
+    """The byte strings of such a value."""
+    values = []
+    while value:
+        (length,) = struct.unpack_from("<I", value)
+        values.append(value[4:4 + length])
+        value = value[4 + length:]
+    return values
+
+
+def store_begin(request, operation, *keys, value_bytes=0):
+    """The payload of a StoreBegin."""
+    numbers = struct.pack("<QQBI", request, 0, operation, len(keys))
+    return numbers + parts(*keys) + struct.pack("<qQQ", 0, 0, value_bytes)
 
 
 def store_piece(request, data):
@@ -162,6 +178,18 @@ def store_reply(payload):
     """Request, status and reason of a StoreReply."""
     request, status, length = struct.unpack_from("<QiH", payload)
     return request, status, payload[14:14 + length].decode()
+
+
+def store_numbers(payload):
+    """Number, change and value bytes of a StoreReply."""
+    (length,) = struct.unpack_from("<H", payload, 12)
+    return struct.unpack_from("<qQQ", payload, 14 + length)
+
+
+def store_bytes(payload):
+    """Request and bytes of a StorePiece."""
+    request, length = struct.unpack_from("<QI", payload)
+    return request, payload[12:12 + length]
 
 
 def suspect(peer, evidence):

@@ -108,7 +108,7 @@ impl Post {
     /// A question for the next message that a receive would get.
     pub fn probe(from: Option<u32>, tag: Option<i32>) -> Post {
         let buffers = CallBuffers::of(&[], &mut []);
-        Post { direction: Direction::Probe { from, tag }, dtype: DType::Uint8, count: 0, buffers }
+        Post::new(Direction::Probe { from, tag }, DType::Uint8, 0, buffers)
     }
 }
 

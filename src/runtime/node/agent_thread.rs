@@ -10,7 +10,6 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token};
 use crate::runtime::base::control::ControlEnd;
-use crate::runtime::base::polling::Lookout;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{
@@ -62,8 +61,6 @@ pub struct Node {
     accept_again: Time,
     mesh: Mesh,
     armed: Time,
-    /// To the store: a caller's next question follows the answer to its last.
-    lookout: Lookout,
     quit: bool,
     over: bool,
     /// Of the job's end, which this node tells of itself.
@@ -79,10 +76,9 @@ impl Node {
         let identities = Identities::new(setup.guard.node_ids.is_some());
         let (logger, upgrade) = (Arc::clone(&state.logger), setup.upgrade.clone());
         let mesh = Mesh::new(incarnation, logger, Arc::clone(&setup.guard.wrap), upgrade, identities);
-        let whereabouts = Whereabouts::new(setup.schedulers.clone(), waking(&state));
+        let (whereabouts, poll) = (Whereabouts::new(setup.schedulers.clone(), waking(&state)), state.polling.set);
         let connection =
-            Connection::new(Arc::clone(&setup.guard.to_scheduler), setup.guard.secret.clone(), whereabouts);
-        let lookout = Lookout::new(state.polling.set);
+            Connection::new(Arc::clone(&setup.guard.to_scheduler), setup.guard.secret.clone(), whereabouts, poll);
         let mut node = Node {
             state,
             registry,
@@ -96,7 +92,6 @@ impl Node {
             accept_again: Time::NEVER,
             mesh,
             armed: Time::NEVER,
-            lookout,
             quit: false,
             over: false,
             all_are_told: false,
@@ -149,7 +144,7 @@ impl Node {
         let passed_on = self.pass_on();
         let next = self.armed.min(self.accept_again).min(self.connection.deadline()).min(links_at).min(dials_at);
         let looks_again =
-            passed_on || self.has_more() || self.lookout.looks_again(&self.state.polling, &self.state.clock);
+            passed_on || self.has_more() || self.connection.lookout.looks_again(&self.state.polling, &self.state.clock);
         self.round(if looks_again { Some(Duration::ZERO) } else { self.state.clock.until(next) })?;
         let now = self.state.clock.now();
         if now >= self.armed {
@@ -223,7 +218,7 @@ impl Node {
                 AgentCommand::Brain(command) => {
                     match command {
                         Command::Leave => self.listener = None, // nobody new is let in by one who leaves
-                        Command::Store { .. } => self.lookout.stir(),
+                        Command::Store { .. } => self.connection.lookout.stir(),
                         _ => {}
                     }
                     self.feed(Input::Command(command));
@@ -351,7 +346,7 @@ impl Node {
             }
             event => {
                 if matches!(event, Event::Stored(..)) {
-                    self.lookout.stir();
+                    self.connection.lookout.stir();
                 }
                 self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
                 self.registry.file(event);

@@ -6,6 +6,7 @@ use crate::agent::Input;
 use crate::net::{last_word, Poller, Side, Token, Wrap};
 use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::polling::Lookout;
 use crate::runtime::links::connections::FIRST_TOKEN;
 use crate::runtime::links::dial::{Dial, Dialled};
 use crate::secret::JobSecret;
@@ -57,10 +58,17 @@ pub(crate) struct Connection {
     through: Vec<u8>,
     /// There is more to read, or to write, of which the poller does not know.
     pub more: bool,
+    /// To the store: a caller's next question follows the answer to its last.
+    pub lookout: Lookout,
 }
 
 impl Connection {
-    pub(crate) fn new(wrap: Wrap, secret: Option<Arc<JobSecret>>, whereabouts: Whereabouts) -> Connection {
+    pub(crate) fn new(
+        wrap: Wrap,
+        secret: Option<Arc<JobSecret>>,
+        whereabouts: Whereabouts,
+        poll: Option<Duration>,
+    ) -> Connection {
         Connection {
             stage: Stage::None,
             wrap,
@@ -70,6 +78,7 @@ impl Connection {
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
             more: false,
+            lookout: Lookout::new(poll),
         }
     }
 

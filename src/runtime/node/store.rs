@@ -8,7 +8,7 @@ use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
-use crate::wire::{Blob, StoreOperation};
+use crate::wire::{Blob, Parts, StoreOperation};
 use std::time::Duration;
 
 /// How long an operation that need not wait for anybody may take.
@@ -27,96 +27,193 @@ struct StoreCall<'a> {
     title: &'a str,
 }
 
+impl<'a> StoreCall<'a> {
+    /// One with keys only.
+    fn new(operation: StoreOperation, keys: Vec<Blob>, title: &'a str) -> StoreCall<'a> {
+        StoreCall { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title }
+    }
+}
+
+/// What came of a compare-and-set.
+pub struct Compared {
+    /// What the key holds afterwards; nothing where it is absent.
+    pub current: Vec<u8>,
+    /// It is absent, and something was expected.
+    pub is_absent: bool,
+}
+
+/// The store of a node's cluster.
+#[derive(Clone, Copy)]
+pub struct Store<'a> {
+    cluster: &'a Cluster,
+}
+
 impl Cluster {
+    /// Its store.
+    pub fn store(&self) -> Store<'_> {
+        Store { cluster: self }
+    }
+}
+
+impl Store<'_> {
     /// Sets a key.
-    pub fn store_set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.simple(StoreOperation::Set, key, "set", 0, value).map(|_| ())
     }
 
     /// The value of a key, waiting for it; `timeout_ms`: -1 the default, 0 try once, `i64::MAX` no limit.
-    pub fn store_get(&self, key: &[u8], timeout_ms: i64) -> Result<Vec<u8>> {
+    pub fn get(&self, key: &[u8], timeout_ms: i64) -> Result<Vec<u8>> {
         let operation = if timeout_ms == 0 { StoreOperation::TryGet } else { StoreOperation::Get };
-        let keys = vec![self.key(key)?];
         let title = &format!("store get of {}", show(key));
-        let request = StoreCall { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title };
-        let limit = if timeout_ms == 0 { Some(ANSWER_WAIT) } else { self.limit(timeout_ms)? };
-        self.store(request, limit).map(|(_, value)| value)
+        let request = StoreCall::new(operation, vec![self.key(key, "key")?], title);
+        self.ask(request, self.limit_or_answer(timeout_ms)?).map(|(_, value)| value)
     }
 
     /// Adds to the number in a key; the sum.
-    pub fn store_add(&self, key: &[u8], delta: i64) -> Result<i64> {
+    pub fn add(&self, key: &[u8], delta: i64) -> Result<i64> {
         self.simple(StoreOperation::Add, key, "add", delta, &[]).map(|(sum, _)| sum)
     }
 
+    /// Puts bytes behind what is in a key; how long that is then.
+    pub fn append(&self, key: &[u8], value: &[u8]) -> Result<usize> {
+        self.simple(StoreOperation::Append, key, "append", 0, value).map(|(length, _)| length as usize)
+    }
+
     /// Sets a key to `desired` if it is `expected`; what it is afterwards.
-    pub fn store_compare_set(&self, key: &[u8], expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+    pub fn compare_set(&self, key: &[u8], expected: &[u8], desired: &[u8]) -> Result<Compared> {
         self.value_fits(expected.len(), "the expected value")?;
         self.value_fits(desired.len(), "the desired value")?;
         room_for(expected.len() + desired.len())?;
-        let keys = vec![self.key(key)?];
         let title = &format!("store compare_set of {}", show(key));
-        let expected_bytes = expected.len() as u64;
-        let value = Blob::new([expected, desired].concat());
-        let request = StoreCall { operation: StoreOperation::CompareSet, keys, delta: 0, expected_bytes, value, title };
-        self.store(request, Some(ANSWER_WAIT)).map(|(_, value)| value)
+        let request = StoreCall {
+            expected_bytes: expected.len() as u64,
+            value: Blob::new([expected, desired].concat()),
+            ..StoreCall::new(StoreOperation::CompareSet, vec![self.key(key, "key")?], title)
+        };
+        let (number, current) = self.ask(request, Some(ANSWER_WAIT))?;
+        Ok(Compared { current, is_absent: number < 0 })
     }
 
     /// Deletes a key; whether it existed.
-    pub fn store_delete(&self, key: &[u8]) -> Result<bool> {
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
         self.simple(StoreOperation::Delete, key, "delete", 0, &[]).map(|(existed, _)| existed != 0)
     }
 
-    /// Waits until every key exists.
-    pub fn store_wait(&self, keys: &[&[u8]], timeout_ms: i64) -> Result<()> {
-        let title = &match keys {
-            [key] => format!("store wait for {}", show(key)),
-            keys => format!("store wait for {} keys", keys.len()),
-        };
-        // Each is copied, and stands in a list.
-        let bytes = keys.iter().fold(0usize, |bytes, key| bytes.saturating_add(key.len() + 256));
-        memory::room(bytes, "the keys that are waited for")?;
-        let wanted = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Blob>>>()?;
+    /// Waits until all of these keys exist.
+    pub fn wait(&self, keys: &[&[u8]], timeout_ms: i64) -> Result<()> {
+        let title = &title_of("wait for", keys);
+        let wanted = self.keys(keys)?;
         if keys.is_empty() {
             return Ok(());
         }
         if timeout_ms == 0 {
             // Nothing to wait for: the first that is not there is the answer.
-            return keys.iter().try_for_each(|key| self.try_get(key, ANSWER_WAIT));
+            let there = self.which_exist(wanted, title, ANSWER_WAIT)?;
+            let missing = keys.iter().zip(there).find(|(_, there)| !there);
+            return missing.map_or(Ok(()), |(key, _)| {
+                Err(Error::new(Status::NotFound, format!("{title}: no key {} in the store", show(key))))
+            });
         }
-        let (operation, value) = (StoreOperation::Wait, Blob::new([]));
-        let request = StoreCall { operation, keys: wanted, delta: 0, expected_bytes: 0, value, title };
         let limit = self.limit(timeout_ms)?;
-        let error = match self.store(request, limit) {
-            Err(error) if error.status() == Status::Timeout && keys.len() > 1 => error,
-            outcome => return outcome.map(drop),
-        };
-        let missing = self.missing_of(keys);
-        let named: Vec<String> = missing.iter().map(|key| show(key)).collect();
+        let waited = self.ask(StoreCall::new(StoreOperation::Wait, wanted, title), limit);
+        waited.map(drop).map_err(|error| self.naming_missing(error, keys, title, limit))
+    }
+
+    /// Which of these keys exist.
+    pub fn check(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
+        let wanted = self.keys(keys)?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.which_exist(wanted, &title_of("check of", keys), ANSWER_WAIT)
+    }
+
+    /// How many keys there are.
+    pub fn count(&self) -> Result<u64> {
+        let request = StoreCall::new(StoreOperation::Count, Vec::new(), "store count");
+        self.ask(request, Some(ANSWER_WAIT)).map(|(count, _)| count as u64)
+    }
+
+    /// The keys that begin so, in the order of their bytes; piece by piece, so that no other call waits for long.
+    pub fn list(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let max = self.cluster.formed().agreed.store_key_max;
+        if prefix.len() as u64 > max {
+            return Err(too_long("prefix", prefix.len(), max));
+        }
+        let title = &format!("store list of {}", show(prefix));
+        let (prefix, mut all) = (Blob::new(prefix), Vec::<Vec<u8>>::new());
+        loop {
+            let after = Blob::new(all.last().map_or(&[][..], Vec::as_slice));
+            let request = StoreCall::new(StoreOperation::List, vec![prefix.clone(), after], title);
+            let (more, value) = self.ask(request, Some(ANSWER_WAIT))?;
+            let found = parts(&value, title)?;
+            let bytes = value.len() + found.len() * std::mem::size_of::<Vec<u8>>();
+            memory::room(2 * bytes, "a list of the store's keys")?;
+            memory::more(&mut all, found.len(), "a list of the store's keys")?;
+            let is_last = more == 0 || found.is_empty();
+            all.extend(found.into_iter().map(<[u8]>::to_vec));
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Sets all of these keys, or none.
+    pub fn multi_set(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| *key).collect();
+        let wanted = self.keys(&keys)?;
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let bytes = pairs.iter().fold(0usize, |bytes, (_, value)| bytes.saturating_add(value.len()));
+        self.value_fits(bytes, &format!("what {} values have together", pairs.len()))?;
+        room_for(Parts::length(pairs.len(), bytes))?;
+        let mut value = Parts::default();
+        pairs.iter().for_each(|(_, part)| value.push(part));
+        let title = &title_of("multi_set of", &keys);
+        let value = Blob::new(value.bytes);
+        let request = StoreCall { value, ..StoreCall::new(StoreOperation::MultiSet, wanted, title) };
+        self.ask(request, Some(ANSWER_WAIT)).map(drop)
+    }
+
+    /// Takes the values of all of these keys, waiting until all exist; time-outs as `get`.
+    pub fn multi_get<T>(&self, keys: &[&[u8]], timeout_ms: i64, take: impl FnOnce(&[&[u8]]) -> Result<T>) -> Result<T> {
+        let title = &title_of("multi_get of", keys);
+        let wanted = self.keys(keys)?;
+        if keys.is_empty() {
+            return take(&[]);
+        }
+        let operation = if timeout_ms == 0 { StoreOperation::TryMultiGet } else { StoreOperation::MultiGet };
+        let limit = self.limit_or_answer(timeout_ms)?;
+        let answer = self.ask(StoreCall::new(operation, wanted, title), limit);
+        let (_, value) = answer.map_err(|error| self.naming_missing(error, keys, title, limit))?;
+        let values = parts(&value, title)?;
+        match values.len() == keys.len() {
+            true => take(&values),
+            false => Err(odd(title, "it has not as many values as keys")),
+        }
+    }
+
+    fn which_exist(&self, keys: Vec<Blob>, title: &str, wait: Duration) -> Result<Vec<bool>> {
+        let count = keys.len();
+        let (_, there) = self.ask(StoreCall::new(StoreOperation::Check, keys, title), Some(wait))?;
+        match there.len() == count {
+            true => Ok(there.into_iter().map(|there| there != 0).collect()),
+            false => Err(odd(title, "it does not speak of each key")),
+        }
+    }
+
+    /// Where the time for several keys is up: which are missing, as far as the scheduler says so in a moment, the first few.
+    fn naming_missing(&self, error: Error, keys: &[&[u8]], title: &str, limit: Option<Duration>) -> Error {
+        if error.status() != Status::Timeout || keys.len() == 1 {
+            return error;
+        }
+        let there = self.keys(keys).and_then(|keys| self.which_exist(keys, title, VERDICT_WAIT)).unwrap_or_default();
+        let missing = keys.iter().zip(there).filter(|(_, there)| !there).map(|(key, _)| show(key));
+        let named: Vec<String> = missing.take(MISSING_NAMED_MAX).collect();
         let named = if named.is_empty() { "all of them".to_owned() } else { named.join(", ") };
         let within = limit.unwrap_or_default().as_secs_f64();
-        Err(Error::new(error.status(), format!("{title}: nobody has set {named} within {within} s")))
-    }
-
-    /// Which of these are missing, as far as the scheduler says so in a moment: the first few.
-    fn missing_of<'a>(&self, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let until = self.state.clock.now() + VERDICT_WAIT;
-        let mut missing = Vec::new();
-        for key in keys {
-            let left = self.state.clock.until(until).unwrap_or_default();
-            if left.is_zero() || missing.len() == MISSING_NAMED_MAX {
-                break;
-            }
-            let outcome = self.try_get(key, left);
-            missing.extend(outcome.is_err_and(|error| error.status() == Status::NotFound).then_some(*key));
-        }
-        missing
-    }
-
-    /// Whether a key is there; the answer is waited for so long.
-    fn try_get(&self, key: &[u8], wait: Duration) -> Result<()> {
-        let (title, keys) = (&format!("store wait for {}", show(key)), vec![self.key(key)?]);
-        let (operation, value) = (StoreOperation::TryGet, Blob::new([]));
-        self.store(StoreCall { operation, keys, delta: 0, expected_bytes: 0, value, title }, Some(wait)).map(drop)
+        Error::new(error.status(), format!("{title}: nobody has set {named} within {within} s"))
     }
 
     fn simple(
@@ -130,23 +227,32 @@ impl Cluster {
         self.value_fits(value.len(), "the value")?;
         let title = &format!("store {verb} of {}", show(key));
         room_for(value.len())?;
-        let keys = vec![self.key(key)?];
-        let request = StoreCall { operation, keys, delta, expected_bytes: 0, value: Blob::new(value), title };
-        self.store(request, Some(ANSWER_WAIT))
+        let keys = vec![self.key(key, "key")?];
+        let request = StoreCall { delta, value: Blob::new(value), ..StoreCall::new(operation, keys, title) };
+        self.ask(request, Some(ANSWER_WAIT))
     }
 
-    fn key(&self, key: &[u8]) -> Result<Blob> {
-        let max = self.formed().agreed.store_key_max;
-        if key.is_empty() || key.len() as u64 > max {
-            let what =
-                format!("a store key of {} bytes: from 1 to {max} are allowed (setting store_key_limit)", key.len());
-            return Err(Error::new(if key.is_empty() { Status::Invalid } else { Status::Limit }, what));
+    fn key(&self, key: &[u8], name: &str) -> Result<Blob> {
+        let max = self.cluster.formed().agreed.store_key_max;
+        if key.is_empty() {
+            let what = format!("{name} is empty: a key of the store has 1 to {max} bytes (setting store_key_limit)");
+            return Err(Error::invalid(what));
         }
-        Ok(Blob::new(key.to_vec()))
+        if key.len() as u64 > max {
+            return Err(too_long(name, key.len(), max));
+        }
+        Ok(Blob::new(key))
+    }
+
+    /// Several keys, of which each is copied, and stands in a list.
+    fn keys(&self, keys: &[&[u8]]) -> Result<Vec<Blob>> {
+        let bytes = keys.iter().fold(0usize, |bytes, key| bytes.saturating_add(key.len() + 256));
+        memory::room(bytes, "the keys of a call to the store")?;
+        keys.iter().enumerate().map(|(at, key)| self.key(key, &format!("keys[{at}]"))).collect()
     }
 
     fn value_fits(&self, bytes: usize, what: &str) -> Result<()> {
-        let max = self.formed().agreed.store_value_max;
+        let max = self.cluster.formed().agreed.store_value_max;
         if bytes as u64 > max {
             let sentence =
                 format!("{what} has {bytes} bytes: the store takes {max} at most (setting store_value_limit)");
@@ -155,10 +261,19 @@ impl Cluster {
         Ok(())
     }
 
+    /// How long to wait; `None`: without limit. One that tries once waits for its answer.
+    fn limit_or_answer(&self, timeout_ms: i64) -> Result<Option<Duration>> {
+        if timeout_ms == 0 {
+            Ok(Some(ANSWER_WAIT))
+        } else {
+            self.limit(timeout_ms)
+        }
+    }
+
     /// How long to wait; `None`: without limit.
     fn limit(&self, timeout_ms: i64) -> Result<Option<Duration>> {
         match timeout_ms {
-            -1 => Ok(Some(limit_ms(self.settings().store_timeout))
+            -1 => Ok(Some(limit_ms(self.cluster.settings().store_timeout))
                 .filter(|ms| *ms != i64::MAX)
                 .map(|ms| Duration::from_millis(ms as u64))),
             i64::MAX => Ok(None),
@@ -172,28 +287,29 @@ impl Cluster {
         }
     }
 
-    fn store(&self, request: StoreCall<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
+    fn ask(&self, request: StoreCall<'_>, limit: Option<Duration>) -> Result<(i64, Vec<u8>)> {
         let StoreCall { operation, keys, delta, expected_bytes, value, title } = request;
+        let state = &self.cluster.state;
         {
-            let view = self.state.view();
+            let view = state.view();
             if let Some(failure) = &view.epoch.broken {
                 return Err(view.epoch.causes.of_call(failure).into());
             }
         }
-        let (ask, attention) = (self.state.next_ask(), self.state.interrupts.attention());
-        let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait);
-        self.state.view().store.insert(ask, None);
-        self.state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
-        let polls = Polls::new(1, 1, self.state.polling.set);
-        let deadline = limit.map_or(Time::NEVER, |limit| self.state.clock.now() + limit);
+        let (ask, attention) = (state.next_ask(), state.interrupts.attention());
+        let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait | StoreOperation::MultiGet);
+        state.view().store.insert(ask, None);
+        state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
+        let polls = Polls::new(1, 1, state.polling.set);
+        let deadline = limit.map_or(Time::NEVER, |limit| state.clock.now() + limit);
         // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
-        let is_answered = self.state.recovery && !waits;
+        let is_answered = state.recovery && !waits;
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
         let mut idle = Idle::default();
-        let is_answered_soon = || self.state.view().store.get(&ask).is_some_and(Option::is_some);
-        while !is_answered_soon() && self.state.polling.poll(&mut idle, &polls, &self.state.clock) {}
+        let is_answered_soon = || state.view().store.get(&ask).is_some_and(Option::is_some);
+        while !is_answered_soon() && state.polling.poll(&mut idle, &polls, &state.clock) {}
         let mut is_open = true;
-        let answer = self.state.wait_attentively(deadline, &attention, |view| {
+        let answer = state.wait_attentively(deadline, &attention, |view| {
             if let Some(answer) = view.store.get_mut(&ask).and_then(Option::take) {
                 is_open = false;
                 return Some(answer);
@@ -204,12 +320,12 @@ impl Cluster {
             let over = view.left.is_some() || view.over;
             over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
         });
-        let mut view = self.state.view();
+        let mut view = state.view();
         view.store.remove(&ask);
         let (away, causes) = (view.away.clone(), view.epoch.causes.clone());
         drop(view);
         if is_open {
-            self.state.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
+            state.ask(AgentCommand::Brain(Command::StoreCancel(ask)));
         }
         let Some(answer) = answer.map_err(|why| in_call(title, &why))? else {
             let limit = limit.unwrap_or_default().as_secs_f64();
@@ -228,6 +344,31 @@ impl Cluster {
             Some(failure) => causes.of_call(failure).into(),
             None => Error::new(error.status(), format!("{title}: {}", error.message())),
         })
+    }
+}
+
+/// The parts of an answer's value.
+fn parts<'a>(value: &'a [u8], title: &str) -> Result<Vec<&'a [u8]>> {
+    Parts::of(value).map_err(|error| odd(title, &error.0))
+}
+
+/// An answer that no scheduler gives.
+fn odd(title: &str, why: &str) -> Error {
+    Error::new(Status::Internal, format!("{title}: the scheduler's answer makes no sense: {why}"))
+}
+
+fn too_long(name: &str, bytes: usize, max: u64) -> Error {
+    Error::new(
+        Status::Limit,
+        format!("{name} has {bytes} bytes: a key of the store has {max} at most (setting store_key_limit)"),
+    )
+}
+
+/// What a sentence calls a call with these keys.
+fn title_of(verb: &str, keys: &[&[u8]]) -> String {
+    match keys {
+        [key] => format!("store {verb} {}", show(key)),
+        keys => format!("store {verb} {} keys", keys.len()),
     }
 }
 

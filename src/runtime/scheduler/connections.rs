@@ -6,7 +6,9 @@
 
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token};
+use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::{Arrival, ControlEnd, ControlLink, FIRST_READ_BYTES};
+use crate::runtime::base::polling::{Lookout, Polling};
 use crate::secret::Guard;
 use crate::strangers::Line;
 use crate::tls::names;
@@ -84,11 +86,25 @@ pub(super) struct Connections {
     /// How many of those are open.
     closing_count: usize,
     through: Vec<u8>,
+    pub store: StoreLookout,
+}
+
+/// To the store: a question follows the answer to the last.
+pub(super) struct StoreLookout {
+    pub lookout: Lookout,
+    polling: Polling,
+}
+
+impl StoreLookout {
+    /// There is nothing to do: whether to look again.
+    pub fn looks_again(&mut self, clock: &Clock) -> bool {
+        self.lookout.looks_again(&self.polling, clock)
+    }
 }
 
 impl Connections {
-    /// None yet.
-    pub fn new(guard: Guard) -> Connections {
+    /// None yet; `poll` is what the user wants of waits.
+    pub fn new(guard: Guard, poll: Option<Duration>) -> Connections {
         Connections {
             guard,
             open: HashMap::new(),
@@ -99,6 +115,7 @@ impl Connections {
             closing: VecDeque::new(),
             closing_count: 0,
             through: vec![0; FIRST_READ_BYTES],
+            store: StoreLookout { lookout: Lookout::new(poll), polling: Polling::new(poll) },
         }
     }
 

@@ -21,7 +21,6 @@ use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::base::identity;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::log::Logger;
-use crate::runtime::base::polling::{Lookout, Polling};
 use crate::secret::{self, Guard};
 use crate::types::{JobInstance, Secret, Time};
 use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -65,9 +64,6 @@ pub struct Serving {
     feeding: bool,
     connections: Connections,
     armed: Time,
-    /// To the store: a question follows the answer to the last.
-    lookout: Lookout,
-    polling: Polling,
     accepting: Accepting,
     ended: Option<Result<()>>,
     pub(crate) wanted: Arc<AtomicU8>,
@@ -131,10 +127,8 @@ impl Serving {
             brain,
             inputs: VecDeque::new(),
             feeding: false,
-            connections: Connections::new(guard),
+            connections: Connections::new(guard, settings.poll),
             armed: Time::NEVER,
-            lookout: Lookout::new(settings.poll),
-            polling: Polling::new(settings.poll),
             accepting: Accepting { again: Time::NEVER, has_waited: false },
             ended: None,
             wanted: Arc::default(),
@@ -177,7 +171,7 @@ impl Serving {
             let next =
                 self.armed.min(self.accepting.again).min(self.connections.first_closing()).min(self.disk_deadline);
             let waits = self.connections.to_read().len() == 0 && self.connections.line.is_empty();
-            let waits = waits && !self.lookout.looks_again(&self.polling, &self.clock);
+            let waits = waits && !self.connections.store.looks_again(&self.clock);
             let left = attention.left(self.clock.until(next));
             self.round(if waits { left } else { Some(Duration::ZERO) })?;
             let now = now.max(self.clock.now());
@@ -316,7 +310,7 @@ impl Serving {
                 }
                 Ok(message) => {
                     if matches!(message, Message::StoreBegin(_) | Message::StorePiece(_)) {
-                        self.lookout.stir();
+                        self.connections.store.lookout.stir();
                     }
                     self.feed(Input::Received(id, message));
                 }

@@ -59,9 +59,10 @@ pub(crate) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn D
     Ok(begun)
 }
 
-/// What the store takes must fit into the journal.
+/// What the store takes must fit into the journal, in one record: also several values with their keys, which come in one message.
 fn check_limits(settings: &Settings) -> Result<()> {
-    const BESIDE: usize = 1024;
+    /// The keys of a message, and what stands beside each in the record.
+    const BESIDE: usize = 4 << 20;
     let (limits, most) = (settings.store_limits, RECORD_MAX - BESIDE);
     if limits.key.saturating_add(limits.value) <= most {
         return Ok(());

@@ -306,8 +306,7 @@ fn writer(disk: &GatedDisk) -> Writer {
 
 fn record(number: u64, bytes: usize) -> Record {
     Record::Store(StoreRecord {
-        key: Some(number.to_le_bytes().to_vec()),
-        value: Some(Blob::new(vec![7; bytes])),
+        entries: vec![(number.to_le_bytes().to_vec(), Some(Blob::new(vec![7; bytes])))],
         by: None,
     })
 }
@@ -315,7 +314,7 @@ fn record(number: u64, bytes: usize) -> Record {
 /// Which of them a journal holds that nobody else has open.
 fn kept(disk: &GatedDisk) -> Result<Vec<u64>> {
     let key = |bytes: &[u8]| match Record::decode(bytes).expect("what was written can be read") {
-        Record::Store(store) => Some(u64::from_le_bytes(store.key?.try_into().ok()?)),
+        Record::Store(mut store) => Some(u64::from_le_bytes(store.entries.pop()?.0.try_into().ok()?)),
         _ => None,
     };
     Ok(Journal::open(Box::new(disk.clone()), 3)?.records.iter().filter_map(key).collect())
