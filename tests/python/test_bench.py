@@ -136,6 +136,8 @@ WRONG = {
     "a forming of no nodes": (["forming", "--nodes", "0"], ["--nodes", '"0"', "1 to 1048576"]),
     "an option that would change nothing": (["broadcast", "--op", "max"], ["--op", "broadcast", "allreduce"]),
     "an option that is not forming's": (["forming", "--worker_num", "8"], ["--worker_num", "bench forming"]),
+    "a value of nothing": (["store", "--size", "0"], ["--size", "0 bytes", "1 to 1M"]),
+    "an option that is not store's": (["store", "--sizes", "8"], ["--sizes", "bench store"]),
     "a forming without an option's value": (["forming", "--nodes"], ["--nodes", "value"]),
 }
 
@@ -151,7 +153,7 @@ def test_a_wrong_command_line_is_told_in_one_sentence(kind):
         assert [part for part in parts if part not in line] == [], line
 
 
-HELP = ["--help", "help", "allreduce -h", "allreduce -b 8 --help", "bootstrap --help", "forming --nodes -h"]
+HELP = ["--help", "help", "allreduce -h", "allreduce -b 8 --help", "bootstrap --help", "forming --nodes -h", "store --help"]
 
 
 @pytest.mark.parametrize("words", HELP)
@@ -163,6 +165,20 @@ def test_a_size_that_is_no_multiple_of_an_element_fails():
     with Process([MUSTER, "bench", "allreduce", *TINY, "--sizes", "9"]) as process:
         assert process.wait(timeout=60) != 0
         assert "9" in process.stderr and "multiple of 4" in process.stderr
+
+
+def test_calls_on_the_store_are_timed():
+    words = ["store", "--worker_num", "2", "--iters", "3", "--size", "100", "--format"]
+    rows = list(csv.DictReader(bench(*words, "csv").splitlines()))
+    calls = ["set", "get", "add", "compare_set", "multi_set", "multi_get", "check"]
+    assert [row["call"] for row in rows] == calls
+    for row in rows:
+        assert (row["ranks"], row["bytes"], row["iterations"]) == ("2", "100", "3")
+        assert 0 < float(row["p50_us"]) <= float(row["p95_us"]), row
+    found = json.loads(bench(*words, "json"))
+    assert (found["ranks"], found["bytes"], [row["call"] for row in found["rows"]]) == (2, 100, calls)
+    assert "2 ranks" in bench(*words, "text")
+    assert "multi_get" in bench("store", "--iters", "3")  # a cluster of one
 
 
 def test_the_start_of_a_cluster_is_timed():

@@ -43,7 +43,7 @@ def offered(line):
 
 
 def test_every_option_of_the_help_is_completed():
-    for command in ["run", "bench", "bench bootstrap", "bench forming", "status", "certs new", "certs revoke"]:
+    for command in ["run", "bench", "bench bootstrap", "bench forming", "bench store", "status", "certs new", "certs revoke"]:
         options = offered(f"muster {command} --")
         assert len(options) > 2
         page = muster(*command.split(), "--help").stdout

@@ -28,11 +28,12 @@ use std::path::Path;
 extern "C" {}
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 14] = [
+const COMMANDS: [&cli::table::Command; 15] = [
     &run::options::COMMAND,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
     &bench::forming::COMMAND,
+    &bench::store::COMMAND,
     &scheduler::COMMAND,
     &status::options::COMMAND,
     &certs::options::COMMAND,

@@ -19,7 +19,8 @@ pub struct Buffers {
     pub output: Vec<u8>,
 }
 
-fn checked(what: &str, status: i32) -> Result<(), String> {
+/// The sentence of a call that failed.
+pub fn checked(what: &str, status: i32) -> Result<(), String> {
     if status == 0 {
         return Ok(());
     }
@@ -42,6 +43,11 @@ impl Rank {
             (Ok(rank), Ok(size)) => Ok(Rank { cluster, world, rank, size }),
             _ => Err("a parameter server takes no part in a benchmark".to_owned()),
         }
+    }
+
+    /// Its handle, which lives as long as this does.
+    pub fn cluster(&self) -> *mut ffi::muster_cluster_t {
+        self.cluster
     }
 
     /// One call of the collective with `bytes` from each rank; its number decides about a root that goes round.

@@ -1,4 +1,4 @@
-//! `muster bench`: how long collectives take, how long a cluster takes to start, and what a scheduler costs.
+//! `muster bench`: how long collectives and calls on the store take, how long a cluster takes to start, and what a scheduler costs.
 //!
 //! Each rank is a process that makes the C ABI's calls, as a user's program does. With --worker_num this process starts
 //! them, and runs the scheduler. Tested by `tests/python/test_bench.py`.
@@ -12,6 +12,7 @@ mod nodes;
 pub mod options;
 mod ranks;
 mod report;
+pub mod store;
 
 use crate::cli::help;
 use crate::cli::words::Words;
@@ -27,13 +28,14 @@ pub fn command(words: Vec<OsString>) -> i32 {
     let outcome = match words.first().and_then(|word| word.to_str()) {
         Some("bootstrap") => bootstrap::command(words[1..].to_vec()),
         Some("forming") => forming::command(words[1..].to_vec()),
+        Some("store") => store::command(words[1..].to_vec()),
         Some("help") => Err(Ended::Help),
         _ => collective(words),
     };
     match outcome {
         Ok(()) => 0,
         Err(Ended::Help) => {
-            let pages = [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND];
+            let pages = [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &store::COMMAND];
             Voice::output().say(pages.map(|page| help::page(page, page.name)).join("\n"));
             0
         }

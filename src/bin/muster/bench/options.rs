@@ -107,6 +107,7 @@ pub const COMMAND: Command = Command {
             "sendrecv",
             "bootstrap",
             "forming",
+            "store",
         ],
     },
     summary: "time a collective",
@@ -305,7 +306,8 @@ fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result
     found.ok_or_else(|| format!("{written} is {value:?}: expected a number from {least} to {most}"))
 }
 
-fn bytes(option: &str, value: &str) -> Result<u64, String> {
+/// What an option says in bytes.
+pub fn bytes(option: &str, value: &str) -> Result<u64, String> {
     let (digits, unit) = match value.to_ascii_uppercase().as_str() {
         text if text.ends_with('K') => (value.len() - 1, 1u64 << 10),
         text if text.ends_with('M') => (value.len() - 1, 1 << 20),
