@@ -281,7 +281,7 @@ typedef struct {
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
-/** What a receive tells of the message that it got. */
+/** What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found. */
 typedef struct {
     /** The sender's rank in the group. */
     int32_t source;
@@ -301,6 +301,17 @@ typedef struct {
  * waits nor frees anything; no call that waits. It must not throw.
  */
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
+
+/**
+ * Bytes with a length: a key of the store, or a value. Those that the caller gives are only read. `data` may be NULL where
+ * `len` is 0.
+ */
+typedef struct {
+    /** Where they begin. */
+    const void *data;
+    /** How many they are. */
+    size_t len;
+} muster_bytes_t;
 
 /** Success. */
 #define MUSTER_OK 0
@@ -1450,7 +1461,8 @@ muster_status_t muster_recv(muster_group_t *group,
  * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
  * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
  * partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
- * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
+ * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
+ * is written where that is the error which is returned.
  *
  * Requires:
  * As for muster_send and muster_recv.
