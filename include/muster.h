@@ -39,6 +39,12 @@
 /** The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change. */
 #define MUSTER_ABI_VERSION 1
 
+/**
+ * The version of this header: MUSTER_ABI_VERSION in the lower 16 bits, the minor number in the upper ones. It grows with each
+ * release that adds something. Pass it to muster_config_new, and a library that is older than the header says so.
+ */
+#define MUSTER_HEADER_VERSION 1
+
 /** Element type: 8-bit signed integer. */
 #define MUSTER_INT8 0
 
@@ -460,13 +466,17 @@ muster_status_t muster_set_log_callback(int32_t level,
                                         void *ctx);
 
 /**
- * Makes empty settings. Pass MUSTER_ABI_VERSION, so that a header of another ABI is found at once. Free them with
- * muster_config_free.
+ * Makes empty settings. Free them with muster_config_free.
+ *
+ * `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
+ * is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
+ * greater minor number than the library's; the sentence has both versions.
  *
  * Requires:
  * `out` must be NULL or writable.
  */
-muster_status_t muster_config_new(uint32_t abi_version, muster_config_t **out);
+muster_status_t muster_config_new(uint32_t abi_version,
+                                  muster_config_t **out);
 
 /**
  * Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by

@@ -192,6 +192,14 @@ fn the_soname_carries_the_abi_number() {
     assert!(soname.is_some_and(|line| line.ends_with(&wanted)), "SONAME {wanted} expected:\n{dynamic}");
 }
 
+#[test]
+fn the_header_has_the_version_of_the_package() {
+    let part = |text: &str| text.parse::<i64>().expect("cargo gives numbers");
+    let (major, minor) = (part(env!("CARGO_PKG_VERSION_MAJOR")), part(env!("CARGO_PKG_VERSION_MINOR")));
+    assert_eq!(constants()["ABI_VERSION"], major, "the SONAME's number is the major one");
+    assert_eq!(constants()["HEADER_VERSION"], major | minor << 16, "src/ffi/constants.rs: the minor number has grown");
+}
+
 /// Compiles a program that includes the header twice and refers to every function; links it when told to.
 fn compile(compiler: &str, standard: &str, suffix: &str, link: bool) {
     let folder = scratch(&format!("{standard}-{link}"));

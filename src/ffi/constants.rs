@@ -9,6 +9,9 @@ pub type muster_status_t = i32;
 
 /// The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change.
 pub const MUSTER_ABI_VERSION: u32 = 1;
+/// The version of this header: MUSTER_ABI_VERSION in the lower 16 bits, the minor number in the upper ones. It grows with each
+/// release that adds something. Pass it to muster_config_new, and a library that is older than the header says so.
+pub const MUSTER_HEADER_VERSION: u32 = 1;
 
 /// Success.
 pub const MUSTER_OK: muster_status_t = 0;

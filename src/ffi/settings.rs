@@ -1,6 +1,6 @@
 //! Settings: `muster_config_t`.
 
-use super::constants::{muster_status_t, MUSTER_ABI_VERSION};
+use super::constants::{muster_status_t, MUSTER_ABI_VERSION, MUSTER_HEADER_VERSION};
 use super::convert::{give_text, handle, out, text};
 use super::guard::{guard, Handle};
 use crate::config::Config;
@@ -21,8 +21,11 @@ impl muster_config_t {
     }
 }
 
-/// Makes empty settings. Pass MUSTER_ABI_VERSION, so that a header of another ABI is found at once. Free them with
-/// muster_config_free.
+/// Makes empty settings. Free them with muster_config_free.
+///
+/// `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
+/// is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
+/// greater minor number than the library's; the sentence has both versions.
 ///
 /// # Safety
 /// `out` must be NULL or writable.
@@ -30,15 +33,32 @@ impl muster_config_t {
 pub unsafe extern "C" fn muster_config_new(abi_version: u32, out: *mut *mut muster_config_t) -> muster_status_t {
     guard(|| {
         let out = self::out(out, "out")?;
-        if abi_version != MUSTER_ABI_VERSION {
-            let why = format!("abi_version is {abi_version}: this library speaks ABI {MUSTER_ABI_VERSION}; build against its own muster.h");
-            return Err(Error::invalid(why));
-        }
+        fits(abi_version)?;
         let config = muster_config_t { handle: Handle::new(Mutex::new(Config::new())) };
         // SAFETY: not NULL, and writable as the caller promised.
         unsafe { out.write(Box::into_raw(Box::new(config))) };
         Ok(Status::Ok)
     })
+}
+
+/// Whether a program may have been built for that: our ABI, and a minor number (in the upper 16 bits) up to ours.
+fn fits(abi_version: u32) -> crate::error::Result<()> {
+    let (abi, minor) = (abi_version & 0xffff, abi_version >> 16);
+    if abi != MUSTER_ABI_VERSION {
+        let why = format!(
+            "abi_version is {abi}: this library speaks ABI {MUSTER_ABI_VERSION}; build against its own muster.h"
+        );
+        return Err(Error::invalid(why));
+    }
+    if minor > MUSTER_HEADER_VERSION >> 16 {
+        let why = format!(
+            "abi_version is that of muster {abi}.{minor}: this library is muster {}; install {abi}.{minor} or later, or build \
+             against its own muster.h",
+            env!("CARGO_PKG_VERSION")
+        );
+        return Err(Error::invalid(why));
+    }
+    Ok(())
 }
 
 /// Takes what this process was given by those that started it.

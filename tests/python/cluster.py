@@ -27,6 +27,9 @@ TARGET = TREE / "target"
 EXAMPLES = TARGET / "examples"
 MUSTER = TARGET / "release" / "muster"
 LIBRARY = TARGET / "release" / "libmuster.so"
+# What `make ctests` has installed, for programs that are built as a user of muster builds them.
+INSTALLED = TARGET / "installed"
+VERSION = re.search(r'^version = "(.*)"', (TREE / "Cargo.toml").read_text(), re.MULTILINE)[1]
 
 # A test's processes see nothing of the launcher or the settings under which the tests themselves run.
 FOREIGN_VARIABLE = re.compile(
