@@ -7,11 +7,20 @@ use crate::types::DType;
 // SAFETY: (contract) as for `convert`.
 #[inline(always)]
 pub(super) unsafe fn convert_any(how: Conversion, from: *const u8, to: *mut u8, count: usize) {
+    // The loop is written out for each pair of types: with a closure it would be up to the compiler to inline that, and loops with
+    // calls in them do not vectorize.
     macro_rules! each {
-        ($from:ty, $to:ty, $convert:expr) => {
-            // SAFETY: the caller's promise is handed on unchanged, with the types that it named.
-            unsafe { each::<$from, $to>(from.cast(), to.cast(), count, $convert) }
-        };
+        ($from:ty, $to:ty, |$value:ident| $converted:expr) => {{
+            let (from, to) = (from.cast::<$from>(), to.cast::<$to>());
+            for at in 0..count {
+                // SAFETY: `at` is below `count`, for which the caller promised both to be good, with the types that it named;
+                // unaligned access is asked for.
+                unsafe {
+                    let $value = from.add(at).read_unaligned();
+                    to.add(at).write_unaligned($converted);
+                }
+            }
+        }};
     }
     macro_rules! integers {
         ($from:ty, $to:ty) => {
@@ -45,15 +54,6 @@ pub(super) unsafe fn convert_any(how: Conversion, from: *const u8, to: *mut u8, 
         (DType::Float32, DType::Float16) => each!(f32, Float16, |value| Float16::from_f32(value * factor)),
         (DType::Float32, DType::Bfloat16) => each!(f32, Bfloat16, |value| Bfloat16::from_f32(value * factor)),
         (from, to) => unreachable!("{from} never becomes {to}"),
-    }
-}
-
-// SAFETY: (contract) as for `convert`, with these types.
-#[inline(always)]
-unsafe fn each<A: Copy, B>(from: *const A, to: *mut B, count: usize, convert: impl Fn(A) -> B) {
-    for at in 0..count {
-        // SAFETY: `at` is below `count`, for which the caller promised both to be good; unaligned access is asked for.
-        unsafe { to.add(at).write_unaligned(convert(from.add(at).read_unaligned())) };
     }
 }
 

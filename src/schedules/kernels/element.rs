@@ -8,17 +8,34 @@ pub(super) trait Element: Copy {
     fn max(self, other: Self) -> Self;
     /// Divided by a number that is not zero.
     fn divide(self, by: u32) -> Self;
-    /// Bitwise, as the next two. Integers only: the caller has seen to that.
-    fn and(self, _other: Self) -> Self {
-        unreachable!("bitwise operations are for integers")
-    }
-    fn or(self, _other: Self) -> Self {
-        unreachable!("bitwise operations are for integers")
-    }
-    fn xor(self, _other: Self) -> Self {
-        unreachable!("bitwise operations are for integers")
-    }
 }
+
+/// What becomes of two elements. A type, for it is up to the compiler whether a function that is passed is inlined, and loops with
+/// calls in them do not vectorize.
+pub(super) trait Operation<T> {
+    fn of(lower: T, higher: T) -> T;
+}
+
+macro_rules! operation {
+    ($name:ident, $type:ty, |$one:ident, $other:ident| $result:expr $(, $element:ident)?) => {
+        pub(super) struct $name;
+
+        impl$(<$element: Element>)? Operation<$type> for $name {
+            #[inline(always)]
+            fn of($one: $type, $other: $type) -> $type {
+                $result
+            }
+        }
+    };
+}
+
+operation!(Sum, T, |one, other| one.sum(other), T);
+operation!(Prod, T, |one, other| one.prod(other), T);
+operation!(Min, T, |one, other| one.min(other), T);
+operation!(Max, T, |one, other| one.max(other), T);
+operation!(And, u8, |one, other| one & other);
+operation!(Or, u8, |one, other| one | other);
+operation!(Xor, u8, |one, other| one ^ other);
 
 macro_rules! integer {
     ($type:ty, $quotient:ty) => {
@@ -44,18 +61,6 @@ macro_rules! integer {
                 // Exact in a float that holds every dividend: what a quotient lacks of the next whole number is more
                 // than its rounding. A quotient is no larger than its dividend, so that it fits.
                 (self as $quotient / by as $quotient) as $type
-            }
-            #[inline(always)]
-            fn and(self, other: Self) -> Self {
-                self & other
-            }
-            #[inline(always)]
-            fn or(self, other: Self) -> Self {
-                self | other
-            }
-            #[inline(always)]
-            fn xor(self, other: Self) -> Self {
-                self ^ other
             }
         }
     };

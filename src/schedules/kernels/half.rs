@@ -1,7 +1,7 @@
 //! The 16-bit floats: stored as they travel, computed as float32. Conversions choose between values instead of
 //! branching.
 
-use super::element::Element;
+use super::element::{Element, Max, Min, Operation, Prod, Sum};
 use crate::types::ReduceOp;
 
 /// IEEE 754 binary16.
@@ -107,10 +107,10 @@ pub(super) unsafe fn reduce_f16c(
     // SAFETY: the caller's promise is handed on unchanged.
     unsafe {
         match op {
-            ReduceOp::Sum | ReduceOp::Avg => combine_f16c(lower, higher, out, count, <f32 as Element>::sum),
-            ReduceOp::Prod => combine_f16c(lower, higher, out, count, <f32 as Element>::prod),
-            ReduceOp::Min => combine_f16c(lower, higher, out, count, <f32 as Element>::min),
-            ReduceOp::Max => combine_f16c(lower, higher, out, count, <f32 as Element>::max),
+            ReduceOp::Sum | ReduceOp::Avg => combine_f16c::<Sum>(lower, higher, out, count),
+            ReduceOp::Prod => combine_f16c::<Prod>(lower, higher, out, count),
+            ReduceOp::Min => combine_f16c::<Min>(lower, higher, out, count),
+            ReduceOp::Max => combine_f16c::<Max>(lower, higher, out, count),
             ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::User { .. } | ReduceOp::Given { .. } => {
                 unreachable!("{op} is for integers, or called elsewhere")
             }
@@ -118,38 +118,66 @@ pub(super) unsafe fn reduce_f16c(
     }
 }
 
+/// How many elements are float32 at a time: a loop that is long enough to be vectorized, and whose values stay in the cache.
+#[cfg(target_arch = "x86_64")]
+const BLOCK: usize = 64;
+
 // SAFETY: (contract) as for `reduce_f16c`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn combine_f16c(
+unsafe fn combine_f16c<O: Operation<f32>>(
     lower: *const Float16,
     higher: *const Float16,
     out: *mut Float16,
     count: usize,
-    op: impl Fn(f32, f32) -> f32,
 ) {
+    let whole = count - count % BLOCK;
+    let mut at = 0;
+    while at < whole {
+        // SAFETY: a block from `at` on lies below `count`.
+        unsafe { combine_block::<O>(lower.add(at), higher.add(at), out.add(at)) };
+        at += BLOCK;
+    }
+    let (mut one, mut other, bytes) =
+        ([Float16(0); BLOCK], [Float16(0); BLOCK], size_of::<Float16>() * (count - whole));
+    // SAFETY: what is left lies below `count`, and is less than a block; the arrays are apart from all else. They are copied as
+    // bytes, for nothing need be aligned.
+    unsafe {
+        lower.add(whole).cast::<u8>().copy_to_nonoverlapping(one.as_mut_ptr().cast(), bytes);
+        higher.add(whole).cast::<u8>().copy_to_nonoverlapping(other.as_mut_ptr().cast(), bytes);
+        let result = one.as_mut_ptr();
+        combine_block::<O>(result, other.as_ptr(), result);
+        result.cast::<u8>().copy_to_nonoverlapping(out.add(whole).cast(), bytes);
+    }
+}
+
+// SAFETY: (contract) as for `reduce_f16c`, with BLOCK elements.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn combine_block<O: Operation<f32>>(lower: *const Float16, higher: *const Float16, out: *mut Float16) {
     use std::arch::x86_64::{_mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_storeu_ps};
     use std::arch::x86_64::{_mm_loadu_si128, _mm_storeu_si128, _MM_FROUND_TO_NEAREST_INT};
-    let eights = count / 8 * 8;
-    for at in (0..eights).step_by(8) {
-        let (mut one, mut other) = ([0f32; 8], [0f32; 8]);
-        // SAFETY: eight elements from `at` lie below `count`; both are read before `out`, which may be one of them,
-        // is written.
+    let (mut one, mut other) = ([0f32; BLOCK], [0f32; BLOCK]);
+    let mut at = 0;
+    while at < BLOCK {
+        // SAFETY: eight elements from `at` on lie within the block; all are read before `out`, which may be one of them, is
+        // written.
         unsafe {
-            _mm256_storeu_ps(one.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(lower.add(at).cast())));
-            _mm256_storeu_ps(other.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(higher.add(at).cast())));
-            for lane in 0..8 {
-                one[lane] = op(one[lane], other[lane]);
-            }
-            let result = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(one.as_ptr()));
+            _mm256_storeu_ps(one.as_mut_ptr().add(at), _mm256_cvtph_ps(_mm_loadu_si128(lower.add(at).cast())));
+            _mm256_storeu_ps(other.as_mut_ptr().add(at), _mm256_cvtph_ps(_mm_loadu_si128(higher.add(at).cast())));
+        }
+        at += 8;
+    }
+    for lane in 0..BLOCK {
+        one[lane] = O::of(one[lane], other[lane]);
+    }
+    at = 0;
+    while at < BLOCK {
+        // SAFETY: as above.
+        unsafe {
+            let result = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(one.as_ptr().add(at)));
             _mm_storeu_si128(out.add(at).cast(), result);
         }
-    }
-    for at in eights..count {
-        // SAFETY: `at` is below `count`; unaligned access is asked for.
-        unsafe {
-            let (one, other) = (lower.add(at).read_unaligned(), higher.add(at).read_unaligned());
-            out.add(at).write_unaligned(Float16::from_f32(op(one.to_f32(), other.to_f32())));
-        }
+        at += 8;
     }
 }

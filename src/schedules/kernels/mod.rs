@@ -22,7 +22,7 @@ pub use user::{Function, UserFunction};
 use super::conversion::Conversion;
 use crate::types::{DType, ReduceOp};
 use convert::convert_any;
-use element::Element;
+use element::{And, Element, Max, Min, Operation, Or, Prod, Sum, Xor};
 use half::{Bfloat16, Float16};
 
 /// Computes `out[i] = op(lower[i], higher[i])` for `count` elements. An average is summed here; [`divide`] ends it.
@@ -106,22 +106,31 @@ pub(super) fn divide_slice(dtype: DType, data: &mut [u8], by: u32) {
     unsafe { divide(dtype, data.as_mut_ptr(), data.len() / dtype.size(), by) };
 }
 
-/// Calls a function once for the Rust type that stands for an element type.
+/// Calls a function once for the Rust type that stands for an element type; after it may come other types that it is for.
 macro_rules! for_dtype {
-    ($dtype:expr, $function:ident($($argument:expr),*)) => {
+    ($dtype:expr, $function:ident[$($more:ty),*]($($argument:expr),*)) => {
         match $dtype {
-            DType::Int8 => $function::<i8>($($argument),*),
-            DType::Int16 => $function::<i16>($($argument),*),
-            DType::Int32 => $function::<i32>($($argument),*),
-            DType::Int64 => $function::<i64>($($argument),*),
-            DType::Uint8 => $function::<u8>($($argument),*),
-            DType::Uint16 => $function::<u16>($($argument),*),
-            DType::Uint32 => $function::<u32>($($argument),*),
-            DType::Uint64 => $function::<u64>($($argument),*),
-            DType::Float16 => $function::<Float16>($($argument),*),
-            DType::Bfloat16 => $function::<Bfloat16>($($argument),*),
-            DType::Float32 => $function::<f32>($($argument),*),
-            DType::Float64 => $function::<f64>($($argument),*),
+            DType::Int8 => $function::<i8 $(, $more)*>($($argument),*),
+            DType::Int16 => $function::<i16 $(, $more)*>($($argument),*),
+            DType::Int32 => $function::<i32 $(, $more)*>($($argument),*),
+            DType::Int64 => $function::<i64 $(, $more)*>($($argument),*),
+            dtype => for_wrapping_dtype!(dtype, $function[$($more),*]($($argument),*)),
+        }
+    };
+}
+
+/// As `for_dtype`, where a signed integer gives the same bits as an unsigned one: so many loops less.
+macro_rules! for_wrapping_dtype {
+    ($dtype:expr, $function:ident[$($more:ty),*]($($argument:expr),*)) => {
+        match $dtype {
+            DType::Int8 | DType::Uint8 => $function::<u8 $(, $more)*>($($argument),*),
+            DType::Int16 | DType::Uint16 => $function::<u16 $(, $more)*>($($argument),*),
+            DType::Int32 | DType::Uint32 => $function::<u32 $(, $more)*>($($argument),*),
+            DType::Int64 | DType::Uint64 => $function::<u64 $(, $more)*>($($argument),*),
+            DType::Float16 => $function::<Float16 $(, $more)*>($($argument),*),
+            DType::Bfloat16 => $function::<Bfloat16 $(, $more)*>($($argument),*),
+            DType::Float32 => $function::<f32 $(, $more)*>($($argument),*),
+            DType::Float64 => $function::<f64 $(, $more)*>($($argument),*),
             DType::Element(_) => unreachable!("only users' functions combine elements of the caller's own"),
         }
     };
@@ -155,44 +164,42 @@ unsafe fn convert_avx2(how: Conversion, from: *const u8, to: *mut u8, count: usi
 // SAFETY: (contract) as for `reduce`, with `out` not `higher` unless it is `lower` too.
 #[inline(always)]
 unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
-    // SAFETY: the caller's promise is handed on unchanged.
-    unsafe { for_dtype!(dtype, reduce_as(op, lower.cast(), higher.cast(), out.cast(), count)) }
-}
-
-// SAFETY: (contract) as for `reduce_any`, with T as `dtype`.
-#[inline(always)]
-unsafe fn reduce_as<T: Element>(op: ReduceOp, lower: *const T, higher: *const T, out: *mut T, count: usize) {
-    // SAFETY: the caller's promise is handed on unchanged.
+    let bytes = count * dtype.size();
+    // SAFETY: the caller's promise is handed on unchanged; so many bytes are as many elements.
     unsafe {
         match op {
-            ReduceOp::Sum | ReduceOp::Avg => combine(lower, higher, out, count, T::sum),
-            ReduceOp::Prod => combine(lower, higher, out, count, T::prod),
-            ReduceOp::Min => combine(lower, higher, out, count, T::min),
-            ReduceOp::Max => combine(lower, higher, out, count, T::max),
-            ReduceOp::And => combine(lower, higher, out, count, T::and),
-            ReduceOp::Or => combine(lower, higher, out, count, T::or),
-            ReduceOp::Xor => combine(lower, higher, out, count, T::xor),
+            ReduceOp::Sum | ReduceOp::Avg => for_wrapping_dtype!(dtype, combine[Sum](lower, higher, out, count)),
+            ReduceOp::Prod => for_wrapping_dtype!(dtype, combine[Prod](lower, higher, out, count)),
+            ReduceOp::Min => for_dtype!(dtype, combine[Min](lower, higher, out, count)),
+            ReduceOp::Max => for_dtype!(dtype, combine[Max](lower, higher, out, count)),
+            // Of integers only: the caller has seen to that. Bits know no type.
+            ReduceOp::And => combine::<u8, And>(lower, higher, out, bytes),
+            ReduceOp::Or => combine::<u8, Or>(lower, higher, out, bytes),
+            ReduceOp::Xor => combine::<u8, Xor>(lower, higher, out, bytes),
             ReduceOp::User { .. } | ReduceOp::Given { .. } => unreachable!("a user's function is called elsewhere"),
         }
     }
 }
 
 // In place has a loop of its own: one loop for both would be compiled with a check that sends the first to slow code.
-// SAFETY: (contract) as for `reduce_any`.
+// SAFETY: (contract) as for `reduce_any`, with `count` elements T.
 #[inline(always)]
-unsafe fn combine<T: Element>(lower: *const T, higher: *const T, out: *mut T, count: usize, op: impl Fn(T, T) -> T) {
+unsafe fn combine<T: Copy, O: Operation<T>>(lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+    let (lower, higher, out) = (lower.cast::<T>(), higher.cast::<T>(), out.cast::<T>());
     if out.cast_const() == lower {
         for at in 0..count {
             // SAFETY: `at` is below `count`, for which the caller promised both to be good; unaligned access is asked
             // for.
-            unsafe { out.add(at).write_unaligned(op(out.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
+            unsafe {
+                out.add(at).write_unaligned(O::of(out.add(at).read_unaligned(), higher.add(at).read_unaligned()))
+            };
         }
         return;
     }
     for at in 0..count {
         // SAFETY: `at` is below `count`, for which the caller promised all three to be good; unaligned access is
         // asked for.
-        unsafe { out.add(at).write_unaligned(op(lower.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
+        unsafe { out.add(at).write_unaligned(O::of(lower.add(at).read_unaligned(), higher.add(at).read_unaligned())) };
     }
 }
 
@@ -200,7 +207,7 @@ unsafe fn combine<T: Element>(lower: *const T, higher: *const T, out: *mut T, co
 #[inline(always)]
 unsafe fn divide_any(dtype: DType, data: *mut u8, count: usize, by: u32) {
     // SAFETY: the caller's promise is handed on unchanged.
-    unsafe { for_dtype!(dtype, divide_as(data.cast(), count, by)) }
+    unsafe { for_dtype!(dtype, divide_as[](data.cast(), count, by)) }
 }
 
 // SAFETY: (contract) as for `divide`, with T as `dtype`.
