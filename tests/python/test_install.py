@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cluster import TREE, clean_environment
+from cluster import TREE, VERSION, clean_environment
 from test_demo import NO_OUTER_MAKE
 
 PROGRAM = pathlib.Path(__file__).parent / "programs" / "installed.c"
@@ -17,6 +17,8 @@ SECOND = pathlib.Path(__file__).parent / "programs" / "second.rs"
 PKG_CONFIG = pathlib.Path(sys.executable).with_name("pkgconf")
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 LIMIT = 300
+# How long it may take to load the library.
+MOST_LOADING_NS = 5_000_000
 HERE = {**NO_OUTER_MAKE, **dict.fromkeys(("PREFIX", "LIBDIR", "DESTDIR"))}
 
 
@@ -29,11 +31,6 @@ def done(*words, env=None, **more):
 
 def make(goal, **where):
     return done("make", "-C", TREE, goal, *(f"{name}={value}" for name, value in where.items()), env=HERE)
-
-
-def version():
-    line = next(line for line in (TREE / "Cargo.toml").read_text().splitlines() if line.startswith("version"))
-    return line.split('"')[1]
 
 
 def files(folder):
@@ -49,7 +46,7 @@ class Installed:
         return done(PKG_CONFIG, *words, package, env=env).split()
 
     def runs(self, program):
-        assert done(program, env={"LD_LIBRARY_PATH": self.libraries}) == f"muster {version()}: the sum is 20.5\n"
+        assert done(program, env={"LD_LIBRARY_PATH": self.libraries}) == f"muster {VERSION}: the sum is 20.5\n"
         return done("ldd", program, env={"LD_LIBRARY_PATH": self.libraries})
 
 
@@ -65,7 +62,7 @@ def installed(request, tmp_path_factory):
 
 @pytest.mark.parametrize("package, is_static", [("muster", False), ("muster-static", True)])
 def test_pkg_config_finds_it(installed, package, is_static, tmp_path):
-    assert installed.flags(package, "--modversion") == [version()]
+    assert installed.flags(package, "--modversion") == [VERSION]
     flags = installed.flags(package, "--cflags", "--libs")
     done("cc", *STRICT, PROGRAM, *flags, "-o", tmp_path / "program")
     needed = installed.runs(tmp_path / "program")
@@ -99,7 +96,7 @@ def test_cmake_finds_it(installed, tmp_path):
         assert ("libmuster.so.1" in needed) is not is_static, needed
 
 
-@pytest.mark.parametrize("wanted, is_found", [("1", True), ("1.0", True), (version(), True), ("2", False), ("1.9999", False), ("0.9", False)])
+@pytest.mark.parametrize("wanted, is_found", [("1", True), ("1.0", True), (VERSION, True), ("2", False), ("1.9999", False), ("0.9", False)])
 def test_cmake_takes_a_version_that_fits_only(installed, wanted, is_found, tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.16)\nproject(outside LANGUAGES C)\nfind_package(muster {wanted})\n"
@@ -149,12 +146,20 @@ def test_what_is_installed_is_small_and_knows_no_folder(installed):
     library = installed.libraries / "libmuster.so.1"
     sections = done("readelf", "--sections", "--wide", library)
     assert ".debug_info" not in sections and ".gnu_debuglink" in sections
-    assert os.path.realpath(library).endswith(f"libmuster.so.{version()}")
+    assert os.path.realpath(library).endswith(f"libmuster.so.{VERSION}")
     assert ".debug_info" in done("readelf", "--sections", "--wide", f"{os.path.realpath(library)}.debug")
     for path in installed.prefix.rglob("*"):
         if path.is_file() and path.suffix in (".pc", ".cmake"):
             assert "staged" not in path.read_text() and "first place" not in path.read_text(), path
         assert not path.is_symlink() or not os.readlink(path).startswith("/"), path
+
+
+def test_the_library_is_loaded_soon(installed, tmp_path):
+    library = installed.libraries / "libmuster.so.1"
+    done("cc", "-std=gnu99", TREE / "benches" / "load.c", "-ldl", "-o", tmp_path / "load")
+    # Processor time, for the machine may have more to do; and the least, for the first load reads from the disk.
+    busy = [int(done(tmp_path / "load", library).split()[1]) for _ in range(20)]
+    assert min(busy) < MOST_LOADING_NS, busy
 
 
 def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
