@@ -5,8 +5,10 @@
 #   make library  the library and the command alone: needs cargo and a C compiler
 #   make install  copies what was built to /usr/local: make install [PREFIX=...] [LIBDIR=lib64] [DESTDIR=...]
 #   make uninstall   takes it away again; with the same words
+#   make deb      Debian's source and binary packages, in target/deb: needs debhelper and dh-python
 #   make demo     runs the all-gather from C and from Python, and trains on 4 workers; under TLS: make demo TLS=1
 #   make test     everything that must hold before a change is merged
+#   make test-install   what needs Debian's tools or root, or builds from nothing: the packages, and a packager's first minutes
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
@@ -52,9 +54,9 @@ CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install uninstall demo test fmt clippy rust-tests loom ctest pytest mpi gloo clang \
-    frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan memcheck \
-    helgrind valgrind fuzz fuzz-all fuzzer clean
+.PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
+    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan \
+    memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -93,6 +95,10 @@ install uninstall:
 # Where the tests of the C ABI take the library from.
 INSTALLED := $(TARGET)/installed
 
+# From a copy of the tree, so that Debian's tools leave nothing in this one.
+deb:
+	scripts/debian.sh $(TARGET)/deb
+
 ## Demo
 
 DEMO := $(TARGET)/demo
@@ -122,6 +128,15 @@ endif
 ## Test
 
 test: fmt clippy rust-tests loom build ctest pytest
+	@echo "make test leaves out: make test-install (packages), make soak, make chaos, make storm, make sanitize, make fuzz-all"
+
+test-install: build debhelper $(VENV)/has_pytest
+	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/packages
+
+# Debian's tools, where they may be installed. Without them the tests of its packages say that they are missing.
+debhelper:
+	@[ -n "$$(command -v dh_python3)" ] || { [ "$$(id -u)" = 0 ] && [ -n "$$(command -v apt-get)" ] && apt-get update -qq \
+	    && apt-get install --yes --no-install-recommends debhelper dh-python dpkg-dev; } || echo "debhelper and dh-python are missing"
 
 fmt:
 	cargo fmt --check

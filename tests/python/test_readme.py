@@ -14,8 +14,8 @@ from test_demo import NO_OUTER_MAKE
 
 README = Page("README.md")
 PROGRAM, = README.programs
-# `make demo` has a test of its own, and `make test` runs this one.
-_, PATH, HELLO, RECOVERY, STATUS = README.commands
+# `make demo` has a test of its own, `make test` runs this one, and packages are made in tests/packages.
+_, _, PATH, HELLO, RECOVERY, STATUS = README.commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
 TRAINING_LIMIT = 400
