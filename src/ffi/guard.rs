@@ -75,8 +75,8 @@ impl<T> Handle<T> {
         self.generation != fork::generation()
     }
 
-    /// Works on it, unless it may not be used; a panic spoils it.
-    pub(super) fn with<R>(&self, what: &str, body: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+    /// The thing, unless it may not be used.
+    pub(super) fn usable(&self, what: &str) -> Result<&T> {
         if self.is_inherited() {
             let why = format!("this {what} belongs to the parent process: after fork() a child cannot use it");
             return Err(Error::new(Status::Forked, why));
@@ -85,7 +85,13 @@ impl<T> Handle<T> {
             let why = format!("this {what} was spoilt by an earlier internal error; it can only be freed");
             return Err(Error::new(Status::Internal, why));
         }
-        catch_unwind(AssertUnwindSafe(|| body(&self.inner))).unwrap_or_else(|panic| {
+        Ok(&self.inner)
+    }
+
+    /// Works on it, unless it may not be used; a panic spoils it.
+    pub(super) fn with<R>(&self, what: &str, body: impl FnOnce(&T) -> Result<R>) -> Result<R> {
+        let inner = self.usable(what)?;
+        catch_unwind(AssertUnwindSafe(|| body(inner))).unwrap_or_else(|panic| {
             self.poisoned.store(true, Ordering::Relaxed);
             std::panic::resume_unwind(panic)
         })

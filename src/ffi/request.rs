@@ -1,17 +1,19 @@
 //! Requests: what becomes of an operation that goes on while its caller does something else.
 
 use super::constants::muster_status_t;
-use super::convert::{give_struct, handle};
-use super::guard::{guard, Handle};
-use crate::error::{Error, Result, Status};
+use super::convert::{give_struct, handle, null, out, slice};
+use super::guard::{guard, guard_number, Handle};
+use crate::error::{memory, Error, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::polling::Tester;
 use crate::runtime::base::request::{Outcome, Received, Request};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
 use std::time::Duration;
 
 thread_local! {
     static TESTER: RefCell<Tester> = const { RefCell::new(Tester::new()) };
+    static NOTIFIES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found.
@@ -125,6 +127,15 @@ impl muster_request_t {
     }
 }
 
+/// How long to wait; `None`: for the end.
+fn limit(timeout_ms: i64) -> Result<Option<Duration>> {
+    match timeout_ms {
+        -1 | i64::MAX => Ok(None),
+        0.. => Ok(Some(Duration::from_millis(timeout_ms as u64))),
+        _ => Err(Error::invalid(format!("timeout_ms is {timeout_ms}: expected -1 (until it has ended), 0 or more"))),
+    }
+}
+
 /// A test by this thread.
 fn test(request: &Request) -> Result<Option<Outcome>> {
     Ok(TESTER.with_borrow_mut(|tester| request.test_by(tester)))
@@ -160,17 +171,175 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
 #[no_mangle]
 pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, timeout_ms: i64) -> muster_status_t {
     guard(|| {
-        let limit = match timeout_ms {
-            -1 | i64::MAX => None,
-            0.. => Some(Duration::from_millis(timeout_ms as u64)),
-            _ => {
-                let what = format!("timeout_ms is {timeout_ms}: expected -1 (until it has ended), 0 or more");
-                return Err(Error::invalid(what));
-            }
-        };
+        let limit = limit(timeout_ms)?;
         // SAFETY: as promised by the caller.
         unsafe { handle(request, "request") }?.wait(limit)
     })
+}
+
+/// The requests among these that are not NULL, each with its place.
+///
+/// # Safety
+/// `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL.
+unsafe fn several<'a>(requests: *const *mut muster_request_t, n: usize) -> Result<(Vec<usize>, Vec<&'a Live>)> {
+    // SAFETY: as promised by the caller.
+    let given = unsafe { slice(requests, n, "requests") }?;
+    memory::room(n.saturating_mul(64), "the requests that are waited for")?;
+    let (mut places, mut all) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    for (place, request) in given.iter().enumerate() {
+        // SAFETY: NULL, or live as promised by the caller.
+        if let Some(request) = unsafe { request.as_ref() } {
+            let live =
+                request.live().map_err(|error| Error::invalid(format!("requests[{place}]: {}", error.message())))?;
+            live.handle.usable("request")?;
+            places.push(place);
+            all.push(live);
+        }
+    }
+    Ok((places, all))
+}
+
+impl Live {
+    fn request(&self) -> Result<&Request> {
+        self.handle.usable("request")
+    }
+
+    fn report(&self, ended: Outcome) -> Result<Status> {
+        self.report.give(ended?).map(|()| Status::Ok)
+    }
+}
+
+/// Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to
+/// `index`, also where it has failed. Of several that have ended it is the first. MUSTER_IN_PROGRESS if all go on after
+/// `timeout_ms`, which counts as for muster_request_wait.
+///
+/// An entry that is NULL is passed over, so that a caller can put NULL where it has freed one. MUSTER_ERR_NOT_FOUND if
+/// all are. Without a request that has ended, `index` is not written: a caller that has put `n` there before can tell an
+/// operation's error from one of this call. The requests may be of different groups and clusters. Blocking; ends early as
+/// muster_interrupt says.
+///
+/// # Safety
+/// `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL; `index` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_wait_any(
+    requests: *const *mut muster_request_t,
+    n: usize,
+    timeout_ms: i64,
+    index: *mut usize,
+) -> muster_status_t {
+    guard(|| {
+        let (index, limit) = (out(index, "index")?, limit(timeout_ms)?);
+        // SAFETY: as promised by the caller.
+        let (places, all) = unsafe { several(requests, n) }?;
+        let waited = all.iter().map(|live| live.request()).collect::<Result<Vec<&Request>>>()?;
+        if waited.is_empty() {
+            return Err(Error::new(Status::NotFound, format!("requests: none of the {n} is there")));
+        }
+        let found = Request::wait_any(&waited, limit).map_err(|why| in_call("the wait for any request", &why))?;
+        let Some((at, ended)) = found else { return Ok(Status::InProgress) };
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { index.write(places[at]) };
+        all[at].report(ended)
+    })
+}
+
+/// Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed, once all have
+/// ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`, which counts as for
+/// muster_request_wait. An entry that is NULL is passed over; without any other that is MUSTER_OK. The requests may be of
+/// different groups and clusters. Blocking; ends early as muster_interrupt says.
+///
+/// # Safety
+/// `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_wait_all(
+    requests: *const *mut muster_request_t,
+    n: usize,
+    timeout_ms: i64,
+) -> muster_status_t {
+    guard(|| {
+        let limit = limit(timeout_ms)?;
+        // SAFETY: as promised by the caller.
+        let (_, all) = unsafe { several(requests, n) }?;
+        let waited = all.iter().map(|live| live.request()).collect::<Result<Vec<&Request>>>()?;
+        if !Request::wait_all(&waited, limit).map_err(|why| in_call("the wait for all requests", &why))? {
+            return Ok(Status::InProgress);
+        }
+        let reports = all.iter().zip(waited).filter_map(|(live, request)| Some(live.report(request.test()?)));
+        let all_told: Vec<Result<Status>> = reports.collect();
+        all_told.into_iter().find(Result::is_err).unwrap_or(Ok(Status::Ok))
+    })
+}
+
+/// Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
+///
+/// Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of other
+/// requests, but no operation. It may call this library: muster_request_test tells the error's sentence and writes
+/// what a receive tells, and muster_request_free frees this or another request. It must not free the request's cluster, and
+/// must not throw.
+#[allow(non_camel_case_types)]
+pub type muster_notify_fn = Option<unsafe extern "C" fn(status: muster_status_t, ctx: *mut c_void)>;
+
+/// What a program wants to be called.
+struct Notified {
+    function: unsafe extern "C" fn(status: muster_status_t, ctx: *mut c_void),
+    ctx: *mut c_void,
+}
+
+// SAFETY: whoever gives a function promises that a thread of the library may call it with its `ctx`.
+unsafe impl Send for Notified {}
+
+impl Notified {
+    fn call(self, status: Status) {
+        NOTIFIES.set(true);
+        // SAFETY: `function` and `ctx` are good until it has returned, as the caller of muster_request_notify promised.
+        unsafe { (self.function)(status.code(), self.ctx) };
+        NOTIFIES.set(false);
+    }
+}
+
+/// Has `fn` called, exactly once, when the operation has ended; at once if it has. A thread of the library calls it, never this
+/// call itself. For programs with an event loop: nobody waits. Of a request that is freed meanwhile it is called, too:
+/// muster_request_free waits for it, as does muster_cluster_free.
+///
+/// One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
+/// cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
+///
+/// # Safety
+/// `request` must be NULL or a live request; `fn` and `ctx` must be good until `fn` has returned.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_notify(
+    request: *mut muster_request_t,
+    r#fn: muster_notify_fn,
+    ctx: *mut c_void,
+) -> muster_status_t {
+    guard(|| {
+        // SAFETY: as promised by the caller.
+        let request = unsafe { handle(request, "request") }?;
+        let notified = Notified { function: r#fn.ok_or_else(|| null("fn"))?, ctx };
+        request.live()?.handle.with("request", |request| {
+            request.notify(move |status| notified.call(status))?;
+            Ok(Status::Ok)
+        })
+    })
+}
+
+/// A descriptor that can be read (poll, epoll, select) once the operation has ended, and not before; at once if it has. For
+/// programs with an event loop. The same one each time.
+///
+/// It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
+/// take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
+/// more. Does not block.
+///
+/// # Safety
+/// `request` must be NULL or a live request.
+#[no_mangle]
+pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_t) -> i32 {
+    let number = guard_number(|| {
+        // SAFETY: as promised by the caller.
+        let request = unsafe { handle(request, "request") }?;
+        request.live()?.handle.with("request", |request| request.descriptor().map(i64::from))
+    });
+    i32::try_from(number).unwrap_or(Status::Internal.code())
 }
 
 /// Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
@@ -199,6 +368,8 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
 
 /// Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
 /// time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+/// It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
+/// The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
 ///
 /// # Safety
 /// `request` must be NULL or a live request, which must not be used afterwards.
@@ -214,6 +385,9 @@ pub unsafe extern "C" fn muster_request_free(request: *mut muster_request_t) {
         match live.handle.into_inner() {
             Ok(request) => {
                 request.wait(None);
+                if !NOTIFIES.get() {
+                    request.await_notice();
+                }
                 request.leave_shell(shell);
             }
             // In a forked child nobody carries it out; what it owns is the parent's.

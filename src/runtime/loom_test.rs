@@ -384,7 +384,7 @@ fn nobody_sleeps_through_an_interruption_in_the_nodes_state() {
 fn nobody_sleeps_through_an_interruption_in_a_request_which_goes_on() {
     every_order(|| {
         let interrupts = std::sync::Arc::new(Interrupts::default());
-        let requests = Requests::new(&interrupts);
+        let requests = Requests::new(&interrupts, &std::sync::Arc::default());
         let (request, completer) = requests.make();
         let attention = interrupts.attention();
         interrupted(

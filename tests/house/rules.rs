@@ -150,6 +150,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/ffi/guard.rs", "LAST_ERROR", "per thread: the last failing call's sentence"),
     ("src/ffi/messages.rs", "PROBER", "per thread: how it has asked for messages lately"),
     ("src/ffi/request.rs", "TESTER", "per thread: how it has tested requests lately"),
+    ("src/ffi/request.rs", "NOTIFIES", "per thread: whether it is in a function that was told of a request's end"),
     ("src/net/fork.rs", "TABLE", "process-wide: the descriptors that a forked child must close"),
     ("src/net/fork.rs", "GENERATION", "part of that table: how often this process was forked"),
     ("src/net/fork.rs", "HANDLERS", "part of that table: registered once"),

@@ -2,13 +2,12 @@
 //!
 //! The thread that waits asks the hook itself, so that a language finds its handlers run on the thread that they belong to. A call
 //! says that it begins by its [`Attention`]; whatever interrupts the node from then on is meant for it, and nothing earlier is. A
-//! wait looks at it ([`Attention::is_due`]) while it holds the lock under which it is woken, sleeps no longer than
-//! [`Attention::left`], and asks with no lock held. Whoever interrupts counts first, and wakes all that sleep afterwards: so nobody sleeps through it
+//! wait looks at it while it holds the lock under which it is woken, and asks with no lock held ([`wait_until`]). Whoever interrupts counts first, and wakes all that sleep afterwards: so nobody sleeps through it
 //! (`loom_test.rs`).
 //!
-//! Deliberately absent: any list of those that wait. Each place where calls sleep knows how to wake them (`nudge`).
+//! Deliberately absent: any list of those that wait. Each place where calls sleep knows how to wake them ([`nudge`]).
 
-use super::sync::{AtomicU64, Instant, Ordering};
+use super::sync::{lock, wait, AtomicU64, Condvar, Instant, Mutex, Ordering};
 use crate::error::{Error, Result, Status};
 use crate::types::Hook;
 use std::cell::Cell;
@@ -31,6 +30,8 @@ pub(crate) struct Attention<'a> {
     to: Option<(&'a Interrupts, u64)>,
     /// When to ask the hook; none before it sleeps.
     ask_at: Cell<Option<Instant>>,
+    /// What else it listens to, where it waits for several nodes of this process.
+    also: Option<Box<Attention<'a>>>,
 }
 
 impl Interrupts {
@@ -41,7 +42,7 @@ impl Interrupts {
 
     /// A call begins.
     pub(crate) fn attention(&self) -> Attention<'_> {
-        Attention { to: Some((self, self.count.load(Ordering::Acquire))), ask_at: Cell::new(None) }
+        Attention { to: Some((self, self.count.load(Ordering::Acquire))), ask_at: Cell::new(None), also: None }
     }
 
     /// All calls that have begun end their waits, once they are woken.
@@ -50,10 +51,15 @@ impl Interrupts {
     }
 }
 
-impl Attention<'_> {
+impl<'a> Attention<'a> {
     /// A wait that nothing ends early.
     pub(crate) const fn none() -> Attention<'static> {
-        Attention { to: None, ask_at: Cell::new(None) }
+        Attention { to: None, ask_at: Cell::new(None), also: None }
+    }
+
+    /// The same call waits for another node as well.
+    pub(crate) fn and(self, other: &'a Interrupts) -> Attention<'a> {
+        Attention { also: Some(Box::new(self)), ..other.attention() }
     }
 
     /// Whether the hook is to be asked now; an error if the program has interrupted. Takes no lock, and asks nobody.
@@ -62,11 +68,13 @@ impl Attention<'_> {
         if interrupts.count.load(Ordering::Acquire) != count {
             return Err(interrupted("muster_interrupt was called"));
         }
-        Ok(self.ask_at.get().is_some_and(|at| at.saturating_duration_since(Instant::now()).is_zero()))
+        let is_due = self.ask_at.get().is_some_and(|at| at.saturating_duration_since(Instant::now()).is_zero());
+        Ok(self.also.as_ref().map_or(Ok(false), |also| also.is_due())? || is_due)
     }
 
     /// How long to sleep at once, of what is left (`None`: without limit).
     pub(crate) fn left(&self, left: Option<Duration>) -> Option<Duration> {
+        let left = self.also.as_ref().map_or(left, |also| also.left(left));
         if self.hook().is_none() {
             return left;
         }
@@ -79,6 +87,7 @@ impl Attention<'_> {
 
     /// A signal has ended the sleep: the hook is asked at once.
     pub(crate) fn signalled(&self) {
+        self.also.iter().for_each(|also| also.signalled());
         if self.hook().is_some() {
             self.ask_at.set(Some(Instant::now()));
         }
@@ -90,6 +99,7 @@ impl Attention<'_> {
         if !self.is_due()? {
             return Ok(());
         }
+        self.also.as_ref().map_or(Ok(()), |also| also.ask())?;
         self.ask_at.set(Instant::now().checked_add(ASK_EVERY));
         match self.hook().map_or(0, Hook::ask) {
             0 => self.is_due().map(drop), // it may have interrupted
@@ -100,6 +110,39 @@ impl Attention<'_> {
     fn hook(&self) -> Option<&Hook> {
         self.to.map(|(interrupts, _)| &interrupts.hook).filter(|hook| hook.is_set())
     }
+}
+
+/// Waits until `check` finds what it looks for in the state, nothing of the time is `left`, or the program interrupts the call that
+/// waits. It looks at least once.
+pub(crate) fn wait_until<S, T>(
+    (state, changed): (&Mutex<S>, &Condvar),
+    left: impl Fn() -> Option<Duration>,
+    attention: &Attention<'_>,
+    mut check: impl FnMut(&mut S) -> Option<T>,
+) -> Result<Option<T>> {
+    let mut held = lock(state);
+    loop {
+        if let Some(found) = check(&mut held) {
+            return Ok(Some(found));
+        }
+        let left = left();
+        if left == Some(Duration::ZERO) {
+            return Ok(None);
+        }
+        if attention.is_due()? {
+            drop(held);
+            attention.ask()?;
+            held = lock(state);
+            continue;
+        }
+        held = wait(changed, held, attention.left(left));
+    }
+}
+
+/// Makes those that wait so look whether the program has interrupted them.
+pub(crate) fn nudge<S>((state, changed): (&Mutex<S>, &Condvar)) {
+    drop(lock(state)); // who has looked and does not sleep yet holds it
+    changed.notify_all();
 }
 
 fn interrupted(why: &str) -> Error {
@@ -150,6 +193,19 @@ mod tests {
         assert_eq!(attention.ask(), Ok(()));
         assert!(attention.left(None).is_some_and(|left| left > Duration::ZERO), "the next span has begun");
         assert_eq!(Attention::none().left(None), None);
+    }
+
+    #[test]
+    fn a_call_that_waits_for_two_nodes_hears_both() {
+        let hooked = Interrupts::new(Hook::new(|| 3));
+        let (first, second) = (Interrupts::default(), Interrupts::default());
+        let attention = first.attention().and(&hooked).and(&second);
+        assert_eq!((attention.is_due(), attention.left(None).is_some()), (Ok(false), true));
+        first.interrupt();
+        assert_eq!(said(attention.ask()), "muster_interrupt was called");
+        let attention = first.attention().and(&hooked).and(&second);
+        attention.signalled();
+        assert_eq!(said(attention.ask()), "the hook of muster_config_set_interrupt returned 3");
     }
 
     #[test]

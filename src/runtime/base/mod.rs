@@ -13,6 +13,7 @@ pub mod log;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_stand_in_test;
 pub(crate) mod mailbox;
+pub(crate) mod notices;
 pub mod outlet;
 pub mod patience;
 pub(crate) mod polling;

@@ -9,19 +9,21 @@ use std::collections::VecDeque;
 
 /// Jobs, and the thread `T` that works them off; there is none before the first job.
 pub(crate) struct Queue<J, T> {
-    state: Mutex<State<J, T>>,
+    state: Mutex<Work<J, T>>,
     changed: Condvar,
 }
 
-struct State<J, T> {
+struct Work<J, T> {
     jobs: VecDeque<J>,
+    /// So many will come, and find room.
+    promised: usize,
     thread: Option<T>,
     ended: bool,
 }
 
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
-        let state = State { jobs: VecDeque::new(), thread: None, ended: false };
+        let state = Work { jobs: VecDeque::new(), promised: 0, thread: None, ended: false };
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -51,6 +53,35 @@ impl<J, T> Queue<J, T> {
         drop(state); // the thread wants it next
         self.changed.notify_all();
         Ok(Some(given))
+    }
+
+    /// Room for a job to come, for which [`Queue::keep`] has no memory to ask, and the thread that works it off. Nothing once the
+    /// queue has ended.
+    pub(crate) fn promise(&self, start: impl FnOnce() -> Result<T>) -> Result<Option<()>> {
+        let mut state = lock(&self.state);
+        if state.ended {
+            return Ok(None);
+        }
+        if state.thread.is_none() {
+            state.thread = Some(start()?);
+        }
+        let more = state.promised + 1;
+        memory::with_reserve("one request more", || state.jobs.try_reserve(more))?;
+        state.promised = more;
+        Ok(Some(()))
+    }
+
+    /// Takes in a job that was promised; given back by a queue that has ended.
+    pub(crate) fn keep(&self, job: J) -> Result<(), J> {
+        let mut state = lock(&self.state);
+        state.promised = state.promised.saturating_sub(1);
+        if state.ended {
+            return Err(job);
+        }
+        state.jobs.push_back(job);
+        drop(state); // the thread wants it next
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// The next job, waiting for it; none once the queue has ended and nothing is left. (The thread's side.)

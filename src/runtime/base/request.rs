@@ -7,15 +7,22 @@
 //! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
 //! life before. Tested below, and in every order of threads by `loom_test.rs`.
 
-use super::interrupts::{Attention, Interrupts};
+mod several;
+mod told;
+
+pub(crate) use told::Notified;
+
+use super::interrupts::{nudge, wait_until, Attention, Interrupts};
+use super::notices::Notices;
 use super::polling::{GiveWay, Tester};
-use super::sync::{lock, wait, Arc, Condvar, Instant, Mutex, MutexGuard};
+use super::sync::{lock, Arc, Bell, Condvar, Instant, Mutex, MutexGuard};
 use crate::error::{Error, Result, Status};
 use crate::types::Call;
 pub use crate::types::Received;
 use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
+use told::{Hearers, Notice};
 
 /// So many records are kept for requests to come; what more there were at a time go back to the system.
 const SPARE_MAX: usize = 1024;
@@ -48,10 +55,13 @@ struct Shelf {
     slept_in: Mutex<Vec<Arc<Record>>>,
     /// What interrupts them.
     interrupts: std::sync::Arc<Interrupts>,
+    /// What calls the program's functions.
+    notices: std::sync::Arc<Notices>,
 }
 
+/// One request's.
 #[derive(Default)]
-struct State {
+struct Life {
     outcome: Option<Outcome>,
     /// How many parts of the operation have not ended, and what those that have left.
     missing: u32,
@@ -60,6 +70,10 @@ struct State {
     cancelled: bool,
     /// How many threads wait.
     waiting: u32,
+    /// What else is told of the end: what can be read then, the waits for several requests, the program's function.
+    bell: Option<Bell>,
+    several: Vec<Arc<Record>>,
+    notice: Notice,
     /// How many ends have not been dropped, and where the record goes with the last of them.
     ends: u32,
     home: Option<Requests>,
@@ -69,7 +83,7 @@ struct State {
 
 #[derive(Default)]
 struct Record {
-    state: Mutex<State>,
+    state: Mutex<Life>,
     changed: Condvar,
 }
 
@@ -86,18 +100,16 @@ pub struct Completer {
 }
 
 impl Requests {
-    /// Requests whose waits this interrupts.
-    pub(crate) fn new(interrupts: &std::sync::Arc<Interrupts>) -> Requests {
-        Requests(Arc::new(Shelf { interrupts: std::sync::Arc::clone(interrupts), ..Shelf::default() }))
+    /// Requests whose waits this interrupts, and whose ends these tell.
+    pub(crate) fn new(interrupts: &std::sync::Arc<Interrupts>, notices: &std::sync::Arc<Notices>) -> Requests {
+        let (interrupts, notices) = (std::sync::Arc::clone(interrupts), std::sync::Arc::clone(notices));
+        Requests(Arc::new(Shelf { interrupts, notices, ..Shelf::default() }))
     }
 
     /// Makes those that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
         let slept_in = lock(&self.0.slept_in).clone();
-        for record in slept_in {
-            drop(lock(&record.state)); // who has looked and does not sleep yet holds it
-            record.changed.notify_all();
-        }
+        slept_in.iter().for_each(|record| nudge((&record.state, &record.changed)));
     }
 
     /// Whether the next one takes no memory.
@@ -126,12 +138,14 @@ impl Requests {
         if let Some(outcome) = request.test() {
             return Ok(Some(outcome));
         }
-        lock(&self.0.slept_in).push(Arc::clone(&request.record));
-        let outcome = request.wait_for(limit, attention);
-        let mut slept_in = lock(&self.0.slept_in);
-        let place = slept_in.iter().position(|record| Arc::ptr_eq(record, &request.record));
-        place.map(|place| slept_in.swap_remove(place));
-        outcome
+        let _asleep = self.asleep(&request.record);
+        request.record.wait_for(limit, attention)
+    }
+
+    /// From now on the program's thread sleeps in the record's waits: what interrupts this node's calls wakes it.
+    fn asleep<'a>(&'a self, record: &'a Arc<Record>) -> Asleep<'a> {
+        lock(&self.0.slept_in).push(Arc::clone(record));
+        Asleep { of: self, record }
     }
 
     fn take_back(&self, record: &Arc<Record>) {
@@ -144,6 +158,20 @@ impl Requests {
     #[cfg(test)]
     pub(crate) fn spare(&self) -> usize {
         lock(&self.0.spare).len()
+    }
+}
+
+/// A wait in which the program's thread sleeps.
+struct Asleep<'a> {
+    of: &'a Requests,
+    record: &'a Arc<Record>,
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        let mut slept_in = lock(&self.of.0.slept_in);
+        let place = slept_in.iter().position(|other| Arc::ptr_eq(other, self.record));
+        place.map(|place| slept_in.swap_remove(place));
     }
 }
 
@@ -164,11 +192,13 @@ pub(crate) fn request() -> (Request, Completer) {
     Requests::default().make()
 }
 
-/// The caller's end is dropped.
+/// The caller's end is dropped, and with it what can be read.
 fn let_go(record: &Arc<Record>) {
     let mut state = lock(&record.state);
+    let bell = state.bell.take();
     state.ends -= 1;
     leave(record, state);
+    drop(bell);
 }
 
 /// A part of the operation has ended, and with the last one the whole: with the first error of any. Its end is gone when
@@ -180,28 +210,55 @@ fn end(record: &Arc<Record>, outcome: Outcome) {
         Err(error) => drop(state.error.get_or_insert(error)),
     }
     (state.missing, state.ends) = (state.missing - 1, state.ends - 1);
-    let mut waiting = 0;
+    let mut told = Hearers::default();
     if state.missing == 0 {
         state.outcome = Some(state.error.take().map_or(Ok(state.received), Err));
-        waiting = state.waiting;
+        told = state.tell(record);
     }
     leave(record, state);
-    if waiting > 0 {
-        record.changed.notify_all(); // outside the lock, which they want next
-    }
+    told.tell(record);
 }
 
 /// The record goes home with its last end.
-fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, State>) {
+fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
     if state.ends > 0 {
         return;
     }
     let (home, shell) = (state.home.take(), state.shell.take());
-    let over = std::mem::replace(&mut *state, State { shell, ..State::default() });
+    let over = std::mem::replace(&mut *state, Life { shell, ..Life::default() });
     drop(state);
     drop(over);
     if let Some(home) = home {
         home.take_back(record);
+    }
+}
+
+impl Record {
+    /// Waits for something in its life, at most so long. Those that end it look whether anybody does.
+    fn wait_until<T>(
+        &self,
+        limit: Option<Duration>,
+        attention: &Attention<'_>,
+        mut check: impl FnMut(&mut Life) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut is_counted = false;
+        let found = wait_until((&self.state, &self.changed), left, attention, |life| {
+            let found = check(life);
+            let waits = found.is_none();
+            life.waiting = life.waiting + u32::from(waits && !is_counted) - u32::from(!waits && is_counted);
+            is_counted = waits;
+            found
+        });
+        if is_counted {
+            lock(&self.state).waiting -= 1;
+        }
+        found
+    }
+
+    fn wait_for(&self, limit: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Outcome>> {
+        self.wait_until(limit, attention, |life| life.outcome.clone())
     }
 }
 
@@ -240,7 +297,7 @@ impl Request {
 
     /// Waits for the end, at most so long (`None`: without limit).
     pub fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
-        self.wait_for(limit, &Attention::none()).unwrap_or_default()
+        self.record.wait_for(limit, &Attention::none()).unwrap_or_default()
     }
 
     /// The same for a call of the program, unless it is interrupted: the operation goes on.
@@ -251,29 +308,6 @@ impl Request {
         drop(state);
         let attention = requests.0.interrupts.attention();
         requests.wait_in(self, limit, &attention)
-    }
-
-    fn wait_for(&self, limit: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Outcome>> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut state = lock(&self.record.state);
-        loop {
-            if let Some(outcome) = &state.outcome {
-                return Ok(Some(outcome.clone()));
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            if attention.is_due()? {
-                drop(state);
-                attention.ask()?;
-                state = lock(&self.record.state);
-                continue;
-            }
-            state.waiting += 1;
-            state = wait(&self.record.changed, state, attention.left(left));
-            state.waiting -= 1;
-        }
     }
 
     /// Asks for the end. The operation may have ended before, or be too far on to be stopped: then it ends as it would
@@ -344,115 +378,5 @@ impl Drop for Completer {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::types::DType;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    #[test]
-    fn a_request_ends_once_and_says_so_again_and_again() {
-        let (request, completer) = request();
-        assert_eq!(request.test(), None);
-        assert_eq!(request.wait(Some(Duration::ZERO)), None);
-        let received = Received { source: 1, tag: 2, count: 3, dtype: DType::Int8 };
-        completer.complete(Ok(Some(received)));
-        for _ in 0..2 {
-            assert_eq!(request.test(), Some(Ok(Some(received))));
-            assert_eq!(request.wait(None), Some(Ok(Some(received))));
-        }
-    }
-
-    #[test]
-    fn a_test_gives_way_to_the_thread_that_does_the_work() {
-        let (request, completer) = request();
-        assert_eq!(request.test_by(&mut Tester::tired()), None, "it sleeps for a short time only");
-        let working = std::thread::spawn(|| completer.complete(Ok(None)));
-        // As often as it takes, for each of these tests sleeps: it is this thread that hears of the end.
-        let ended = std::iter::repeat_with(|| request.test_by(&mut Tester::tired())).find(Option::is_some);
-        assert_eq!(ended, Some(Some(Ok(None))));
-        working.join().unwrap();
-        assert_eq!(request.test_by(&mut Tester::new()), Some(Ok(None)));
-    }
-
-    #[test]
-    fn an_operation_that_is_dropped_has_failed() {
-        let (request, completer) = request();
-        drop(completer);
-        assert_eq!(
-            request.wait(None).map(|outcome| outcome.map_err(|error| error.status())),
-            Some(Err(Status::Internal))
-        );
-    }
-
-    #[test]
-    fn cancelling_is_told_once_and_not_too_late() {
-        static TOLD: AtomicU32 = AtomicU32::new(0);
-        let counter = std::sync::Arc::new(Told(|| _ = TOLD.fetch_add(1, Ordering::SeqCst)));
-        let told = || TOLD.load(Ordering::SeqCst);
-        let made = || {
-            let (request, completer) = request();
-            (request.cancelled_by(counter.clone(), Operation::Messages(3..5)), completer)
-        };
-        let (one, completer) = made();
-        one.cancel();
-        one.cancel();
-        assert!(completer.is_cancelled());
-        assert_eq!(told(), 1);
-        let (done, completer) = made();
-        completer.complete(Ok(None));
-        done.cancel();
-        assert_eq!(told(), 1, "it was too late");
-    }
-
-    #[test]
-    fn two_halves_end_together_with_what_came_or_the_first_error_of_either() {
-        let received = Received { source: 1, tag: 2, count: 3, dtype: DType::Int8 };
-        let (both, completer) = request();
-        let [one, other] = completer.halves();
-        one.complete(Ok(Some(received)));
-        assert_eq!(both.test(), None);
-        other.complete(Ok(None));
-        assert_eq!(both.test(), Some(Ok(Some(received))));
-        let late = || Err(Error::new(Status::Timeout, "too late"));
-        let (both, completer) = request();
-        let [one, other] = completer.halves();
-        one.complete(late());
-        assert_eq!(both.test(), None);
-        drop(other);
-        assert_eq!(both.test(), Some(late()));
-    }
-
-    #[test]
-    fn a_record_is_used_again_when_its_last_end_is_gone_and_remembers_nothing_but_its_shell() {
-        let requests = Requests::default();
-        let spare = || requests.spare();
-        let (first, completer) = requests.make();
-        first.cancel();
-        let [one, other] = completer.halves();
-        one.complete(Err(Error::new(Status::Timeout, "too late")));
-        first.leave_shell(Box::new(5));
-        assert_eq!(spare(), 0, "the other half goes on");
-        other.complete(Ok(None));
-        assert_eq!(spare(), 1);
-        let (second, completer) = requests.make();
-        assert_eq!((spare(), second.test(), completer.is_cancelled()), (0, None, false));
-        let shell = second.take_shell().and_then(|shell| shell.downcast::<i32>().ok());
-        assert_eq!((shell.as_deref(), second.take_shell().is_none()), (Some(&5), true));
-        completer.complete(Ok(None));
-        assert_eq!((second.test(), spare()), (Some(Ok(None)), 0));
-        drop(second);
-        assert_eq!(spare(), 1);
-    }
-
-    #[test]
-    fn of_very_many_requests_some_records_are_kept_and_a_request_outlives_its_group() {
-        let requests = Requests::default();
-        let many: Vec<_> = (0..SPARE_MAX + 10).map(|_| requests.make()).collect();
-        drop(many);
-        assert_eq!(requests.spare(), SPARE_MAX);
-        let (request, completer) = requests.make();
-        drop(requests);
-        completer.complete(Ok(None));
-        assert_eq!(request.wait(None), Some(Ok(None)));
-    }
-}
+#[path = "request_test.rs"]
+mod tests;

@@ -5,8 +5,8 @@
 //! or nobody comes after it. Tested below, and in every order of threads by `loom_test.rs`.
 
 use crate::error::Result;
-use crate::runtime::base::interrupts::Attention;
-use crate::runtime::base::sync::{lock, wait, Condvar, Mutex};
+use crate::runtime::base::interrupts::{nudge, wait_until, Attention};
+use crate::runtime::base::sync::{lock, Condvar, Mutex};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ impl Turns {
 
     /// Makes those that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
-        drop(lock(&self.state)); // who has looked and does not sleep yet holds it
-        self.changed.notify_all();
+        nudge((&self.state, &self.changed));
     }
 
     /// Holds the turn with this number, which was taken.
@@ -69,22 +68,10 @@ impl Turn<'_> {
         if self.come.get() {
             return Ok(true);
         }
-        let mut state = lock(&self.turns.state);
-        while state.ended + 1 < self.number {
-            let left = limit();
-            if left == Some(Duration::ZERO) {
-                return Ok(false);
-            }
-            if attention.is_due()? {
-                drop(state);
-                attention.ask()?;
-                state = lock(&self.turns.state);
-                continue;
-            }
-            state = wait(&self.turns.changed, state, attention.left(left));
-        }
-        self.come.set(true);
-        Ok(true)
+        let has_come = |state: &mut State| (state.ended + 1 >= self.number).then_some(());
+        let waits = (&self.turns.state, &self.turns.changed);
+        self.come.set(wait_until(waits, limit, attention, has_come)?.is_some());
+        Ok(self.come.get())
     }
 }
 

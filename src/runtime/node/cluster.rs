@@ -4,7 +4,6 @@
 //! others.
 
 use super::agent_thread::{Node, Setup};
-use super::finalize::Leaving;
 use super::own_addresses::OwnAddresses;
 use super::{rank_table, whereabouts::places};
 use crate::agent::{Agent, Command, Profile};
@@ -50,6 +49,18 @@ pub enum Joined {
     Node(Box<Cluster>),
     /// This process was the scheduler; the job has ended well.
     SchedulerDone,
+}
+
+/// How far this process has left its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// It is in it.
+    #[default]
+    NotYet,
+    /// The others know that it has left; the scheduler in this process may still serve them.
+    HasLeft,
+    /// Nothing is left to be done.
+    Done,
 }
 
 /// A node's cluster.
@@ -354,6 +365,7 @@ impl Drop for Cluster {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
+        self.state.notices.end();
         self.registry.kept().handles.clear();
         self.state.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.

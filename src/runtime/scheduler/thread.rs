@@ -6,11 +6,12 @@ use crate::config::Settings;
 use crate::error::{Error, Result, Status};
 use crate::net::Waker;
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::interrupts::{in_call, Attention, Interrupts};
+use crate::runtime::base::interrupts::{in_call, nudge, wait_until, Attention, Interrupts};
+use crate::runtime::base::sync::{lock, Condvar, Mutex};
 use crate::types::Time;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 type Outcome = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
@@ -42,7 +43,7 @@ impl SchedulerThread {
         let thread = crate::net::thread::spawn("muster-sched", move || {
             let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
             let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
-            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&told.0) = Some(result);
             told.1.notify_all();
         });
         Ok(SchedulerThread {
@@ -73,33 +74,15 @@ impl SchedulerThread {
 
     /// Makes those that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
-        drop(self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner)); // who has looked and does not sleep yet holds it
-        self.outcome.1.notify_all();
+        nudge((&self.outcome.0, &self.outcome.1));
     }
 
     /// As `wait`, unless a call with this attention is interrupted.
     pub(crate) fn wait_for(&self, timeout: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Result<()>>> {
         let clock = Clock::start();
         let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
-        let outcome = || self.outcome.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut result = outcome();
-        loop {
-            if let Some(result) = &*result {
-                return Ok(Some(result.clone()));
-            }
-            let left = clock.until(deadline);
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            if attention.is_due()? {
-                drop(result);
-                attention.ask()?;
-                result = outcome();
-                continue;
-            }
-            let left = attention.left(left).unwrap_or(Duration::from_secs(3600));
-            result = self.outcome.1.wait_timeout(result, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let waits = (&self.outcome.0, &self.outcome.1);
+        wait_until(waits, || clock.until(deadline), attention, |result| result.clone())
     }
 
     /// Ends the job, for all nodes that are still in it, and waits until it has ended.

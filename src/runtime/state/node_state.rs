@@ -11,11 +11,12 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::interrupts::{Attention, Interrupts};
+use crate::runtime::base::interrupts::{nudge, wait_until, Attention, Interrupts};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::notices::Notices;
 use crate::runtime::base::polling::Polling;
-use crate::runtime::base::sync::{lock, wait, Bell, Condvar, Mutex, MutexGuard};
+use crate::runtime::base::sync::{lock, Bell, Condvar, Mutex, MutexGuard};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -182,6 +183,8 @@ pub struct NodeState {
     pub(crate) polling: Polling,
     /// What ends the waits of its program's calls.
     pub(crate) interrupts: Arc<Interrupts>,
+    /// What calls its functions once operations have ended.
+    pub(crate) notices: Arc<Notices>,
 }
 
 impl NodeState {
@@ -203,6 +206,7 @@ impl NodeState {
             cores: host::cores(),
             polling: Polling::new(None),
             interrupts: Arc::default(),
+            notices: Arc::default(),
         }
     }
 
@@ -257,8 +261,7 @@ impl NodeState {
     /// Makes all that wait look again, at something that is not the agent thread's to tell. Not to be called by one
     /// who holds what was learnt.
     pub fn nudge(&self) {
-        drop(self.view()); // who has looked and does not sleep yet holds it
-        self.changed.notify_all();
+        nudge((&self.view, &self.changed));
     }
 
     /// Why a group of this epoch cannot be used any more, if that has been told.
@@ -291,25 +294,9 @@ impl NodeState {
         &self,
         deadline: Time,
         attention: &Attention<'_>,
-        mut check: impl FnMut(&mut NodeView) -> Option<T>,
+        check: impl FnMut(&mut NodeView) -> Option<T>,
     ) -> Result<Option<T>> {
-        let mut view = self.view();
-        loop {
-            if let Some(found) = check(&mut view) {
-                return Ok(Some(found));
-            }
-            let left = self.clock.until(deadline);
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            if attention.is_due()? {
-                drop(view);
-                attention.ask()?;
-                view = self.view();
-                continue;
-            }
-            view = wait(&self.changed, view, attention.left(left));
-        }
+        wait_until((&self.view, &self.changed), || self.clock.until(deadline), attention, check)
     }
 
     /// A node of the cluster; asks the scheduler where `Formed` did not tell.

@@ -1,0 +1,76 @@
+//! Waiting for several requests at once, be they of one cluster or of several of this process.
+//!
+//! The thread sleeps in a record of its own, which is no request's. Each request that has not ended tells it of its end, and it
+//! ends when enough have.
+
+use super::{Asleep, Outcome, Record, Request, Requests};
+use crate::error::Result;
+use crate::runtime::base::interrupts::Attention;
+use crate::runtime::base::sync::{lock, Arc};
+use std::time::Duration;
+
+/// One request more has ended.
+pub(super) fn one_more(several: &Arc<Record>) {
+    let mut life = lock(&several.state);
+    life.missing = life.missing.saturating_sub(1);
+    if life.missing > 0 || life.outcome.is_some() {
+        return;
+    }
+    life.outcome = Some(Ok(None));
+    drop(life);
+    several.changed.notify_all();
+}
+
+impl Request {
+    /// Waits until one of these has ended, at most so long, unless the program interrupts the call: the first that has.
+    pub(crate) fn wait_any(requests: &[&Request], limit: Option<Duration>) -> Result<Option<(usize, Outcome)>> {
+        let first = || requests.iter().enumerate().find_map(|(at, request)| Some((at, request.test()?)));
+        if let Some(found) = first() {
+            return Ok(Some(found));
+        }
+        wait_for_some(requests, 1, limit)?;
+        Ok(first())
+    }
+
+    /// Waits until all of these have ended, at most so long, unless the program interrupts the call; whether they have.
+    pub(crate) fn wait_all(requests: &[&Request], limit: Option<Duration>) -> Result<bool> {
+        let have_ended = || requests.iter().all(|request| request.test().is_some());
+        if have_ended() {
+            return Ok(true);
+        }
+        wait_for_some(requests, requests.len(), limit)?;
+        Ok(have_ended())
+    }
+}
+
+/// Waits until so many of these have ended.
+fn wait_for_some(requests: &[&Request], count: usize, limit: Option<Duration>) -> Result<()> {
+    let several = Arc::new(Record::default());
+    lock(&several.state).missing = u32::try_from(count).unwrap_or(u32::MAX);
+    let mut homes = Vec::new();
+    for request in requests {
+        let mut life = lock(&request.record.state);
+        if life.outcome.is_some() {
+            drop(life);
+            one_more(&several);
+            continue;
+        }
+        life.several.push(Arc::clone(&several));
+        let home = life.home.clone();
+        drop(life);
+        let is_known = |known: &Requests| {
+            home.as_ref().is_some_and(|home| std::sync::Arc::ptr_eq(&home.0.interrupts, &known.0.interrupts))
+        };
+        if !homes.iter().any(is_known) {
+            homes.extend(home);
+        }
+    }
+    let attention = homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.interrupts));
+    let asleep: Vec<Asleep<'_>> = homes.iter().map(|home| home.asleep(&several)).collect();
+    let outcome = several.wait_for(limit, &attention).map(drop);
+    drop(asleep);
+    for request in requests {
+        lock(&request.record.state).several.retain(|other| !Arc::ptr_eq(other, &several));
+    }
+    outcome
+}
