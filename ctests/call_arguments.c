@@ -174,6 +174,8 @@ static void requests(muster_cluster_t *cluster) {
     INVALID("request", muster_request_test(NULL));
     INVALID("request", muster_request_wait(NULL, 0));
     INVALID("request", muster_request_cancel(NULL));
+    INVALID("request", muster_request_notify(NULL, NULL, NULL));
+    INVALID("request", muster_request_descriptor(NULL));
     muster_request_free(NULL);
     INVALID("group", muster_ibarrier(NULL, &request));
     INVALID("request", muster_ibarrier(world, NULL));
@@ -181,6 +183,14 @@ static void requests(muster_cluster_t *cluster) {
     CHECK_OK(muster_ibarrier(world, &request));
     INVALID("timeout_ms", muster_request_wait(request, -2));
     INVALID("timeout_ms", muster_request_wait(request, INT64_MIN));
+    size_t index = 0;
+    INVALID("fn", muster_request_notify(request, NULL, NULL));
+    INVALID("requests", muster_request_wait_any(NULL, 1, -1, &index));
+    INVALID("requests", muster_request_wait_any(&request, SIZE_MAX, -1, &index));
+    INVALID("index", muster_request_wait_any(&request, 1, -1, NULL));
+    INVALID("timeout_ms", muster_request_wait_any(&request, 1, -2, &index));
+    INVALID("requests", muster_request_wait_all(NULL, 1, -1));
+    INVALID("timeout_ms", muster_request_wait_all(&request, 1, -2));
     CHECK_OK(muster_request_wait(request, -1));
     CHECK_OK(muster_request_test(request));
     CHECK_OK(muster_request_cancel(request)); /* too late: it stays what it was */

@@ -5,7 +5,8 @@ use super::contract::{Ask, Event};
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, GroupId};
 use crate::wire::{
-    Abort, Absent, FreeGroup, GroupMade, Locate, MakeGroup, Member, Message, Recover, Revoke, Suspect, WhereAre,
+    Abort, Absent, FreeGroup, GroupMade, Locate, MadeByMembers, MakeByMembers, MakeGroup, Member, Message, Recover,
+    Revoke, Suspect, WhereAre,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ pub(super) struct Asks {
     where_are: BTreeMap<Ask, (GroupId, u64, Option<u32>)>,
     locates: BTreeMap<Ask, u32>,
     creations: BTreeMap<(GroupId, u64), MakeGroup>,
+    by_members: BTreeMap<Ask, MakeByMembers>,
     /// Freed, and the scheduler has not said that this is kept. Never more than the groups that this node had at one time: no
     /// other is made before that is said, for both come in the order in which they are durable.
     freed: BTreeSet<GroupId>,
@@ -109,15 +111,34 @@ impl Asks {
         self.creations.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
     }
 
+    /// A group that its members make; what to say, unless that is that nobody waits for what was answered already.
+    pub(super) fn make_by_members(&mut self, wanted: MakeByMembers) -> Option<Message> {
+        if !wanted.wants && !self.by_members.contains_key(&wanted.ask) {
+            return None;
+        }
+        self.by_members.insert(wanted.ask, wanted.clone());
+        Some(Message::MakeByMembers(wanted))
+    }
+
+    /// The answer to that; once for each that was asked for.
+    pub(super) fn made_by_members(&mut self, made: MadeByMembers) -> Option<Event> {
+        let wanted = self.by_members.remove(&made.ask)?;
+        let why_not =
+            || made.failure.map_or_else(|| Error::new(Status::Internal, "no group, and no reason"), Error::from);
+        Some(Event::MadeByMembers(wanted, made.group.ok_or_else(why_not)))
+    }
+
     /// Whether a group is to be made.
     pub(super) fn makes_groups(&self) -> bool {
-        !self.creations.is_empty()
+        !self.creations.is_empty() || !self.by_members.is_empty()
     }
 
     /// Nobody makes them any more: each fails with this.
     pub(super) fn make_no_groups(&mut self, error: &Error) -> Vec<Event> {
-        let creations = std::mem::take(&mut self.creations);
-        creations.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone())).collect()
+        let (creations, by_members) = (std::mem::take(&mut self.creations), std::mem::take(&mut self.by_members));
+        let not_made = creations.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone()));
+        let alone = by_members.into_values().map(|wanted| Event::MadeByMembers(wanted, Err(error.clone())));
+        not_made.chain(alone).collect()
     }
 
     pub(super) fn free_group(&mut self, group: GroupId) -> Message {
@@ -184,6 +205,7 @@ impl Asks {
         self.suspects.clear();
         self.revokes.clear();
         self.creations.clear();
+        self.by_members.clear();
         self.recover.take_if(|_| !recovery);
         self.abort.take_if(|_| !recovery);
     }
@@ -202,6 +224,7 @@ impl Asks {
         });
         let locates = self.locates.values().map(|index| Message::Locate(Locate { index: *index }));
         let creations = self.creations.values().map(|wanted| Message::MakeGroup(wanted.clone()));
+        let by_members = self.by_members.values().map(|wanted| Message::MakeByMembers(wanted.clone()));
         let recover = self.recover.iter().map(|wish| Message::Recover(wish.clone()));
         abort
             .chain(suspects)
@@ -209,6 +232,7 @@ impl Asks {
             .chain(where_are)
             .chain(locates)
             .chain(creations)
+            .chain(by_members)
             .chain(freed)
             .chain(recover)
             .collect()

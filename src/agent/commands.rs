@@ -36,6 +36,11 @@ impl Agent {
                 self.answer_timer(now);
                 message
             }
+            Command::MakeByMembers(wanted) => {
+                let Some(message) = self.asks.make_by_members(wanted) else { return };
+                self.answer_timer(now);
+                message
+            }
             Command::FreeGroup(group) => self.asks.free_group(group),
             // A broken cluster has answered these already; one that may be whole again can still be aborted.
             Command::Suspect { .. } | Command::Revoke(_) if is_broken => return,

@@ -3,7 +3,8 @@
 use crate::error::{Culprit, Error, Failure};
 use crate::types::Time;
 use crate::wire::{
-    Absent, Blob, Formed, GroupMade, LinkBeat, MakeGroup, Member, Message, PeerState, Register, StoreOperation,
+    Absent, Blob, Formed, GroupMade, LinkBeat, MakeByMembers, MakeGroup, Member, Message, PeerState, Register,
+    StoreOperation,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -118,6 +119,9 @@ pub enum Command {
     WhereAre(Ask, crate::types::GroupId, u64, Option<u32>),
     /// Make a group. Answered by `Event::GroupMade` or `Event::NotMade`, or not at all where the parent is revoked.
     MakeGroup(MakeGroup),
+    /// Make a group with its other members alone, or do not wait for it any more. Answered by `Event::MadeByMembers`, or not at
+    /// all where the epoch ends.
+    MakeByMembers(MakeByMembers),
     /// Wait for the next epoch (or, with `false`, not any more). Answered by `Event::Formed`, `Event::NotRecovered` or
     /// `Event::Broken`.
     Recover(bool),
@@ -179,6 +183,8 @@ pub enum Event {
     Located(Ask, Member),
     /// The answer to `MakeGroup`.
     GroupMade(GroupMade),
+    /// The answer to `MakeByMembers`: the group, or why there is none.
+    MadeByMembers(MakeByMembers, Result<crate::types::GroupId, Error>),
     /// The n-th group of this one will not be made, and why: there is no scheduler any more.
     NotMade(crate::types::GroupId, u64, Error),
     /// The answer to a store request: number and value, or why not.

@@ -68,6 +68,12 @@ impl Agent {
                 }
                 Ok(self.asks.made(made))
             }
+            Message::MadeByMembers(made) => {
+                if let (Stage::Member(member), Some(group)) = (&mut self.stage, made.group) {
+                    member.group_made(group.0);
+                }
+                Ok(self.asks.made_by_members(made))
+            }
             Message::GroupFreed(freed) => return self.asks.freed(freed.group),
             Message::NotRecovered(word) if word.failure.status == Status::Fenced => return self.put_out(word.failure),
             Message::NotRecovered(word) if !self.stage.is_in(word.failure.epoch) => return,

@@ -4,7 +4,7 @@ use super::constants::{
     muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
     MUSTER_NAME_BYTES,
 };
-use super::convert::{fixed, give_struct, handle, out as check_out, slice};
+use super::convert::{fixed, give_struct, handle, out as check_out, slice, text};
 use super::failure::muster_failure_t;
 use super::guard::{guard, guard_number, guard_or};
 use super::handles::{muster_cluster_t, muster_group_t};
@@ -215,6 +215,57 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
     guard(|| {
         // SAFETY: as promised by the caller.
         unsafe { handle(group, "group") }?.with(|group| group.set_timeout_ms(timeout_ms).map(|()| Status::Ok))
+    })
+}
+
+/// Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of rank in the new
+/// group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes part, and no other group's
+/// sequence of collectives does. Gives the group out, which is to be freed with muster_group_free. It has the default time-out.
+///
+/// `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
+/// call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
+/// tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
+///
+/// Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where the
+/// scheduler does not answer. -1 means the setting timeout (1,800 s), 0 that only who has asked already counts, INT64_MAX
+/// no limit. Ends early as muster_interrupt says: then, and after a time-out, the other members are as if it had not been
+/// called, and it may be called again. If the group is made at that moment, it returns MUSTER_OK.
+///
+/// Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
+/// MUSTER_ERR_MISMATCH (two members that are in both of two lists ask for one of them each, with the same tag: the sentence names
+/// both; a third hears of it by its time-out); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
+/// called muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
+/// muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
+/// cluster.
+///
+/// With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each group that
+/// it had, and is answered without the others; of different lists and tags the order does not count. Thread-safe.
+///
+/// # Safety
+/// `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
+/// or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_group_create_members(
+    cluster: *mut muster_cluster_t,
+    world_ranks: *const i32,
+    n: usize,
+    tag: *const c_char,
+    timeout_ms: i64,
+    out: *mut *mut muster_group_t,
+) -> muster_status_t {
+    guard(|| {
+        let to = check_out(out, "out")?;
+        // SAFETY: as promised by the caller.
+        let (cluster, ranks, tag) =
+            unsafe { (handle(cluster, "cluster")?, slice(world_ranks, n, "world_ranks")?, text(tag, "tag")?) };
+        let made = cluster.with(|cluster| {
+            let default = cluster.settings().operation_timeout;
+            let made = cluster.registry().create_by_members(ranks, tag, timeout_ms, default)?;
+            Ok(give(cluster.registry(), Some(made)))
+        })?;
+        // SAFETY: not NULL, and writable as the caller promised.
+        unsafe { to.write(made) };
+        Ok(Status::Ok)
     })
 }
 

@@ -77,8 +77,10 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 /// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. One that has goes on,
 ///   and the call returns how it ended. If that takes longer than 250 ms, the group is revoked, as above. Of a
 ///   muster_sendrecv one message may have come or gone.
-/// - muster_request_wait: only the wait ends. The operation goes on.
+/// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
+///   requests of several clusters ends with the first that is interrupted.
 /// - The store's calls: one that waits ends. Whether a change was made is not known.
+/// - muster_group_create_members: as when its time is up, and it may be called again. May take up to 250 ms more.
 /// - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
 ///   MUSTER_OK. May take up to 250 ms more.
 /// - muster_finalize: it may be called again, and goes on where it was. Or the cluster is freed.

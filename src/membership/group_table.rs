@@ -3,6 +3,7 @@
 //! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more. Tested in `groups_test.rs` and
 //! `freed_test.rs`, through the whole brain.
 
+use super::by_members::{Name, Pact};
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{CreationRecord, Creations, FreedRecord, GroupRecord, GroupWish, Record, CREATIONS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub(super) struct GroupTable {
     creations: BTreeMap<(GroupId, u64), Creation>,
     /// Those of them that are not done.
     open: BTreeSet<(GroupId, u64)>,
+    /// Those that their members make by themselves.
+    pub(super) by_members: BTreeMap<Name, Pact>,
     /// How many were ever made: numbers are never used again.
     count: u32,
 }
@@ -55,8 +58,8 @@ pub(super) struct Creation {
 
 impl GroupTable {
     pub(super) fn new(worker_num: u32, server_num: u32, recovery: bool) -> GroupTable {
-        let (made, creations, open) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        GroupTable { worker_num, server_num, recovery, made, creations, open, count: 0 }
+        let (made, creations, open, by_members) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        GroupTable { worker_num, server_num, recovery, made, creations, open, by_members, count: 0 }
     }
 
     /// The indices of a group's members, in order of rank; none for a group that is not known here.
@@ -88,7 +91,12 @@ impl GroupTable {
     /// Whether a node is, or was, a member of a group.
     pub(super) fn was_in(&self, group: GroupId, key: u32) -> bool {
         let made = self.creations.values().flat_map(|creation| &creation.done).flatten();
-        self.is_in(group, key) || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
+        let by_members = |(name, pact): (&Name, &Pact)| {
+            matches!(pact, Pact::Made(made) if *made == group) && name.members.contains(&key)
+        };
+        self.is_in(group, key)
+            || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
+            || self.by_members.iter().any(by_members)
     }
 
     /// Of which of a node's groups others have been made, and how many.
@@ -151,11 +159,20 @@ impl GroupTable {
     /// A node makes the groups of this creation once more: it uses them again.
     pub(super) fn is_made_again(&mut self, parent: GroupId, nth: u64, by: u32) {
         let done = self.creations.get(&(parent, nth)).and_then(|creation| creation.done.as_ref());
-        for (group, _) in done.into_iter().flatten() {
-            if let Some(made) = self.made.get_mut(group) {
-                made.freed.remove(&by);
-            }
+        let groups: Vec<GroupId> = done.into_iter().flatten().map(|(group, _)| *group).collect();
+        groups.into_iter().for_each(|group| self.uses(group, by));
+    }
+
+    /// A node uses a group, again perhaps.
+    pub(super) fn uses(&mut self, group: GroupId, by: u32) {
+        if let Some(made) = self.made.get_mut(&group) {
+            made.freed.remove(&by);
         }
+    }
+
+    /// Whether anybody uses a group that was made.
+    pub(super) fn is_used(&self, group: GroupId) -> bool {
+        self.made.contains_key(&group)
     }
 
     /// The groups that were made with this node.
@@ -175,12 +192,13 @@ impl GroupTable {
             if !self.recovery {
                 self.creations.retain(|(parent, _), _| *parent != group);
                 self.open.retain(|(parent, _)| *parent != group);
+                self.forget_pact(group);
             }
         }
         Some(is_last)
     }
 
-    fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
+    pub(super) fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
         let group = GroupId(FIRST_MADE + self.count);
         self.count += 1;
         self.made.insert(group, Made { members: members.clone(), freed: BTreeSet::new() });
@@ -207,6 +225,7 @@ impl GroupTable {
     pub(super) fn take_up_epoch(&mut self) {
         self.creations.retain(|_, creation| creation.done.is_some());
         self.open.clear();
+        self.forget_open_pacts();
     }
 
     /// A new epoch counts its creations anew; with recovery it goes on counting, and what was made is told again to nodes that
@@ -214,6 +233,7 @@ impl GroupTable {
     pub(super) fn begin_epoch(&mut self) {
         self.creations.retain(|_, creation| self.recovery && creation.done.is_some());
         self.open.clear();
+        self.forget_open_pacts();
     }
 
     /// A node that comes back makes its groups again, and frees them again.
@@ -240,22 +260,25 @@ impl GroupTable {
         let freed = self.made.iter().flat_map(|(group, made)| {
             made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
         });
-        made.chain(freed).collect()
+        made.chain(self.records_by_members()).chain(freed).collect()
     }
 
     /// A creation that was written down.
     pub(super) fn restore(&mut self, record: CreationRecord) {
         let CreationRecord { parent, nth, by, call, groups } = record;
-        for GroupRecord { group, members, used } in &groups {
-            self.count = self.count.max(group.0 + 1 - FIRST_MADE);
-            if *used {
-                self.made.insert(*group, Made { members: members.clone(), freed: BTreeSet::new() });
-            }
-        }
+        groups.iter().for_each(|group| self.restore_group(group));
         let done = groups.into_iter().map(|made| (made.group, made.members)).collect();
         let creation = Creation { call: Some((by, call)), done: Some(done), ..Creation::default() };
         self.open.remove(&(parent, nth));
         self.creations.insert((parent, nth), creation);
+    }
+
+    /// One group that was written down.
+    pub(super) fn restore_group(&mut self, record: &GroupRecord) {
+        self.count = self.count.max(record.group.0 + 1 - FIRST_MADE);
+        if record.used {
+            self.made.insert(record.group, Made { members: record.members.clone(), freed: BTreeSet::new() });
+        }
     }
 
     /// That a group was freed was written down.
@@ -269,7 +292,7 @@ impl GroupTable {
 
     /// Whether this node uses a group.
     #[cfg(test)]
-    pub(super) fn uses(&self, key: u32, group: GroupId) -> bool {
+    pub(super) fn is_used_by(&self, key: u32, group: GroupId) -> bool {
         self.made.get(&group).is_some_and(|made| made.members.contains(&key) && !made.freed.contains(&key))
     }
 
@@ -282,6 +305,6 @@ impl GroupTable {
     /// How many entries there are, of whatever kind.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.made.len() + self.creations.len()
+        self.made.len() + self.creations.len() + self.by_members.len()
     }
 }

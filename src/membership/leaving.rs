@@ -35,6 +35,7 @@ impl Conductor {
         }
         self.store.gone(key);
         self.answers_no_more(now, key);
+        self.end_pacts_with(key);
         let cluster = &mut self.cluster;
         self.groups.settle_creations(cluster, now);
         if for_good {

@@ -24,6 +24,7 @@
 
 mod admission;
 mod breaking;
+mod by_members;
 mod cluster;
 mod comparing;
 mod conductor;
@@ -336,6 +337,7 @@ impl Scheduler {
             | Message::Revoke(_)
             | Message::WhereAre(_)
             | Message::MakeGroup(_)
+            | Message::MakeByMembers(_)
             | Message::Called(_)
                 if !counts => {} // of an epoch that is over
             Message::Suspect(suspect) => {
@@ -350,6 +352,7 @@ impl Scheduler {
             }
             Message::Called(called) => self.conductor.groups.called(cluster, now, key, &called),
             Message::MakeGroup(wanted) => self.conductor.groups.make_group(cluster, now, key, wanted),
+            Message::MakeByMembers(wanted) => self.conductor.make_by_members(key, wanted),
             message => self.misbehaved(now, conn, &message),
         }
     }

@@ -80,9 +80,11 @@ impl Outbox {
         let behind = match message {
             // Nothing is promised by these.
             Message::HeartbeatEcho(_) | Message::Report | Message::NotYet(_) | Message::Rejected(_) => Behind::Nothing,
-            Message::StoreReply(_) | Message::GroupMade(_) | Message::GroupFreed(_) | Message::Bye => {
-                Behind::Everything
-            }
+            Message::StoreReply(_)
+            | Message::GroupMade(_)
+            | Message::MadeByMembers(_)
+            | Message::GroupFreed(_)
+            | Message::Bye => Behind::Everything,
             _ => Behind::Epoch,
         };
         self.send_behind(behind, conn, message);

@@ -9,7 +9,7 @@
 use super::group_table::FIRST_MADE;
 use super::ranks::canonical;
 use crate::types::{CallKind, Epoch, GroupId, Role};
-use crate::wire::{CreationRecord, EpochRecord, FreedRecord, Record, StoreRecord};
+use crate::wire::{ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, Record, StoreRecord};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Heartbeat time-outs that settings can ask for lie well within these, in milliseconds.
@@ -35,12 +35,14 @@ struct Recorded {
     /// Every group that was ever made.
     groups: HashMap<GroupId, BTreeSet<u32>>,
     creations: HashSet<(GroupId, u64)>,
+    /// The names of those that their members made: list, tag, number.
+    by_members: HashSet<(Vec<u32>, String, u64)>,
 }
 
 /// Looks at everything that is recorded of a job of so many workers and servers, in order.
 pub fn check_records(workers: u32, servers: u32, records: &[Record]) -> Result<(), Absurd> {
-    let (groups, creations) = (HashMap::new(), HashSet::new());
-    let mut recorded = Recorded { workers, servers, generation: 0, epoch: None, groups, creations };
+    let (groups, creations, by_members) = (HashMap::new(), HashSet::new(), HashSet::new());
+    let mut recorded = Recorded { workers, servers, generation: 0, epoch: None, groups, creations, by_members };
     for (at, record) in records.iter().enumerate() {
         let is_last = at + 1 == records.len();
         let sense = match record {
@@ -52,6 +54,7 @@ pub fn check_records(workers: u32, servers: u32, records: &[Record]) -> Result<(
             Record::Epoch(epoch) => recorded.epoch(epoch),
             _ if recorded.epoch.is_none() => Err("something happens before the first epoch".to_owned()),
             Record::Creation(creation) => recorded.creation(creation),
+            Record::ByMembers(made) => recorded.by_members(made),
             Record::Freed(freed) => recorded.freed(freed),
             Record::Store(change) => recorded.store(change),
             Record::Left(node) | Record::Abandoned(node) => recorded.node(*node),
@@ -128,18 +131,28 @@ impl Recorded {
         let is_countable = (1..u64::from(GROUPS_MAX)).contains(nth);
         sense(is_countable && self.creations.insert((*parent, *nth)), || format!("creation {nth} of {parent}"))?;
         let mut placed = BTreeSet::new();
-        for made in groups {
-            let (group, number) = (made.group, made.group.0);
-            sense((FIRST_MADE..GROUPS_MAX).contains(&number), || format!("a made group with the number {number}"))?;
-            sense(!made.members.is_empty(), || format!("{group} without members"))?;
-            for member in &made.members {
-                let is_free = parents.contains(member) && placed.insert(*member);
-                sense(is_free, || format!("node {member} in {group}, made of {parent}"))?;
-            }
-            let before = self.groups.insert(group, made.members.iter().copied().collect());
-            sense(before.is_none(), || format!("{group} made twice"))?;
+        let of = format!("of {parent}");
+        groups.iter().try_for_each(|made| self.made(made, &parents, &mut placed, &of))
+    }
+
+    /// One group, of these nodes, where those in `placed` have their places already.
+    fn made(&mut self, made: &GroupRecord, of: &BTreeSet<u32>, placed: &mut BTreeSet<u32>, whose: &str) -> Sense {
+        let (group, number) = (made.group, made.group.0);
+        sense((FIRST_MADE..GROUPS_MAX).contains(&number), || format!("a made group with the number {number}"))?;
+        sense(!made.members.is_empty(), || format!("{group} without members"))?;
+        for member in &made.members {
+            let is_free = of.contains(member) && placed.insert(*member);
+            sense(is_free, || format!("node {member} in {group}, made {whose}"))?;
         }
-        Ok(())
+        let before = self.groups.insert(group, made.members.iter().copied().collect());
+        sense(before.is_none(), || format!("{group} made twice"))
+    }
+
+    fn by_members(&mut self, record: &ByMembersRecord) -> Sense {
+        let GroupRecord { group, members, .. } = &record.group;
+        let name = (members.clone(), record.tag.clone(), record.nth);
+        sense(record.nth > 0 && self.by_members.insert(name), || format!("{group} made twice by its members"))?;
+        self.made(&record.group, &(0..self.workers).collect(), &mut BTreeSet::new(), "of workers")
     }
 
     fn freed(&self, record: &FreedRecord) -> Sense {

@@ -21,6 +21,7 @@ impl Conductor {
         self.groups.settle_disputes(&mut self.cluster, now);
         if !self.cluster.job.is_broken() {
             self.revoke_all(now, key); // a verdict has ended them
+            self.end_all_pacts(key);
         }
         if let Some(failure) = self.cluster.cannot_recover() {
             return self.cluster.tell_not_recovered(conn, failure);

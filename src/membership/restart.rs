@@ -50,6 +50,7 @@ impl Conductor {
                 }
             }
             Record::Creation(creation) => self.groups.table.restore(creation),
+            Record::ByMembers(made) => self.groups.table.restore_by_members(made),
             Record::Store(mut change) => {
                 // What an earlier life has asked is not asked again.
                 let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64, u64)| {

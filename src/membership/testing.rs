@@ -241,7 +241,7 @@ impl Scheduler {
 
     /// Whether this node, by its index, counts as using this group that was made.
     pub(crate) fn counts_as_using(&self, node: u32, group: GroupId) -> bool {
-        self.conductor.groups.table.uses(node, group)
+        self.conductor.groups.table.is_used_by(node, group)
     }
 
     /// Everybody who has a place.

@@ -60,7 +60,7 @@ impl Written {
             Record::Job(_) => Written::Job,
             Record::Generation(_) => Written::Generation,
             Record::Epoch(_) => Written::Epoch,
-            Record::Creation(_) => Written::Creation,
+            Record::Creation(_) | Record::ByMembers(_) => Written::Creation,
             Record::Freed(_) => Written::Freed,
             Record::Store(_) => Written::Store,
             Record::Left(_) => Written::Left,

@@ -73,6 +73,34 @@ record! {
 }
 
 record! {
+    /// A node wants a group that its members make by themselves, or does not wait for it any more. Answered by `MadeByMembers`.
+    pub struct MakeByMembers {
+        /// The number of the question; the node's own.
+        pub ask: u64,
+        /// Whether it waits.
+        pub wants: bool,
+        /// The tag by which the members tell their groups apart.
+        pub tag: String,
+        /// The number of the group among those of the same members and tag, from 1.
+        pub nth: u64,
+        /// The members' indices, in order of rank.
+        pub members: Vec<u32>,
+    }
+}
+
+record! {
+    /// Answers a `MakeByMembers`: the group, or why there is none.
+    pub struct MadeByMembers {
+        /// The number of the question.
+        pub ask: u64,
+        /// The group.
+        pub group: Option<GroupId>,
+        /// Why there is none.
+        pub failure: Option<Failure>,
+    }
+}
+
+record! {
     /// A node is inside `muster_recover`, or not any more. Answered by `Formed` of the next epoch, or by `NotRecovered`.
     pub struct Recover {
         /// The epoch that it wants to leave behind.

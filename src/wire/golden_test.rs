@@ -285,6 +285,22 @@ fn asking() -> Vec<Row> {
         ),
         ("FreeGroup", Message::FreeGroup(FreeGroup { group: GroupId(5) }), "05000000"),
         ("GroupFreed", Message::GroupFreed(GroupFreed { group: GroupId(5) }), "05000000"),
+        (
+            "MakeByMembers",
+            Message::MakeByMembers(MakeByMembers { ask: 7, wants: true, tag: "ring".into(), nth: 2, members: vec![3, 1] }),
+            "070000000000000001040072696e670200000000000000020000000300000001000000",
+        ),
+        (
+            "MadeByMembers",
+            Message::MadeByMembers(MadeByMembers { ask: 7, group: Some(GroupId(5)), failure: None }),
+            "0700000000000000010500000000",
+        ),
+        (
+            "MadeByMembers",
+            Message::MadeByMembers(MadeByMembers { ask: 7, group: None, failure: Some(failure()) }),
+            "07000000000000000001f5ffffff010101030000000100330100622c030000010000000029000000000000001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
+             6e646564010000000000000001000000002a00000000000000",
+        ),
         ("Recover", Message::Recover(Recover { epoch: Epoch(2), inside: true }), "020000000000000001"),
         (
             "NotRecovered",

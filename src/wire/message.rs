@@ -1,7 +1,9 @@
 //! The control plane's messages, between a node (or a launcher) and its scheduler: their numbers, and in which queue each waits.
 
 use super::calls::{AskCall, Called};
-use super::change::{FreeGroup, GroupFreed, GroupMade, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
+use super::change::{
+    FreeGroup, GroupFreed, GroupMade, InEpoch, MadeByMembers, MakeByMembers, MakeGroup, NotRecovered, NotYet, Recover,
+};
 use super::codec::{Decoder, Encoder, Wire, WireError};
 use super::control::{
     Abort, Absent, Formed, Known, Locate, Located, LostNodes, PassBy, PeerReport, Register, Rejected, Revoke, Revoked,
@@ -160,6 +162,10 @@ messages! {
     AskCall = 40 (AskCall),
     /// Node: this.
     Called = 41 (Called),
+    /// Node: make a group with its other members.
+    MakeByMembers = 42 (MakeByMembers),
+    /// Scheduler: it is made, or not.
+    MadeByMembers = 43 (MadeByMembers),
 }
 
 impl Message {

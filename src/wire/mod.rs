@@ -38,7 +38,10 @@ mod limits_test;
 mod random_test;
 
 pub use calls::{AskCall, Called};
-pub use change::{FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MakeGroup, NotRecovered, NotYet, Recover};
+pub use change::{
+    FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MadeByMembers, MakeByMembers, MakeGroup, NotRecovered,
+    NotYet, Recover,
+};
 pub use codec::{Decoder, Encoder, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Creations, Formed, Known, Locate, Located, LostNodes, PassBy,
@@ -64,6 +67,8 @@ pub use point::{
     MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_HEADER_BYTES, MESSAGE_PIECE_BYTES, RTS_MAX,
 };
 pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
-pub use record::{CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord};
+pub use record::{
+    ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord,
+};
 pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery};
 pub use store::{Blob, Parts, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -433,6 +433,15 @@ impl Random {
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
             Message::PassBy(_) => Message::PassBy(PassBy { reason: self.reason() }),
             Message::GroupFreed(_) => Message::GroupFreed(GroupFreed { group: GroupId(self.u32()) }),
+            Message::MakeByMembers(_) => {
+                let (ask, nth) = (self.u64(), self.u64());
+                let (wants, members) = (self.number().is_multiple_of(2), self.list(20, Random::u32));
+                Message::MakeByMembers(MakeByMembers { ask, wants, tag: self.text(NAME_MAX), nth, members })
+            }
+            Message::MadeByMembers(_) => {
+                let (group, failure) = (self.option(Random::u32).map(GroupId), self.option(Random::failure));
+                Message::MadeByMembers(MadeByMembers { ask: self.u64(), group, failure })
+            }
             Message::AskCall(_) => Message::AskCall(AskCall { group: GroupId(self.u32()), sequence: self.u64() }),
             Message::Called(_) => {
                 let (group, sequence) = (GroupId(self.u32()), self.u64());

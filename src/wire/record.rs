@@ -72,6 +72,18 @@ record! {
 }
 
 record! {
+    /// A group was made by its members alone.
+    pub struct ByMembersRecord {
+        /// The tag by which they tell their groups apart.
+        pub tag: String,
+        /// Its number among those of the same members and tag.
+        pub nth: u64,
+        /// The group.
+        pub group: GroupRecord,
+    }
+}
+
+record! {
     /// One group that was made.
     pub struct GroupRecord {
         /// Its number.
@@ -183,6 +195,8 @@ pub enum Record {
     Freed(FreedRecord),
     /// Nobody is started in this node's place any more, its launcher says.
     Abandoned(u32),
+    /// A group was made by its members alone.
+    ByMembers(ByMembersRecord),
 }
 
 impl Record {
@@ -199,6 +213,7 @@ impl Record {
             Record::Done => 7u8.put(&mut to),
             Record::Freed(record) => (8u8.put(&mut to), record.put(&mut to)).1,
             Record::Abandoned(index) => (9u8.put(&mut to), index.put(&mut to)).1,
+            Record::ByMembers(record) => (10u8.put(&mut to), record.put(&mut to)).1,
         }
         to.bytes
     }
@@ -216,6 +231,7 @@ impl Record {
             7 => Record::Done,
             8 => Record::Freed(Wire::take(&mut from)?),
             9 => Record::Abandoned(Wire::take(&mut from)?),
+            10 => Record::ByMembers(Wire::take(&mut from)?),
             other => return Err(WireError(format!("unknown record {other}"))),
         };
         from.finish()?;
@@ -269,6 +285,11 @@ pub(super) mod tests {
             Record::Done,
             Record::Freed(FreedRecord { group: GroupId(3), by: 1, last: true }),
             Record::Abandoned(2),
+            Record::ByMembers(ByMembersRecord {
+                tag: "ring".into(),
+                nth: 2,
+                group: GroupRecord { group: GroupId(4), members: vec![3, 1], used: false },
+            }),
         ]
     }
 

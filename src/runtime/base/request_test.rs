@@ -136,7 +136,9 @@ fn a_function_is_called_once_by_a_thread_of_its_own_before_and_after_the_end() {
     completer.complete(Ok(None));
     notify(&after, "after").unwrap();
     assert_eq!(hears.recv().unwrap(), ("after", Status::Ok, true));
-    [&before, &failing, &after].map(Request::await_notice);
+    for request in [&before, &failing, &after] {
+        request.await_notice();
+    }
     notices.end();
     let (late, _completer) = requests.make();
     assert_eq!(notify(&late, "late").expect_err("nobody would call it").status(), Status::State);

@@ -10,7 +10,10 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::state::node_state::{EpochView, NodeState, Stirred};
 use crate::runtime::state::roster::built_in;
 use crate::types::{Call, GroupId};
-use crate::wire::{Formed, GroupMade, GroupProgress, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX};
+use crate::wire::{
+    Formed, GroupMade, GroupProgress, MakeByMembers, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX,
+};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a member stands, as far as this node has heard.
@@ -29,6 +32,10 @@ pub enum Standing {
 pub(crate) struct Kept {
     pub handles: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
+    /// How many groups this process has made by itself of these members (indices, in order of rank) under this tag; and those that
+    /// it makes now.
+    pub by_members: HashMap<(Vec<u32>, String), u64>,
+    pub making: HashSet<(Vec<u32>, String)>,
 }
 
 /// One node's groups.
@@ -134,6 +141,36 @@ impl Registry {
                 }
                 view.made.insert(key, id);
             }
+        });
+        wanted
+    }
+
+    /// The same of a group that its members make alone.
+    pub(crate) fn made_by_members(
+        &self,
+        wanted: MakeByMembers,
+        outcome: Result<GroupId>,
+        timeout_ms: i64,
+    ) -> std::result::Result<Option<Arc<Group>>, Box<Failure>> {
+        let MakeByMembers { ask, tag, nth, members, .. } = wanted;
+        let state = &self.state;
+        let Some(formed) = state.view().epoch.formed.clone() else { return Ok(None) };
+        let id = outcome.as_ref().ok().copied();
+        let group = outcome.and_then(|id| Group::new(id, members.clone(), state, &formed, timeout_ms).map(Arc::new));
+        let mut wanted = Ok(None);
+        state.learn(|view| {
+            let mut kept = self.kept();
+            // Where nobody waits any more, the program will ask for this one again.
+            let Some(waits) = view.by_members.get_mut(&ask) else { return };
+            if let (Some(id), Err(error)) = (id, &group) {
+                wanted = Err(cannot_make(&formed, Some(id), error));
+            }
+            if let Ok(group) = &group {
+                kept.handles.push(GroupHandle::new(Arc::clone(group)));
+                kept.by_members.insert((members, tag), nth);
+                wanted = Ok(Some(Arc::clone(group)));
+            }
+            *waits = Some(group.map(|group| group.id()));
         });
         wanted
     }

@@ -10,6 +10,7 @@ use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token};
 use crate::runtime::base::control::ControlEnd;
+use crate::runtime::groups::group::Group;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::address_lookup::{ask_for, is_for_links};
 use crate::runtime::links::{
@@ -18,7 +19,7 @@ use crate::runtime::links::{
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::secret::Guard;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Called, Formed, GroupMade, Heartbeat, Message};
+use crate::wire::{Called, Formed, Heartbeat, Message};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -339,7 +340,16 @@ impl Node {
     fn tell(&mut self, event: Event) {
         match event {
             Event::Formed(formed) => self.form(Arc::new(*formed)),
-            Event::GroupMade(made) => self.group_made(made),
+            Event::GroupMade(made) => {
+                let id = made.group;
+                let made = self.registry.made(made, self.setup.operation_timeout_ms);
+                self.group_made(made, id);
+            }
+            Event::MadeByMembers(wanted, outcome) => {
+                let id = outcome.as_ref().ok().copied();
+                let made = self.registry.made_by_members(wanted, outcome, self.setup.operation_timeout_ms);
+                self.group_made(made, id);
+            }
             Event::Located(ask, member) if is_for_links(ask) => {
                 let unknown = self.mesh.located(&member, &self.poller);
                 self.locate(unknown);
@@ -380,9 +390,8 @@ impl Node {
     }
 
     /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
-    fn group_made(&mut self, made: GroupMade) {
-        let id = made.group;
-        match (self.registry.made(made, self.setup.operation_timeout_ms), id) {
+    fn group_made(&mut self, made: std::result::Result<Option<Arc<Group>>, Box<Failure>>, id: Option<GroupId>) {
+        match (made, id) {
             (Ok(Some(group)), _) => self.mesh.add(&group.context.roster, &self.poller),
             (Err(failure), Some(id)) => {
                 self.feed(Input::Command(Command::Revoke(*failure))); // the others have it, and would wait in it

@@ -135,6 +135,8 @@ pub struct NodeView {
     pub creating: HashSet<Creation>,
     /// Those that have been made, by number; none where this node is not in it.
     pub made: HashMap<Creation, Result<Option<GroupId>>>,
+    /// Groups that their members make alone: those that somebody waits for, and what has become of them.
+    pub by_members: HashMap<Ask, Option<Result<GroupId>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Store requests whose caller still waits, and those that have been answered.
@@ -356,7 +358,7 @@ impl NodeState {
             Event::Absent(ask, absent) => {
                 view.absent.insert(ask, absent);
             }
-            Event::GroupMade(_) => {} // the agent thread makes it, and says so itself
+            Event::GroupMade(_) | Event::MadeByMembers(..) => {} // the agent thread makes it, and says so itself
             Event::NotMade(parent, nth, error) => {
                 let key = view.epoch.formed.as_ref().map(|formed| (formed.epoch, parent, nth));
                 if let Some(key) = key.filter(|key| view.creating.contains(key)) {

@@ -1,0 +1,132 @@
+//! Making a group with its other members alone: nobody else takes part, and no group's sequence orders it. The scheduler makes it
+//! once all have asked; here is the wait for that.
+
+use super::handle::GroupHandle;
+use super::registry::Registry;
+use crate::agent::{Ask, Command};
+use crate::error::{Error, Result, Status};
+use crate::runtime::base::interrupts::in_call;
+use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::types::{Epoch, GroupId, Time};
+use crate::wire::{Formed, MakeByMembers};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest tag, in bytes.
+const TAG_MAX: usize = 255;
+
+impl Registry {
+    /// Makes a group of these workers, in this order, with the others that call it alike; at most so many milliseconds:
+    /// `i64::MAX` without limit, -1 the default.
+    pub fn create_by_members(
+        &self,
+        world_ranks: &[i32],
+        tag: &str,
+        timeout_ms: i64,
+        default: Option<Duration>,
+    ) -> Result<Arc<GroupHandle>> {
+        let state = &self.state;
+        let now = state.clock.now();
+        let deadline = match (timeout_ms, default) {
+            (i64::MAX, _) | (-1, None) => Time::NEVER,
+            (-1, Some(limit)) => now + limit,
+            (0.., _) => now + Duration::from_millis(timeout_ms.unsigned_abs()),
+            _ => {
+                return Err(Error::invalid(format!("timeout_ms is {timeout_ms}: expected -1 (the default), 0 or more")))
+            }
+        };
+        if tag.len() > TAG_MAX {
+            return Err(Error::invalid(format!("tag has {} bytes: expected {TAG_MAX} at most", tag.len())));
+        }
+        let formed = state.view().epoch.formed.clone();
+        let formed = formed.ok_or_else(|| Error::new(Status::State, "this process has left its cluster"))?;
+        let name = (members(world_ranks, &formed)?, tag.to_owned());
+        let nth = {
+            let mut kept = self.kept();
+            if !kept.making.insert(name.clone()) {
+                let sentence =
+                    format!("another thread of this process makes a group of these ranks with the tag {tag:?}");
+                return Err(Error::new(Status::State, sentence));
+            }
+            kept.by_members.get(&name).copied().unwrap_or(0) + 1
+        };
+        let (members, tag) = name.clone();
+        let wanted = MakeByMembers { ask: state.next_ask(), wants: true, tag, nth, members };
+        let made = self.await_members(formed.epoch, wanted, deadline);
+        self.kept().making.remove(&name);
+        made
+    }
+
+    fn await_members(&self, epoch: Epoch, wanted: MakeByMembers, deadline: Time) -> Result<Arc<GroupHandle>> {
+        let (state, ask) = (&self.state, wanted.ask);
+        let attention = state.interrupts.attention();
+        let title = format!("group_create_members with the tag {:?}", wanted.tag);
+        state.view().by_members.insert(ask, None);
+        state.ask(AgentCommand::Of(epoch, Command::MakeByMembers(wanted.clone())));
+        let mut outcome = state.wait_attentively(deadline, &attention, |view| answer(view, ask, epoch));
+        if !matches!(outcome, Ok(Some(_))) {
+            // Whether all have asked is the scheduler's to say.
+            state.ask(AgentCommand::Of(epoch, Command::MakeByMembers(MakeByMembers { wants: false, ..wanted })));
+            let word = state.wait(state.clock.now() + VERDICT_WAIT, |view| answer(view, ask, epoch));
+            outcome = match (word, outcome) {
+                (Some(Ok(id)), _) => Ok(Some(Ok(id))),
+                (_, Err(why)) => Err(in_call(&title, &why)),
+                (word, _) => Ok(word),
+            };
+        }
+        if let Some(Ok(late)) = state.view().by_members.remove(&ask).flatten() {
+            outcome = Ok(Some(Ok(late))); // it came when the wait was over
+        }
+        let silent = || {
+            let away = state.view().away.as_ref().map_or_else(String::new, |why| format!(": it is away ({why})"));
+            Error::new(Status::Timeout, format!("the time is up, and the scheduler does not say who is awaited{away}"))
+        };
+        let made = outcome?.unwrap_or_else(|| Err(silent()));
+        let id = made.map_err(|error| Error::new(error.status(), format!("{title}: {}", error.message())))?;
+        self.handle(id).ok_or_else(|| Error::new(Status::State, "this process has left its cluster"))
+    }
+}
+
+/// What has become of the wish, as soon as that is known.
+fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>> {
+    // What is made is made, whatever came after: to the others it is.
+    if let Some(answer) = view.by_members.get_mut(&ask).and_then(Option::take) {
+        return Some(answer);
+    }
+    if let Some(failure) = &view.epoch.broken {
+        return Some(Err(view.epoch.causes.of_call(failure).into()));
+    }
+    if !view.epoch.is_in(epoch) {
+        let ended = format!("epoch {} has ended: every node has called muster_recover", epoch.0);
+        return Some(Err(Error::new(Status::Revoked, ended)));
+    }
+    let gone = view.left.is_some() || view.over;
+    gone.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
+}
+
+/// The members' indices, which are workers' ranks; this node is to be among them.
+fn members(world_ranks: &[i32], formed: &Formed) -> Result<Vec<u32>> {
+    let workers = formed.worker_num;
+    let mut places = HashMap::new();
+    let mut members = Vec::with_capacity(world_ranks.len().min(workers as usize)); // more are none twice
+    for (at, rank) in world_ranks.iter().enumerate() {
+        let fits = u32::try_from(*rank).ok().filter(|rank| *rank < workers);
+        let last = i64::from(workers) - 1;
+        let index =
+            fits.ok_or_else(|| Error::invalid(format!("world_ranks[{at}] is {rank}: expected 0 to {last} on world")))?;
+        if let Some(first) = places.insert(index, at) {
+            let sentence = format!("world_ranks[{at}] is {rank}, as is world_ranks[{first}]: expected each rank once");
+            return Err(Error::invalid(sentence));
+        }
+        members.push(index);
+    }
+    if !members.contains(&formed.index) {
+        let own = if formed.index < workers { format!("rank {}", formed.rank) } else { "a server".to_owned() };
+        return Err(Error::invalid(format!(
+            "world_ranks: this process, {own}, is not among them: only members call this"
+        )));
+    }
+    Ok(members)
+}
