@@ -224,6 +224,15 @@ static void made_groups(muster_cluster_t *cluster) {
     static const int32_t zero[] = {0}, twice[] = {0, 0};
     muster_group_t *world = muster_world(cluster), *group = anywhere;
     INVALID("parent", muster_group_create(NULL, zero, 1, &group));
+    INVALID("cluster", muster_group_create_members(NULL, zero, 1, "", -1, &group));
+    INVALID("out", muster_group_create_members(cluster, zero, 1, "", -1, NULL));
+    INVALID("tag", muster_group_create_members(cluster, zero, 1, NULL, -1, &group));
+    INVALID("tag", muster_group_create_members(cluster, zero, 1, "\xff\xfe", -1, &group));
+    INVALID("timeout_ms", muster_group_create_members(cluster, zero, 1, "", -2, &group));
+    INVALID("world_ranks is NULL", muster_group_create_members(cluster, NULL, 1, "", -1, &group));
+    INVALID("not among them", muster_group_create_members(cluster, NULL, 0, "", -1, &group));
+    INVALID("world_ranks", muster_group_create_members(cluster, zero, SIZE_MAX, "", -1, &group));
+    INVALID("world_ranks[1]", muster_group_create_members(cluster, twice, 2, "", -1, &group));
     INVALID("parent", muster_group_split(NULL, 0, 0, &group));
     INVALID("out", muster_group_create(world, zero, 1, NULL));
     INVALID("out", muster_group_split(world, 0, 0, NULL));

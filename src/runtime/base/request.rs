@@ -7,6 +7,8 @@
 //! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
 //! life before. Tested below, and in every order of threads by `loom_test.rs`.
 
+#[cfg(all(test, loom))]
+mod loom_test;
 mod several;
 mod told;
 
