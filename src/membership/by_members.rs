@@ -7,30 +7,10 @@
 use super::cluster::Cluster;
 use super::conductor::Conductor;
 use super::group_table::{GroupTable, OPEN_MAX};
+use super::pacts::{Name, NAMED_MAX};
 use crate::error::{Failure, Status};
 use crate::types::GroupId;
-use crate::wire::{ByMembersRecord, GroupRecord, MadeByMembers, MakeByMembers, Message, Record};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// So many of those that are awaited are named.
-const NAMED_MAX: usize = 4;
-
-/// Which group it is: the n-th that these members make under this tag.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
-    /// Indices, in order of rank.
-    pub(super) members: Vec<u32>,
-    pub(super) tag: String,
-    pub(super) nth: u64,
-}
-
-/// What has become of it.
-#[derive(Debug)]
-pub(super) enum Pact {
-    /// These wait for the others, each with the number of its question.
-    Open(BTreeMap<u32, u64>),
-    Made(GroupId),
-}
+use crate::wire::{MadeByMembers, MakeByMembers, Message, Record};
 
 impl Conductor {
     /// A member wants the group, or does not wait for it any more. Who has come back asks for those that were made before.
@@ -41,14 +21,13 @@ impl Conductor {
         if !name.can_be(cluster.rules.worker_num) || !name.members.contains(&key) {
             return cluster.out.note(format!("node {key} makes a group of members that there cannot be: ignored"));
         }
-        if let Some(Pact::Made(group)) = table.by_members.get(&name) {
-            let group = *group;
+        if let Some(group) = table.pacts.made(&name) {
             table.uses(group, key);
             return tell(cluster, key, ask, Ok(group));
         }
         if !wants {
             let failure = awaited(cluster, table, &name, key);
-            table.withdraw(&name, key);
+            table.pacts.withdraw(&name, key);
             return tell(cluster, key, ask, Err(failure));
         }
         if cluster.job.is_broken() {
@@ -62,19 +41,13 @@ impl Conductor {
         if let Some(failure) = refusal(cluster, table, &name, key) {
             return tell(cluster, key, ask, Err(failure));
         }
-        if let Some((other, other_name)) = table.disagreement(&name, key) {
+        if let Some((other, other_name)) = table.pacts.disagreement(&name, key) {
             let failure = disagreement(cluster, (key, &name), (other, &other_name));
             tell(cluster, key, ask, Err(failure.clone()));
             return end_pacts(cluster, table, |open| *open == name || *open == other_name, |_, _| failure.clone());
         }
-        let Pact::Open(asks) = table.by_members.entry(name.clone()).or_insert_with(|| Pact::Open(BTreeMap::new()))
-        else {
-            return;
-        };
-        asks.insert(key, ask);
-        if asks.len() == name.members.len() {
-            let asks = std::mem::take(asks);
-            let (group, record) = table.make_by_members(&name);
+        if let Some(asks) = table.pacts.join(&name, key, ask) {
+            let (group, record) = table.make_by_members(name);
             cluster.out.promise(Record::ByMembers(record));
             asks.into_iter().for_each(|(member, ask)| tell(cluster, member, ask, Ok(group)));
         }
@@ -114,10 +87,10 @@ fn end_pacts(
     which: impl Fn(&Name) -> bool,
     failure: impl Fn(&Cluster, &Name) -> Failure,
 ) {
-    let ended: Vec<Name> = table.open_pacts().filter(|name| which(name)).cloned().collect();
+    let ended: Vec<Name> = table.pacts.open().filter(|name| which(name)).cloned().collect();
     for name in ended {
-        let Some(Pact::Open(asks)) = table.by_members.remove(&name) else { continue };
         let failure = failure(cluster, &name);
+        let asks = table.pacts.end(&name);
         asks.into_iter().for_each(|(member, ask)| tell(cluster, member, ask, Err(failure.clone())));
     }
 }
@@ -132,7 +105,7 @@ fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Opti
         let culprit = cluster.nodes.get(gone).map(|node| node.culprit());
         return Some(cluster.failure(Status::PeerLeft, culprit, left(name)));
     }
-    let open = table.open_by(key);
+    let open = table.pacts.open_by(key);
     (open >= OPEN_MAX).then(|| {
         let cause = format!("this node makes {open} groups at a time already: {OPEN_MAX} is the most");
         cluster.failure(Status::Limit, None, cause)
@@ -141,11 +114,7 @@ fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Opti
 
 /// Who has not asked, for one who does not wait any more.
 fn awaited(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Failure {
-    let has_asked = |member: &u32| match table.by_members.get(name) {
-        Some(Pact::Open(asks)) => asks.contains_key(member),
-        _ => false,
-    };
-    let mut missing = name.members.iter().filter(|member| **member != key && !has_asked(member));
+    let mut missing = name.members.iter().filter(|member| **member != key && !table.pacts.waits(name, **member));
     let first = missing.next().and_then(|member| cluster.nodes.get(member)).map(|node| node.culprit());
     let others: Vec<u32> = missing.copied().collect();
     let named: Vec<String> = others.iter().take(NAMED_MAX).map(|member| cluster.nodes.in_words(*member)).collect();
@@ -161,93 +130,6 @@ fn disagreement(cluster: &Cluster, one: (u32, &Name), other: (u32, &Name)) -> Fa
     let said = |(key, name): (u32, &Name)| format!("{} asks for {}", cluster.nodes.in_words(key), name.in_words());
     let cause = format!("{}, but {}: members must name the same ranks in the same order", said(first), said(second));
     cluster.failure(Status::Mismatch, None, cause)
-}
-
-impl Name {
-    /// Whether there can be such a group, among so many workers.
-    fn can_be(&self, workers: u32) -> bool {
-        let distinct: BTreeSet<&u32> = self.members.iter().collect();
-        !self.members.is_empty()
-            && distinct.len() == self.members.len()
-            && self.members.iter().all(|member| *member < workers)
-    }
-
-    /// `the group of ranks 0, 1, 2 with the tag "x"`
-    fn in_words(&self) -> String {
-        let ranks: Vec<String> = self.members.iter().take(2 * NAMED_MAX).map(u32::to_string).collect();
-        let more = if ranks.len() < self.members.len() { ", ..." } else { "" };
-        format!("the group of ranks {}{more} with the tag {:?}", ranks.join(", "), self.tag)
-    }
-}
-
-impl GroupTable {
-    fn open_pacts(&self) -> impl Iterator<Item = &Name> {
-        self.by_members.iter().filter(|(_, pact)| matches!(pact, Pact::Open(_))).map(|(name, _)| name)
-    }
-
-    /// For how many a node waits.
-    fn open_by(&self, key: u32) -> usize {
-        self.by_members.values().filter(|pact| matches!(pact, Pact::Open(asks) if asks.contains_key(&key))).count()
-    }
-
-    /// A node that waits for another list under the same tag, where both are in both.
-    fn disagreement(&self, name: &Name, key: u32) -> Option<(u32, Name)> {
-        self.by_members.iter().find_map(|(open, pact)| {
-            let Pact::Open(asks) = pact else { return None };
-            if open.tag != name.tag || open.members == name.members || !open.members.contains(&key) {
-                return None;
-            }
-            let other = asks.keys().find(|other| **other != key && name.members.contains(other))?;
-            (!asks.contains_key(&key)).then(|| (*other, open.clone()))
-        })
-    }
-
-    fn withdraw(&mut self, name: &Name, key: u32) {
-        if let Some(Pact::Open(asks)) = self.by_members.get_mut(name) {
-            asks.remove(&key);
-            if asks.is_empty() {
-                self.by_members.remove(name);
-            }
-        }
-    }
-
-    fn make_by_members(&mut self, name: &Name) -> (GroupId, ByMembersRecord) {
-        let (group, _) = self.make(name.members.clone());
-        self.by_members.insert(name.clone(), Pact::Made(group));
-        (group, self.record_by_members(name, group))
-    }
-
-    fn record_by_members(&self, name: &Name, group: GroupId) -> ByMembersRecord {
-        let used = self.is_used(group);
-        let group = GroupRecord { group, members: name.members.clone(), used };
-        ByMembersRecord { tag: name.tag.clone(), nth: name.nth, group }
-    }
-
-    /// All that are made, as they are written down.
-    pub(super) fn records_by_members(&self) -> impl Iterator<Item = Record> + '_ {
-        self.by_members.iter().filter_map(|(name, pact)| match pact {
-            Pact::Made(group) => Some(Record::ByMembers(self.record_by_members(name, *group))),
-            Pact::Open(_) => None,
-        })
-    }
-
-    /// One that was written down.
-    pub(super) fn restore_by_members(&mut self, record: ByMembersRecord) {
-        let ByMembersRecord { tag, nth, group } = record;
-        self.restore_group(&group);
-        let name = Name { members: group.members, tag, nth };
-        self.by_members.insert(name, Pact::Made(group.group));
-    }
-
-    /// An epoch is over: what was to be made in it will not be.
-    pub(super) fn forget_open_pacts(&mut self) {
-        self.by_members.retain(|_, pact| matches!(pact, Pact::Made(_)));
-    }
-
-    /// Nobody uses this group any more, and nobody comes back to make it again.
-    pub(super) fn forget_pact(&mut self, group: GroupId) {
-        self.by_members.retain(|_, pact| !matches!(pact, Pact::Made(made) if *made == group));
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more. Tested in `groups_test.rs` and
 //! `freed_test.rs`, through the whole brain.
 
-use super::by_members::{Name, Pact};
+use super::pacts::{Name, Pacts};
 use crate::types::{Call, GroupId, Time};
-use crate::wire::{CreationRecord, Creations, FreedRecord, GroupRecord, GroupWish, Record, CREATIONS_MAX};
+use crate::wire::{
+    ByMembersRecord, CreationRecord, Creations, FreedRecord, GroupRecord, GroupWish, Record, CREATIONS_MAX,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -27,7 +29,7 @@ pub(super) struct GroupTable {
     /// Those of them that are not done.
     open: BTreeSet<(GroupId, u64)>,
     /// Those that their members make by themselves.
-    pub(super) by_members: BTreeMap<Name, Pact>,
+    pub(super) pacts: Pacts,
     /// How many were ever made: numbers are never used again.
     count: u32,
 }
@@ -58,8 +60,8 @@ pub(super) struct Creation {
 
 impl GroupTable {
     pub(super) fn new(worker_num: u32, server_num: u32, recovery: bool) -> GroupTable {
-        let (made, creations, open, by_members) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        GroupTable { worker_num, server_num, recovery, made, creations, open, by_members, count: 0 }
+        let (made, creations, open, pacts) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new(), Pacts::default());
+        GroupTable { worker_num, server_num, recovery, made, creations, open, pacts, count: 0 }
     }
 
     /// The indices of a group's members, in order of rank; none for a group that is not known here.
@@ -91,12 +93,9 @@ impl GroupTable {
     /// Whether a node is, or was, a member of a group.
     pub(super) fn was_in(&self, group: GroupId, key: u32) -> bool {
         let made = self.creations.values().flat_map(|creation| &creation.done).flatten();
-        let by_members = |(name, pact): (&Name, &Pact)| {
-            matches!(pact, Pact::Made(made) if *made == group) && name.members.contains(&key)
-        };
         self.is_in(group, key)
             || made.into_iter().any(|(made, members)| *made == group && members.contains(&key))
-            || self.by_members.iter().any(by_members)
+            || self.pacts.has_made(group, key)
     }
 
     /// Of which of a node's groups others have been made, and how many.
@@ -171,7 +170,7 @@ impl GroupTable {
     }
 
     /// Whether anybody uses a group that was made.
-    pub(super) fn is_used(&self, group: GroupId) -> bool {
+    fn is_used(&self, group: GroupId) -> bool {
         self.made.contains_key(&group)
     }
 
@@ -192,13 +191,28 @@ impl GroupTable {
             if !self.recovery {
                 self.creations.retain(|(parent, _), _| *parent != group);
                 self.open.retain(|(parent, _)| *parent != group);
-                self.forget_pact(group);
+                self.pacts.forget(group);
             }
         }
         Some(is_last)
     }
 
-    pub(super) fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
+    /// All members of this one have asked for it.
+    pub(super) fn make_by_members(&mut self, name: Name) -> (GroupId, ByMembersRecord) {
+        let (group, _) = self.make(name.members.clone());
+        let record = name.record(group, true);
+        self.pacts.is_made(name, group);
+        (group, record)
+    }
+
+    /// One that its members made was written down.
+    pub(super) fn restore_by_members(&mut self, record: ByMembersRecord) {
+        let ByMembersRecord { tag, nth, group } = record;
+        self.restore_group(&group);
+        self.pacts.is_made(Name { members: group.members, tag, nth }, group.group);
+    }
+
+    fn make(&mut self, members: Vec<u32>) -> (GroupId, Vec<u32>) {
         let group = GroupId(FIRST_MADE + self.count);
         self.count += 1;
         self.made.insert(group, Made { members: members.clone(), freed: BTreeSet::new() });
@@ -225,7 +239,7 @@ impl GroupTable {
     pub(super) fn take_up_epoch(&mut self) {
         self.creations.retain(|_, creation| creation.done.is_some());
         self.open.clear();
-        self.forget_open_pacts();
+        self.pacts.forget_open();
     }
 
     /// A new epoch counts its creations anew; with recovery it goes on counting, and what was made is told again to nodes that
@@ -233,7 +247,7 @@ impl GroupTable {
     pub(super) fn begin_epoch(&mut self) {
         self.creations.retain(|_, creation| self.recovery && creation.done.is_some());
         self.open.clear();
-        self.forget_open_pacts();
+        self.pacts.forget_open();
     }
 
     /// A node that comes back makes its groups again, and frees them again.
@@ -260,7 +274,8 @@ impl GroupTable {
         let freed = self.made.iter().flat_map(|(group, made)| {
             made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
         });
-        made.chain(self.records_by_members()).chain(freed).collect()
+        let by_members = self.pacts.records(|group| self.is_used(group)).into_iter().map(Record::ByMembers);
+        made.chain(by_members).chain(freed).collect()
     }
 
     /// A creation that was written down.
@@ -274,7 +289,7 @@ impl GroupTable {
     }
 
     /// One group that was written down.
-    pub(super) fn restore_group(&mut self, record: &GroupRecord) {
+    fn restore_group(&mut self, record: &GroupRecord) {
         self.count = self.count.max(record.group.0 + 1 - FIRST_MADE);
         if record.used {
             self.made.insert(record.group, Made { members: record.members.clone(), freed: BTreeSet::new() });
@@ -305,6 +320,6 @@ impl GroupTable {
     /// How many entries there are, of whatever kind.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.made.len() + self.creations.len() + self.by_members.len()
+        self.made.len() + self.creations.len() + self.pacts.len()
     }
 }

@@ -50,6 +50,7 @@ mod next_epoch;
 mod node;
 mod nodes;
 mod outbox;
+mod pacts;
 mod promises;
 mod ranks;
 mod record_check;

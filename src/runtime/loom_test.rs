@@ -12,6 +12,7 @@ use crate::runtime::base::clock::Clock;
 use crate::runtime::base::interrupts::{Attention, Interrupts};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
+use crate::runtime::base::program::Program;
 use crate::runtime::base::queue::Queue;
 use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Request, Requests, Told};
 use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
@@ -367,12 +368,12 @@ fn interrupted<T: Send + Sync + 'static>(
 fn nobody_sleeps_through_an_interruption_in_the_nodes_state() {
     every_order(|| {
         let state = state();
-        let interrupts = std::sync::Arc::clone(&state.interrupts);
-        let attention = interrupts.attention();
+        let program = std::sync::Arc::clone(&state.program);
+        let attention = program.interrupts.attention();
         interrupted(
             state,
             |state| {
-                state.interrupts.interrupt();
+                state.program.interrupts.interrupt();
                 state.nudge();
             },
             |state| state.wait_attentively(Time::NEVER, &attention, |_| None::<()>).map(drop),
@@ -383,14 +384,14 @@ fn nobody_sleeps_through_an_interruption_in_the_nodes_state() {
 #[test]
 fn nobody_sleeps_through_an_interruption_in_a_request_which_goes_on() {
     every_order(|| {
-        let interrupts = std::sync::Arc::new(Interrupts::default());
-        let requests = Requests::new(&interrupts, &std::sync::Arc::default());
+        let program = std::sync::Arc::new(Program::default());
+        let requests = Requests::new(&program);
         let (request, completer) = requests.make();
-        let attention = interrupts.attention();
+        let attention = program.interrupts.attention();
         interrupted(
-            (std::sync::Arc::clone(&interrupts), requests),
-            |(interrupts, requests)| {
-                interrupts.interrupt();
+            (std::sync::Arc::clone(&program), requests),
+            |(program, requests)| {
+                program.interrupts.interrupt();
                 requests.nudge();
             },
             |(_, requests)| requests.wait_in(&request, None, &attention).map(drop),

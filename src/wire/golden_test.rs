@@ -271,10 +271,7 @@ fn asking() -> Vec<Row> {
         (
             "MakeGroup",
             Message::MakeGroup(MakeGroup {
-                parent: GroupId(4),
-                nth: 3,
-                sequence: 10,
-                digest: 0, wish: GroupWish::Colour { colour: Some(7), key: -1 },
+                parent: GroupId(4), nth: 3, sequence: 10, digest: 0, wish: GroupWish::Colour { colour: Some(7), key: -1 },
             }),
             "0400000003000000000000000a0000000000000000000000020107000000ffffffff",
         ),
@@ -294,12 +291,6 @@ fn asking() -> Vec<Row> {
             "MadeByMembers",
             Message::MadeByMembers(MadeByMembers { ask: 7, group: Some(GroupId(5)), failure: None }),
             "0700000000000000010500000000",
-        ),
-        (
-            "MadeByMembers",
-            Message::MadeByMembers(MadeByMembers { ask: 7, group: None, failure: Some(failure()) }),
-            "07000000000000000001f5ffffff010101030000000100330100622c030000010000000029000000000000001e00776173206c6f73743a2069747320636f6e6e656374696f6e2065\
-             6e646564010000000000000001000000002a00000000000000",
         ),
         ("Recover", Message::Recover(Recover { epoch: Epoch(2), inside: true }), "020000000000000001"),
         (

@@ -376,6 +376,17 @@ impl Random {
         GroupMade { parent, nth: self.u64(), group, members: self.list(40, Random::u32) }
     }
 
+    fn by_members(&mut self, like: &Message) -> Message {
+        let ask = self.u64();
+        if let Message::MadeByMembers(_) = like {
+            let (group, failure) = (self.option(Random::u32).map(GroupId), self.option(Random::failure));
+            return Message::MadeByMembers(MadeByMembers { ask, group, failure });
+        }
+        let (nth, wants) = (self.u64(), self.number().is_multiple_of(2));
+        let (tag, members) = (self.text(NAME_MAX), self.list(20, Random::u32));
+        Message::MakeByMembers(MakeByMembers { ask, wants, tag, nth, members })
+    }
+
     /// Another message of the same kind.
     fn message_like(&mut self, like: &Message) -> Message {
         match like {
@@ -433,15 +444,7 @@ impl Random {
             Message::FreeGroup(_) => Message::FreeGroup(FreeGroup { group: GroupId(self.u32()) }),
             Message::PassBy(_) => Message::PassBy(PassBy { reason: self.reason() }),
             Message::GroupFreed(_) => Message::GroupFreed(GroupFreed { group: GroupId(self.u32()) }),
-            Message::MakeByMembers(_) => {
-                let (ask, nth) = (self.u64(), self.u64());
-                let (wants, members) = (self.number().is_multiple_of(2), self.list(20, Random::u32));
-                Message::MakeByMembers(MakeByMembers { ask, wants, tag: self.text(NAME_MAX), nth, members })
-            }
-            Message::MadeByMembers(_) => {
-                let (group, failure) = (self.option(Random::u32).map(GroupId), self.option(Random::failure));
-                Message::MadeByMembers(MadeByMembers { ask: self.u64(), group, failure })
-            }
+            Message::MakeByMembers(_) | Message::MadeByMembers(_) => self.by_members(like),
             Message::AskCall(_) => Message::AskCall(AskCall { group: GroupId(self.u32()), sequence: self.u64() }),
             Message::Called(_) => {
                 let (group, sequence) = (GroupId(self.u32()), self.u64());

@@ -4,28 +4,27 @@
 //! The thread exists from the first function on, until the cluster is freed. Invariant: whatever was promised is called, once.
 
 use super::queue::Queue;
-use super::request::Notified;
 use crate::error::{Error, Result, Status};
 use crate::net::thread;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The program's function, which hears how the operation ended.
-type Function = Box<dyn FnOnce(Status) + Send>;
+/// Calls one of the program's functions.
+type Notice = Box<dyn FnOnce() + Send>;
 
-/// One node's notices.
-#[derive(Default)]
+/// One node's notices. Clones are the same.
+#[derive(Clone, Default)]
 pub(crate) struct Notices {
-    queue: Queue<(Notified, Function), JoinHandle<()>>,
+    queue: Arc<Queue<Notice, JoinHandle<()>>>,
 }
 
 impl Notices {
-    /// One function more will be called; makes sure that this cannot fail then.
-    pub(crate) fn promise(self: &Arc<Self>) -> Result<()> {
-        let own = Arc::clone(self);
+    /// One function more will be called; makes sure that there is a thread for it then.
+    pub(crate) fn promise(&self) -> Result<()> {
+        let queue = Arc::clone(&self.queue);
         let work_off = move || {
-            while let Some(notice) = own.queue.next() {
-                call(notice);
+            while let Some(notice) = queue.next() {
+                notice();
             }
         };
         let promised = self.queue.promise(|| thread::spawn("muster-notify", work_off))?;
@@ -33,9 +32,9 @@ impl Notices {
     }
 
     /// Has a function called that was promised.
-    pub(crate) fn take_on(&self, notified: Notified, function: Function) {
-        if let Err(notice) = self.queue.keep((notified, function)) {
-            call(notice); // the thread has ended
+    pub(crate) fn take_on(&self, notice: Notice) {
+        if let Err(notice) = self.queue.keep(notice) {
+            notice(); // the thread has ended
         }
     }
 
@@ -46,10 +45,4 @@ impl Notices {
             let _ = thread.join(); // it has no result; a panic was printed
         }
     }
-}
-
-/// The word has arrived once the function has returned.
-fn call((notified, function): (Notified, Function)) {
-    function(notified.status);
-    drop(notified);
 }

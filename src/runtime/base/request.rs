@@ -7,30 +7,20 @@
 //! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
 //! life before. Tested below, and in every order of threads by `loom_test.rs`.
 
-#[cfg(all(test, loom))]
-mod loom_test;
-mod several;
-mod told;
-
-pub(crate) use told::Notified;
-
-use super::interrupts::{nudge, wait_until, Attention, Interrupts};
-use super::notices::Notices;
+use super::interrupts::Attention;
 use super::polling::{GiveWay, Tester};
-use super::sync::{lock, Arc, Bell, Condvar, Instant, Mutex, MutexGuard};
+use super::record::{end, let_go, Life, Notice, Record};
+use super::sync::{lock, Arc, Bell};
 use crate::error::{Error, Result, Status};
 use crate::types::Call;
-pub use crate::types::Received;
 use std::any::Any;
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::time::Duration;
-use told::{Hearers, Notice};
 
-/// So many records are kept for requests to come; what more there were at a time go back to the system.
-const SPARE_MAX: usize = 1024;
-
-/// How an operation ended; what came, if it was a receive.
-pub type Outcome = Result<Option<Received>>;
+pub(crate) use super::record::{Notified, Requests};
+pub use super::record::Outcome;
+pub use crate::types::Received;
 
 /// Which operation is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,52 +36,9 @@ pub(crate) trait Cancels: Send + Sync {
     fn cancel(&self, operation: Operation);
 }
 
-/// A group's requests: the records of those that have ended, for those to come.
-#[derive(Clone, Default)]
-pub(crate) struct Requests(Arc<Shelf>);
-
-#[derive(Default)]
-struct Shelf {
-    spare: Mutex<Vec<Arc<Record>>>,
-    /// Those in whose waits the program's threads sleep: to be woken when it interrupts them.
-    slept_in: Mutex<Vec<Arc<Record>>>,
-    /// What interrupts them.
-    interrupts: std::sync::Arc<Interrupts>,
-    /// What calls the program's functions.
-    notices: std::sync::Arc<Notices>,
-}
-
-/// One request's.
-#[derive(Default)]
-struct Life {
-    outcome: Option<Outcome>,
-    /// How many parts of the operation have not ended, and what those that have left.
-    missing: u32,
-    received: Option<Received>,
-    error: Option<Error>,
-    cancelled: bool,
-    /// How many threads wait.
-    waiting: u32,
-    /// What else is told of the end: what can be read then, the waits for several requests, the program's function.
-    bell: Option<Bell>,
-    several: Vec<Arc<Record>>,
-    notice: Notice,
-    /// How many ends have not been dropped, and where the record goes with the last of them.
-    ends: u32,
-    home: Option<Requests>,
-    /// See `Request::take_shell`.
-    shell: Option<Box<dyn Any + Send>>,
-}
-
-#[derive(Default)]
-struct Record {
-    state: Mutex<Life>,
-    changed: Condvar,
-}
-
 /// The caller's end.
 pub struct Request {
-    record: Arc<Record>,
+    pub(super) record: Arc<Record>,
     cancel: Option<(std::sync::Arc<dyn Cancels>, Operation)>,
 }
 
@@ -102,31 +49,9 @@ pub struct Completer {
 }
 
 impl Requests {
-    /// Requests whose waits this interrupts, and whose ends these tell.
-    pub(crate) fn new(interrupts: &std::sync::Arc<Interrupts>, notices: &std::sync::Arc<Notices>) -> Requests {
-        let (interrupts, notices) = (std::sync::Arc::clone(interrupts), std::sync::Arc::clone(notices));
-        Requests(Arc::new(Shelf { interrupts, notices, ..Shelf::default() }))
-    }
-
-    /// Makes those that wait look whether the program has interrupted them.
-    pub(crate) fn nudge(&self) {
-        let slept_in = lock(&self.0.slept_in).clone();
-        slept_in.iter().for_each(|record| nudge((&record.state, &record.changed)));
-    }
-
-    /// Whether the next one takes no memory.
-    pub(crate) fn has_spare(&self) -> bool {
-        !lock(&self.0.spare).is_empty()
-    }
-
     /// Both ends of a new request.
     pub(crate) fn make(&self) -> (Request, Completer) {
-        let spare = lock(&self.0.spare).pop();
-        let record = spare.unwrap_or_default();
-        {
-            let mut state = lock(&record.state);
-            (state.missing, state.ends, state.home) = (1, 2, Some(self.clone()));
-        }
+        let record = self.take();
         (Request { record: Arc::clone(&record), cancel: None }, Completer { record: Some(record) })
     }
 
@@ -142,38 +67,6 @@ impl Requests {
         }
         let _asleep = self.asleep(&request.record);
         request.record.wait_for(limit, attention)
-    }
-
-    /// From now on the program's thread sleeps in the record's waits: what interrupts this node's calls wakes it.
-    fn asleep<'a>(&'a self, record: &'a Arc<Record>) -> Asleep<'a> {
-        lock(&self.0.slept_in).push(Arc::clone(record));
-        Asleep { of: self, record }
-    }
-
-    fn take_back(&self, record: &Arc<Record>) {
-        let mut spare = lock(&self.0.spare);
-        if spare.len() < SPARE_MAX {
-            spare.push(Arc::clone(record));
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn spare(&self) -> usize {
-        lock(&self.0.spare).len()
-    }
-}
-
-/// A wait in which the program's thread sleeps.
-struct Asleep<'a> {
-    of: &'a Requests,
-    record: &'a Arc<Record>,
-}
-
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        let mut slept_in = lock(&self.of.0.slept_in);
-        let place = slept_in.iter().position(|other| Arc::ptr_eq(other, self.record));
-        place.map(|place| slept_in.swap_remove(place));
     }
 }
 
@@ -192,76 +85,6 @@ impl<F: Fn() + Send + Sync> Cancels for Told<F> {
 #[cfg(test)]
 pub(crate) fn request() -> (Request, Completer) {
     Requests::default().make()
-}
-
-/// The caller's end is dropped, and with it what can be read.
-fn let_go(record: &Arc<Record>) {
-    let mut state = lock(&record.state);
-    let bell = state.bell.take();
-    state.ends -= 1;
-    leave(record, state);
-    drop(bell);
-}
-
-/// A part of the operation has ended, and with the last one the whole: with the first error of any. Its end is gone when
-/// the caller hears of that, so that a record that the caller lets go at once can be used again at once.
-fn end(record: &Arc<Record>, outcome: Outcome) {
-    let mut state = lock(&record.state);
-    match outcome {
-        Ok(received) => state.received = state.received.or(received),
-        Err(error) => drop(state.error.get_or_insert(error)),
-    }
-    (state.missing, state.ends) = (state.missing - 1, state.ends - 1);
-    let mut told = Hearers::default();
-    if state.missing == 0 {
-        state.outcome = Some(state.error.take().map_or(Ok(state.received), Err));
-        told = state.tell(record);
-    }
-    leave(record, state);
-    told.tell(record);
-}
-
-/// The record goes home with its last end.
-fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
-    if state.ends > 0 {
-        return;
-    }
-    let (home, shell) = (state.home.take(), state.shell.take());
-    let over = std::mem::replace(&mut *state, Life { shell, ..Life::default() });
-    drop(state);
-    drop(over);
-    if let Some(home) = home {
-        home.take_back(record);
-    }
-}
-
-impl Record {
-    /// Waits for something in its life, at most so long. Those that end it look whether anybody does.
-    fn wait_until<T>(
-        &self,
-        limit: Option<Duration>,
-        attention: &Attention<'_>,
-        mut check: impl FnMut(&mut Life) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let mut is_counted = false;
-        let found = wait_until((&self.state, &self.changed), left, attention, |life| {
-            let found = check(life);
-            let waits = found.is_none();
-            life.waiting = life.waiting + u32::from(waits && !is_counted) - u32::from(!waits && is_counted);
-            is_counted = waits;
-            found
-        });
-        if is_counted {
-            lock(&self.state).waiting -= 1;
-        }
-        found
-    }
-
-    fn wait_for(&self, limit: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Outcome>> {
-        self.wait_until(limit, attention, |life| life.outcome.clone())
-    }
 }
 
 impl Request {
@@ -308,8 +131,60 @@ impl Request {
         let (Some(requests), None) = (&state.home, &state.outcome) else { return Ok(state.outcome.clone()) };
         let requests = requests.clone();
         drop(state);
-        let attention = requests.0.interrupts.attention();
+        let attention = requests.0.program.interrupts.attention();
         requests.wait_in(self, limit, &attention)
+    }
+
+    /// Waits until the program's function has returned, where it is to be called.
+    pub fn await_notice(&self) {
+        let is_given = |life: &mut Life| (!matches!(life.notice, Notice::Pending(_) | Notice::OnItsWay)).then_some(());
+        let _ = self.record.wait_until(None, &Attention::none(), is_given); // nothing interrupts it
+    }
+
+    /// Has this function called once the operation has ended, by a thread of its node; at once if it has.
+    pub fn notify(&self, function: impl FnOnce(Status) + Send + 'static) -> Result<()> {
+        let notices = {
+            let life = lock(&self.record.state);
+            if !matches!(life.notice, Notice::None) {
+                return Err(Error::new(Status::State, "this request has a function already, which is called once"));
+            }
+            life.home.as_ref().map(|home| home.0.program.notices.clone()).unwrap_or_default()
+        };
+        notices.promise()?;
+        self.tell_by(move |notified| {
+            notices.take_on(Box::new(move || {
+                function(notified.status);
+                drop(notified); // it has arrived
+            }));
+        });
+        Ok(())
+    }
+
+    /// Has this take the word of the end on: when the operation ends, with its engine's locks held, or at once where it has.
+    pub(crate) fn tell_by(&self, take_on: impl FnOnce(Notified) + Send + 'static) {
+        let mut life = lock(&self.record.state);
+        if life.outcome.is_none() {
+            life.notice = Notice::Pending(Box::new(take_on));
+            return;
+        }
+        let notified = life.notified(&self.record);
+        drop(life);
+        take_on(notified);
+    }
+
+    /// What can be read once the operation has ended, until the request is dropped.
+    pub fn descriptor(&self) -> Result<RawFd> {
+        if let Some(bell) = &lock(&self.record.state).bell {
+            return Ok(bell.descriptor());
+        }
+        let bell = Bell::new()?;
+        let descriptor = bell.descriptor();
+        let mut life = lock(&self.record.state);
+        if life.outcome.is_some() {
+            bell.wake();
+        }
+        life.bell = Some(bell);
+        Ok(descriptor)
     }
 
     /// Asks for the end. The operation may have ended before, or be too far on to be stopped: then it ends as it would

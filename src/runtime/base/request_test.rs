@@ -1,5 +1,7 @@
 //! Requests, their records, and what is told of their end.
 
+use super::super::program::Program;
+use super::super::record::SPARE_MAX;
 use super::*;
 use crate::types::DType;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -109,14 +111,14 @@ fn of_very_many_requests_some_records_are_kept_and_a_request_outlives_its_group(
 }
 
 /// Requests of a node of their own.
-fn of_a_node() -> (Requests, std::sync::Arc<Interrupts>, std::sync::Arc<Notices>) {
-    let (interrupts, notices) = (std::sync::Arc::default(), std::sync::Arc::default());
-    (Requests::new(&interrupts, &notices), interrupts, notices)
+fn of_a_node() -> (Requests, std::sync::Arc<Program>) {
+    let program = std::sync::Arc::default();
+    (Requests::new(&program), program)
 }
 
 #[test]
 fn a_function_is_called_once_by_a_thread_of_its_own_before_and_after_the_end() {
-    let (requests, _, notices) = of_a_node();
+    let (requests, program) = of_a_node();
     let (heard, hears) = std::sync::mpsc::channel();
     let notify = |request: &Request, name: &'static str| {
         let heard = heard.clone();
@@ -139,7 +141,7 @@ fn a_function_is_called_once_by_a_thread_of_its_own_before_and_after_the_end() {
     for request in [&before, &failing, &after] {
         request.await_notice();
     }
-    notices.end();
+    program.notices.end();
     let (late, _completer) = requests.make();
     assert_eq!(notify(&late, "late").expect_err("nobody would call it").status(), Status::State);
     assert!(hears.try_recv().is_err());
@@ -147,7 +149,7 @@ fn a_function_is_called_once_by_a_thread_of_its_own_before_and_after_the_end() {
 
 #[test]
 fn a_record_is_not_used_again_before_its_function_has_returned() {
-    let (requests, _, notices) = of_a_node();
+    let (requests, program) = of_a_node();
     let (request, completer) = requests.make();
     let (go, goes) = std::sync::mpsc::channel::<()>();
     request.notify(move |_| goes.recv().unwrap()).unwrap();
@@ -156,7 +158,7 @@ fn a_record_is_not_used_again_before_its_function_has_returned() {
     drop(request);
     assert_eq!(requests.spare(), 0);
     go.send(()).unwrap();
-    notices.end();
+    program.notices.end();
     assert_eq!(requests.spare(), 1);
 }
 
@@ -208,13 +210,13 @@ fn a_wait_for_several_ends_with_the_first_or_with_all_and_leaves_nothing_behind(
 fn a_wait_for_requests_of_two_nodes_is_interrupted_at_either() {
     let (one, other) = (of_a_node(), of_a_node());
     let ((first, _one), (second, _other)) = (one.0.make(), other.0.make());
-    for (requests, interrupts, _) in [&one, &other] {
+    for (requests, program) in [&one, &other] {
         std::thread::scope(|scope| {
             let wait = scope.spawn(|| Request::wait_any(&[&first, &second], None));
             while lock(&one.0 .0.slept_in).is_empty() || lock(&other.0 .0.slept_in).is_empty() {
                 std::thread::yield_now(); // until it sleeps, or is about to
             }
-            interrupts.interrupt();
+            program.interrupts.interrupt();
             requests.nudge();
             assert_eq!(wait.join().unwrap().map_err(|error| error.status()), Err(Status::Interrupted));
         });

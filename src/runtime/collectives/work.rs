@@ -30,7 +30,7 @@ impl Collectives {
         self.check(&work)?;
         self.context.begin()?;
         let since = self.context.state.clock.now();
-        let attention = self.context.state.interrupts.attention();
+        let attention = self.context.state.program.interrupts.attention();
         let turn = self.turns.take();
         self.context.told_by(self.work(&turn, since, attention, work))
     }

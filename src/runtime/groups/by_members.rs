@@ -61,7 +61,7 @@ impl Registry {
 
     fn await_members(&self, epoch: Epoch, wanted: MakeByMembers, deadline: Time) -> Result<Arc<GroupHandle>> {
         let (state, ask) = (&self.state, wanted.ask);
-        let attention = state.interrupts.attention();
+        let attention = state.program.interrupts.attention();
         let title = format!("group_create_members with the tag {:?}", wanted.tag);
         state.view().by_members.insert(ask, None);
         state.ask(AgentCommand::Of(epoch, Command::MakeByMembers(wanted.clone())));

@@ -58,7 +58,7 @@ impl Registry {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, group.id())));
         }
         group.context.begin()?;
-        let (since, attention) = (state.clock.now(), state.interrupts.attention());
+        let (since, attention) = (state.clock.now(), state.program.interrupts.attention());
         if was_made_before(group) {
             return self.make_again(group, &group.collectives.running(call, 0, since, attention), wish);
         }

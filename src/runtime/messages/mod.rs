@@ -109,7 +109,7 @@ impl Messages {
             _ => None,
         };
         let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
-        let attention = self.context.state.interrupts.attention();
+        let attention = self.context.state.program.interrupts.attention();
         let request = self.start(first, second)?;
         let outcome = self.guarded(|| self.await_message(&request, peer, title, &attention));
         self.context.told_by(outcome)

@@ -17,6 +17,7 @@ use crate::runtime::base::interrupts::{in_call, Attention, Interrupts};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
+use crate::runtime::base::program::Program;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::handle::GroupHandle;
@@ -172,7 +173,7 @@ impl Cluster {
         let mut state = NodeState::new(logger, clock, Bell::new()?);
         state.recovery = settings.enable_recovery;
         state.polling = Polling::new(settings.poll);
-        state.interrupts = Arc::new(Interrupts::new(settings.interrupt.clone()));
+        state.program = Arc::new(Program::asked_by(settings.interrupt.clone()));
         let state = Arc::new(state);
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
@@ -302,7 +303,7 @@ impl Cluster {
 
     /// Ends the waits of the program's calls that have begun.
     pub fn interrupt(&self) {
-        self.state.interrupts.interrupt();
+        self.state.program.interrupts.interrupt();
         self.state.nudge();
         self.registry.groups().iter().for_each(|group| group.nudge());
         self.scheduler.iter().for_each(SchedulerThread::nudge);
@@ -365,7 +366,7 @@ impl Drop for Cluster {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
         let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
-        self.state.notices.end();
+        self.state.program.notices.end();
         self.registry.kept().handles.clear();
         self.state.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
@@ -378,7 +379,7 @@ impl Drop for Cluster {
 
 /// Waits for the word of the brain, which keeps the time for forming.
 fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
-    let attention = state.interrupts.attention();
+    let attention = state.program.interrupts.attention();
     let word = state.wait_attentively(Time::NEVER, &attention, |view| {
         if let Some(error) = &view.failed {
             return Some(Err(error.clone()));

@@ -20,7 +20,7 @@ const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 impl Cluster {
     /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
     pub fn finalize(&self) -> Result<()> {
-        let attention = self.state.interrupts.attention();
+        let attention = self.state.program.interrupts.attention();
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = self.state.clock.now() + self.settings().finalize_timeout;
         let interrupted = |why: Error| in_call("finalize", &why);

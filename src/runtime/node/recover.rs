@@ -46,7 +46,7 @@ impl Cluster {
 
     fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
         let state = &self.state;
-        let attention = state.interrupts.attention();
+        let attention = state.program.interrupts.attention();
         state.view().not_recovered = None;
         state.ask(AgentCommand::Of(old, Command::Recover(true)));
         let interrupted = match self.outcome_until(old, deadline, &attention) {

@@ -296,7 +296,7 @@ impl Store<'_> {
                 return Err(view.epoch.causes.of_call(failure).into());
             }
         }
-        let (ask, attention) = (state.next_ask(), state.interrupts.attention());
+        let (ask, attention) = (state.next_ask(), state.program.interrupts.attention());
         let waits = matches!(operation, StoreOperation::Get | StoreOperation::Wait | StoreOperation::MultiGet);
         state.view().store.insert(ask, None);
         state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));

@@ -61,7 +61,7 @@ impl Context {
             wanted_anew: OnceLock::new(),
             last_word: OnceLock::new(),
             bells: Bells { collectives: bell, messages: OnceLock::new() },
-            requests: Requests::new(&state.interrupts, &state.notices),
+            requests: Requests::new(&state.program),
             roster,
         }
     }

@@ -11,11 +11,11 @@ use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::interrupts::{nudge, wait_until, Attention, Interrupts};
+use crate::runtime::base::interrupts::{nudge, wait_until, Attention};
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
-use crate::runtime::base::notices::Notices;
 use crate::runtime::base::polling::Polling;
+use crate::runtime::base::program::Program;
 use crate::runtime::base::sync::{lock, Bell, Condvar, Mutex, MutexGuard};
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Absent, Formed, GroupProgress, Member, PeerState};
@@ -183,10 +183,8 @@ pub struct NodeState {
     pub cores: u32,
     /// How its threads wait.
     pub(crate) polling: Polling,
-    /// What ends the waits of its program's calls.
-    pub(crate) interrupts: Arc<Interrupts>,
-    /// What calls its functions once operations have ended.
-    pub(crate) notices: Arc<Notices>,
+    /// The program.
+    pub(crate) program: Arc<Program>,
 }
 
 impl NodeState {
@@ -207,8 +205,7 @@ impl NodeState {
             recovery: false,
             cores: host::cores(),
             polling: Polling::new(None),
-            interrupts: Arc::default(),
-            notices: Arc::default(),
+            program: Arc::default(),
         }
     }
 

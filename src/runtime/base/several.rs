@@ -3,23 +3,12 @@
 //! The thread sleeps in a record of its own, which is no request's. Each request that has not ended tells it of its end, and it
 //! ends when enough have.
 
-use super::{Asleep, Outcome, Record, Request, Requests};
+use super::interrupts::Attention;
+use super::record::{one_more, Asleep, Outcome, Record, Requests};
+use super::request::Request;
+use super::sync::{lock, Arc};
 use crate::error::Result;
-use crate::runtime::base::interrupts::Attention;
-use crate::runtime::base::sync::{lock, Arc};
 use std::time::Duration;
-
-/// One request more has ended.
-pub(super) fn one_more(several: &Arc<Record>) {
-    let mut life = lock(&several.state);
-    life.missing = life.missing.saturating_sub(1);
-    if life.missing > 0 || life.outcome.is_some() {
-        return;
-    }
-    life.outcome = Some(Ok(None));
-    drop(life);
-    several.changed.notify_all();
-}
 
 impl Request {
     /// Waits until one of these has ended, at most so long, unless the program interrupts the call: the first that has.
@@ -59,13 +48,13 @@ fn wait_for_some(requests: &[&Request], count: usize, limit: Option<Duration>) -
         let home = life.home.clone();
         drop(life);
         let is_known = |known: &Requests| {
-            home.as_ref().is_some_and(|home| std::sync::Arc::ptr_eq(&home.0.interrupts, &known.0.interrupts))
+            home.as_ref().is_some_and(|home| std::sync::Arc::ptr_eq(&home.0.program, &known.0.program))
         };
         if !homes.iter().any(is_known) {
             homes.extend(home);
         }
     }
-    let attention = homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.interrupts));
+    let attention = homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.program.interrupts));
     let asleep: Vec<Asleep<'_>> = homes.iter().map(|home| home.asleep(&several)).collect();
     let outcome = several.wait_for(limit, &attention).map(drop);
     drop(asleep);
