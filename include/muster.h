@@ -39,12 +39,6 @@
 /** The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change. */
 #define MUSTER_ABI_VERSION 1
 
-/**
- * The version of this header: MUSTER_ABI_VERSION in the lower 16 bits, the minor number in the upper ones. It grows with each
- * release that adds something. Pass it to muster_config_new, and a library that is older than the header says so.
- */
-#define MUSTER_HEADER_VERSION 1
-
 /** Element type: 8-bit signed integer. */
 #define MUSTER_INT8 0
 
@@ -131,9 +125,6 @@
 
 /** In place of a tag: any tag. */
 #define MUSTER_ANY_TAG (-1)
-
-/** Flag of muster_store_compare_set_bytes: a key that is not there, where something was expected, answers as in PyTorch's c10d. */
-#define MUSTER_STORE_C10D 1
 
 /** What muster_role answers in a worker. */
 #define MUSTER_ROLE_WORKER 1
@@ -277,23 +268,13 @@ typedef struct {
     char address[MUSTER_ADDRESS_BYTES];
 } muster_member_t;
 
-/**
- * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
- * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
- *
- * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
- * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
- * nothing but `inout`, must not throw, and must not call this library.
- */
-typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
-
-/** What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found. */
+/** What a receive tells of the message that it got. */
 typedef struct {
     /** The sender's rank in the group. */
     int32_t source;
     /** The sender's tag. */
     int32_t tag;
-    /** How many elements the message has. More than were asked for, or of another type: MUSTER_ERR_MISMATCH. */
+    /** How many elements came: at most as many as were asked for. */
     uint64_t count;
     /** Their type, a MUSTER_ constant. */
     int32_t dtype;
@@ -309,15 +290,24 @@ typedef struct {
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
 
 /**
- * Bytes with a length: a key of the store, or a value. Those that the caller gives are only read. `data` may be NULL where
- * `len` is 0.
+ * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
+ * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
+ *
+ * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
+ * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
+ * nothing but `inout`, must not throw, and must not call this library.
  */
-typedef struct {
-    /** Where they begin. */
-    const void *data;
-    /** How many they are. */
-    size_t len;
-} muster_bytes_t;
+typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
+
+/**
+ * Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
+ *
+ * Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of other
+ * requests, but no operation. It may call this library: muster_request_test tells the error's sentence and writes
+ * what a receive tells, and muster_request_free frees this or another request. It must not free the request's cluster, and
+ * must not throw.
+ */
+typedef void (*muster_notify_fn)(muster_status_t status, void *ctx);
 
 /** Success. */
 #define MUSTER_OK 0
@@ -466,17 +456,13 @@ muster_status_t muster_set_log_callback(int32_t level,
                                         void *ctx);
 
 /**
- * Makes empty settings. Free them with muster_config_free.
- *
- * `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
- * is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
- * greater minor number than the library's; the sentence has both versions.
+ * Makes empty settings. Pass MUSTER_ABI_VERSION, so that a header of another ABI is found at once. Free them with
+ * muster_config_free.
  *
  * Requires:
  * `out` must be NULL or writable.
  */
-muster_status_t muster_config_new(uint32_t abi_version,
-                                  muster_config_t **out);
+muster_status_t muster_config_new(uint32_t abi_version, muster_config_t **out);
 
 /**
  * Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by
@@ -911,6 +897,41 @@ muster_status_t muster_group_failure(const muster_group_t *group,
 muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_ms);
 
 /**
+ * Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of rank in the new
+ * group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes part, and no other group's
+ * sequence of collectives does. Gives the group out, which is to be freed with muster_group_free. It has the default time-out.
+ *
+ * `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
+ * call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
+ * tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
+ *
+ * Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where the
+ * scheduler does not answer. -1 means the setting timeout (1,800 s), 0 that only who has asked already counts, INT64_MAX
+ * no limit. Ends early as muster_interrupt says: then, and after a time-out, the other members are as if it had not been
+ * called, and it may be called again. If the group is made at that moment, it returns MUSTER_OK.
+ *
+ * Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
+ * MUSTER_ERR_MISMATCH (two members that are in both of two lists ask for one of them each, with the same tag: the sentence names
+ * both; a third hears of it by its time-out); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
+ * called muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
+ * muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
+ * cluster.
+ *
+ * With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each group that
+ * it had, and is answered without the others; of different lists and tags the order does not count. Thread-safe.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
+ * or writable.
+ */
+muster_status_t muster_group_create_members(muster_cluster_t *cluster,
+                                            const int32_t *world_ranks,
+                                            size_t n,
+                                            const char *tag,
+                                            int64_t timeout_ms,
+                                            muster_group_t **out);
+
+/**
  * Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
@@ -1194,223 +1215,6 @@ muster_status_t muster_alltoallv(muster_group_t *group,
                                  int32_t dtype);
 
 /**
- * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
- *
- * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
- * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
- * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
- * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
- * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
- *
- * Requires:
- * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_allreduce_with(muster_group_t *group,
-                                      const void *in,
-                                      void *out,
-                                      size_t count,
-                                      int32_t dtype,
-                                      muster_reduce_fn fn,
-                                      void *ctx,
-                                      int32_t commutative);
-
-/**
- * muster_reduce by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_with(muster_group_t *group,
-                                   const void *in,
-                                   void *out,
-                                   size_t count,
-                                   int32_t dtype,
-                                   muster_reduce_fn fn,
-                                   void *ctx,
-                                   int32_t commutative,
-                                   int32_t root);
-
-/**
- * muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_scatter_with(muster_group_t *group,
-                                           const void *in,
-                                           void *out,
-                                           size_t count,
-                                           int32_t dtype,
-                                           muster_reduce_fn fn,
-                                           void *ctx,
-                                           int32_t commutative);
-
-/**
- * muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_scatterv_with(muster_group_t *group,
-                                            const void *in,
-                                            void *out,
-                                            const size_t *counts,
-                                            int32_t dtype,
-                                            muster_reduce_fn fn,
-                                            void *ctx,
-                                            int32_t commutative);
-
-/**
- * muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
- *
- * Requires:
- * As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_iallreduce_with(muster_group_t *group,
-                                       const void *in,
-                                       void *out,
-                                       size_t count,
-                                       int32_t dtype,
-                                       muster_reduce_fn fn,
-                                       void *ctx,
-                                       int32_t commutative,
-                                       muster_request_t **request);
-
-/**
- * muster_reduce_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_with(muster_group_t *group,
-                                    const void *in,
-                                    void *out,
-                                    size_t count,
-                                    int32_t dtype,
-                                    muster_reduce_fn fn,
-                                    void *ctx,
-                                    int32_t commutative,
-                                    int32_t root,
-                                    muster_request_t **request);
-
-/**
- * muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatter_with(muster_group_t *group,
-                                            const void *in,
-                                            void *out,
-                                            size_t count,
-                                            int32_t dtype,
-                                            muster_reduce_fn fn,
-                                            void *ctx,
-                                            int32_t commutative,
-                                            muster_request_t **request);
-
-/**
- * muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
-                                             const void *in,
-                                             void *out,
-                                             const size_t *counts,
-                                             int32_t dtype,
-                                             muster_reduce_fn fn,
-                                             void *ctx,
-                                             int32_t commutative,
-                                             muster_request_t **request);
-
-/**
- * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.
- *
- * `counts[r]` elements come from rank r, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank
- * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
- * instead: it is the same collective. (muster_allgather is another.)
- *
- * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
- * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
- * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
- *
- * Requires:
- * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
- * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
- */
-muster_status_t muster_allgather_list(muster_group_t *group,
-                                      const void *in,
-                                      size_t count,
-                                      void *const *outs,
-                                      const size_t *counts,
-                                      int32_t dtype);
-
-/**
- * muster_allgather_list without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
- *
- * Requires:
- * As for muster_allgather_list, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_iallgather_list(muster_group_t *group,
-                                       const void *in,
-                                       size_t count,
-                                       void *const *outs,
-                                       const size_t *counts,
-                                       int32_t dtype,
-                                       muster_request_t **request);
-
-/**
- * muster_reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies at `ins[r]`.
- *
- * Rank r gets `counts[r]` elements, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank gets
- * `count`. All ranks pass the same counts, element type and operation. A rank may call muster_reduce_scatterv with the same
- * counts instead: it is the same collective. (muster_reduce_scatter is another.)
- *
- * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
- * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
- * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
- *
- * Requires:
- * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
- * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
- */
-muster_status_t muster_reduce_scatter_list(muster_group_t *group,
-                                           const void *const *ins,
-                                           const size_t *counts,
-                                           void *out,
-                                           size_t count,
-                                           int32_t dtype,
-                                           int32_t op);
-
-/**
- * muster_reduce_scatter_list without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
- *
- * Requires:
- * As for muster_reduce_scatter_list, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
-                                            const void *const *ins,
-                                            const size_t *counts,
-                                            void *out,
-                                            size_t count,
-                                            int32_t dtype,
-                                            int32_t op,
-                                            muster_request_t **request);
-
-/**
  * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
  * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
  * each other: of two that a receive fits the one that was sent first is received first.
@@ -1446,8 +1250,7 @@ muster_status_t muster_send(muster_group_t *group,
  *
  * `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
  * sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
- * this call alone. `received` is written then, too, although the call fails: it has the message's true length and type. A
- * caller that does not know how long a message is asks muster_probe. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
+ * this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
  * an error its contents are undefined.
  *
  * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
@@ -1471,8 +1274,7 @@ muster_status_t muster_recv(muster_group_t *group,
  * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
  * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
  * partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
- * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
- * is written where that is the error which is returned.
+ * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
  *
  * Requires:
  * As for muster_send and muster_recv.
@@ -1510,8 +1312,8 @@ muster_status_t muster_isend(muster_group_t *group,
 
 /**
  * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
- * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, or the
- * MUSTER_ERR_MISMATCH of a message that did not fit, and must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
+ * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, and
+ * must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1549,45 +1351,10 @@ muster_status_t muster_isendrecv(muster_group_t *group,
                                  muster_request_t **request);
 
 /**
- * Waits for the next message that a receive from `from` (a rank, or MUSTER_ANY_SOURCE) under `tag` (or MUSTER_ANY_TAG) would get,
- * and tells of it without taking it: `out` gets its source, tag, length and element type; `size` is sizeof *out. So a caller
- * can make room for a message whose length it does not know, and then receive it from that source under that tag.
- *
- * The message may not be all here yet. Another thread's receive may get it first, and its sender may give it up: then a receive
- * waits for another one. A message that a posted receive has met is not found. Blocking, time-out and errors as muster_recv.
- * Thread-safe.
- *
- * Requires:
- * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
- */
-muster_status_t muster_probe(muster_group_t *group,
-                             int32_t from,
-                             int32_t tag,
-                             muster_received_t *out,
-                             size_t size);
-
-/**
- * As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
- * the links hold first, so that asking again and again finds what comes. A thread that asks in a loop and finds nothing
- * lets others run now and then, as muster_request_test does. Thread-safe.
- *
- * Requires:
- * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
- */
-muster_status_t muster_iprobe(muster_group_t *group,
-                              int32_t from,
-                              int32_t tag,
-                              muster_received_t *out,
-                              size_t size);
-
-/**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
  * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
  * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
- *
- * A key that is a C string ends at its first zero byte. muster_store_set_bytes takes a key with a length, and so does each
- * call on the store whose name ends so, or that has no other form. Both kinds name the same keys.
  *
  * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
  * as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
@@ -1600,10 +1367,7 @@ muster_status_t muster_iprobe(muster_group_t *group,
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster,
-                                 const char *key,
-                                 const void *value,
-                                 size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
 
 /**
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
@@ -1705,8 +1469,10 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. One that has goes on,
  *   and the call returns how it ended. If that takes longer than 250 ms, the group is revoked, as above. Of a
  *   muster_sendrecv one message may have come or gone.
- * - muster_request_wait: only the wait ends. The operation goes on.
+ * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
+ *   requests of several clusters ends with the first that is interrupted.
  * - The store's calls: one that waits ends. Whether a change was made is not known.
+ * - muster_group_create_members: as when its time is up, and it may be called again. May take up to 250 ms more.
  * - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
  *   MUSTER_OK. May take up to 250 ms more.
  * - muster_finalize: it may be called again, and goes on where it was. Or the cluster is freed.
@@ -1724,6 +1490,88 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * `cluster` must be NULL or a live cluster.
  */
 muster_status_t muster_interrupt(muster_cluster_t *cluster);
+
+/**
+ * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.
+ *
+ * `counts[r]` elements come from rank r, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank
+ * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
+ * instead: it is the same collective. (muster_allgather is another.)
+ *
+ * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
+ * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
+ * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
+ * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
+ */
+muster_status_t muster_allgather_list(muster_group_t *group,
+                                      const void *in,
+                                      size_t count,
+                                      void *const *outs,
+                                      const size_t *counts,
+                                      int32_t dtype);
+
+/**
+ * muster_allgather_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_allgather_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallgather_list(muster_group_t *group,
+                                       const void *in,
+                                       size_t count,
+                                       void *const *outs,
+                                       const size_t *counts,
+                                       int32_t dtype,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies at `ins[r]`.
+ *
+ * Rank r gets `counts[r]` elements, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank gets
+ * `count`. All ranks pass the same counts, element type and operation. A rank may call muster_reduce_scatterv with the same
+ * counts instead: it is the same collective. (muster_reduce_scatter is another.)
+ *
+ * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
+ * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
+ * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
+ * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
+ */
+muster_status_t muster_reduce_scatter_list(muster_group_t *group,
+                                           const void *const *ins,
+                                           const size_t *counts,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           int32_t op);
+
+/**
+ * muster_reduce_scatter_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
+                                            const void *const *ins,
+                                            const size_t *counts,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            int32_t op,
+                                            muster_request_t **request);
 
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
@@ -1982,6 +1830,141 @@ muster_status_t muster_op_create(muster_cluster_t *cluster,
 muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
 
 /**
+ * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
+ *
+ * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
+ * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
+ * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
+ * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
+ * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+ *
+ * Requires:
+ * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_allreduce_with(muster_group_t *group,
+                                      const void *in,
+                                      void *out,
+                                      size_t count,
+                                      int32_t dtype,
+                                      muster_reduce_fn fn,
+                                      void *ctx,
+                                      int32_t commutative);
+
+/**
+ * muster_reduce by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_with(muster_group_t *group,
+                                   const void *in,
+                                   void *out,
+                                   size_t count,
+                                   int32_t dtype,
+                                   muster_reduce_fn fn,
+                                   void *ctx,
+                                   int32_t commutative,
+                                   int32_t root);
+
+/**
+ * muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatter_with(muster_group_t *group,
+                                           const void *in,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           muster_reduce_fn fn,
+                                           void *ctx,
+                                           int32_t commutative);
+
+/**
+ * muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatterv_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            const size_t *counts,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative);
+
+/**
+ * muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
+ *
+ * Requires:
+ * As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallreduce_with(muster_group_t *group,
+                                       const void *in,
+                                       void *out,
+                                       size_t count,
+                                       int32_t dtype,
+                                       muster_reduce_fn fn,
+                                       void *ctx,
+                                       int32_t commutative,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_with(muster_group_t *group,
+                                    const void *in,
+                                    void *out,
+                                    size_t count,
+                                    int32_t dtype,
+                                    muster_reduce_fn fn,
+                                    void *ctx,
+                                    int32_t commutative,
+                                    int32_t root,
+                                    muster_request_t **request);
+
+/**
+ * muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative,
+                                            muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
+                                             const void *in,
+                                             void *out,
+                                             const size_t *counts,
+                                             int32_t dtype,
+                                             muster_reduce_fn fn,
+                                             void *ctx,
+                                             int32_t commutative,
+                                             muster_request_t **request);
+
+/**
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
  * its sentence in muster_last_error. Says the same again however often it is asked.
  *
@@ -2009,6 +1992,65 @@ muster_status_t muster_request_test(muster_request_t *request);
 muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
 
 /**
+ * Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to
+ * `index`, also where it has failed. Of several that have ended it is the first. MUSTER_IN_PROGRESS if all go on after
+ * `timeout_ms`, which counts as for muster_request_wait.
+ *
+ * An entry that is NULL is passed over, so that a caller can put NULL where it has freed one. MUSTER_ERR_NOT_FOUND if
+ * all are. Without a request that has ended, `index` is not written: a caller that has put `n` there before can tell an
+ * operation's error from one of this call. The requests may be of different groups and clusters. Blocking; ends early as
+ * muster_interrupt says.
+ *
+ * Requires:
+ * `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL; `index` must be NULL or writable.
+ */
+muster_status_t muster_request_wait_any(muster_request_t *const *requests,
+                                        size_t n,
+                                        int64_t timeout_ms,
+                                        size_t *index);
+
+/**
+ * Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed, once all have
+ * ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`, which counts as for
+ * muster_request_wait. An entry that is NULL is passed over; without any other that is MUSTER_OK. The requests may be of
+ * different groups and clusters. Blocking; ends early as muster_interrupt says.
+ *
+ * Requires:
+ * `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL.
+ */
+muster_status_t muster_request_wait_all(muster_request_t *const *requests,
+                                        size_t n,
+                                        int64_t timeout_ms);
+
+/**
+ * Has `fn` called, exactly once, when the operation has ended; at once if it has. A thread of the library calls it, never this
+ * call itself. For programs with an event loop: nobody waits. Of a request that is freed meanwhile it is called, too:
+ * muster_request_free waits for it, as does muster_cluster_free.
+ *
+ * One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
+ * cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
+ *
+ * Requires:
+ * `request` must be NULL or a live request; `fn` and `ctx` must be good until `fn` has returned.
+ */
+muster_status_t muster_request_notify(muster_request_t *request,
+                                      muster_notify_fn fn,
+                                      void *ctx);
+
+/**
+ * A descriptor that can be read (poll, epoll, select) once the operation has ended, and not before; at once if it has. For
+ * programs with an event loop. The same one each time.
+ *
+ * It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
+ * take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
+ * more. Does not block.
+ *
+ * Requires:
+ * `request` must be NULL or a live request.
+ */
+int32_t muster_request_descriptor(muster_request_t *request);
+
+/**
  * Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
  * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
  * ended.
@@ -2027,175 +2069,13 @@ muster_status_t muster_request_cancel(muster_request_t *request);
 /**
  * Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
  * time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+ * It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
+ * The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
  *
  * Requires:
  * `request` must be NULL or a live request, which must not be used afterwards.
  */
 void muster_request_free(muster_request_t *request);
-
-/**
- * As muster_store_set, with a key of `key_len` bytes, zeros included.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL.
- */
-muster_status_t muster_store_set_bytes(muster_cluster_t *cluster,
-                                       const void *key,
-                                       size_t key_len,
-                                       const void *value,
-                                       size_t len);
-
-/**
- * As muster_store_get, with a key of `key_len` bytes, zeros included.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `value` writable or NULL (which is
- * refused), `len` writable or NULL.
- */
-muster_status_t muster_store_get_bytes(muster_cluster_t *cluster,
-                                       const void *key,
-                                       size_t key_len,
-                                       int64_t timeout_ms,
-                                       void **value,
-                                       size_t *len);
-
-/**
- * As muster_store_add, with a key of `key_len` bytes, zeros included.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `out` writable or NULL.
- */
-muster_status_t muster_store_add_bytes(muster_cluster_t *cluster,
-                                       const void *key,
-                                       size_t key_len,
-                                       int64_t delta,
-                                       int64_t *out);
-
-/**
- * Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key that is not
- * there counts as empty. Happens exactly once, whatever happens to the connection. What several nodes append stands there
- * whole, in the order in which the scheduler had it. Beyond the limits it is MUSTER_ERR_LIMIT, and nothing has changed. With
- * recovery the whole value is written to the journal each time.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
- */
-muster_status_t muster_store_append(muster_cluster_t *cluster,
-                                    const void *key,
-                                    size_t key_len,
-                                    const void *value,
-                                    size_t len,
-                                    size_t *total);
-
-/**
- * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D: then `current`
- * gets `expected` where the key is not there, and something was expected. That is what the compareSet of PyTorch's c10d
- * stores answers. Without it `current` gets no bytes there. Either way such a key is not set.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
- * `clen` writable or NULL.
- */
-muster_status_t muster_store_compare_set_bytes(muster_cluster_t *cluster,
-                                               const void *key,
-                                               size_t key_len,
-                                               const void *expected,
-                                               size_t elen,
-                                               const void *desired,
-                                               size_t dlen,
-                                               int32_t flags,
-                                               void **current,
-                                               size_t *clen);
-
-/**
- * As muster_store_delete, with a key of `key_len` bytes, zeros included.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `existed` writable or NULL.
- */
-muster_status_t muster_store_delete_bytes(muster_cluster_t *cluster, const void *key, size_t key_len, int32_t *existed);
-
-/**
- * As muster_store_wait, with keys that have a length, zeros included.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length.
- */
-muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
-                                        const muster_bytes_t *keys,
-                                        size_t n,
-                                        int64_t timeout_ms);
-
-/**
- * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
- * not. Waits for the scheduler's answer only. The keys of one call take 1 MiB together at most (4 bytes for each counted in),
- * else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
- * writable for `n` entries.
- */
-muster_status_t muster_store_check(muster_cluster_t *cluster,
-                                   const muster_bytes_t *keys,
-                                   size_t n,
-                                   int32_t *exists);
-
-/**
- * How many keys there are, into `count`.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `count` writable or NULL (which is refused).
- */
-muster_status_t muster_store_count(muster_cluster_t *cluster, uint64_t *count);
-
-/**
- * Lists the keys that begin with `prefix`, in the order of their bytes; all keys where `prefix_len` is 0 (`prefix` may be NULL
- * then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
- * freed by one muster_free(keys). A zero byte that does not count stands behind each key.
- *
- * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
- * in the list or not. All others do.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
- * (which is refused).
- */
-muster_status_t muster_store_list(muster_cluster_t *cluster,
-                                  const void *prefix,
-                                  size_t prefix_len,
-                                  muster_bytes_t **keys,
-                                  size_t *n);
-
-/**
- * Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
- * stands there twice the later value counts. Happens exactly once. The keys take 1 MiB together at most (4 bytes for each
- * counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
- * for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster; `keys` and `values` must be readable for `n` entries, and each for its length.
- */
-muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
-                                       const muster_bytes_t *keys,
-                                       const muster_bytes_t *values,
-                                       size_t n);
-
-/**
- * The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
- * muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
- * muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
- * freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
- * values that are longer together are MUSTER_ERR_LIMIT.
- *
- * Requires:
- * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be
- * writable or NULL (which is refused).
- */
-muster_status_t muster_store_multi_get(muster_cluster_t *cluster,
-                                       const muster_bytes_t *keys,
-                                       size_t n,
-                                       int64_t timeout_ms,
-                                       muster_bytes_t **values);
 
 #ifdef __cplusplus
 }  // extern "C"
