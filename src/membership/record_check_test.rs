@@ -5,8 +5,8 @@ use super::super::{Closed, Identity, Rules, Scheduler};
 use super::*;
 use crate::types::{JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
-    Abandoned, Blob, FreeGroup, GroupWish, InEpoch, JobRecord, MakeGroup, Message, Recover, Reentry, Register,
-    StoreBegin, StoreOperation,
+    Abandoned, Blob, FreeGroup, GroupWish, InEpoch, JobRecord, MakeByMembers, MakeGroup, Message, Recover, Reentry,
+    Register, StoreBegin, StoreOperation,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,6 +65,10 @@ fn story() -> Bench {
     make(&mut bench, &[2, 0], GroupId(3), 1, &GroupWish::Ranks(vec![1]));
     bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId(3) }));
     bench.say(0, Message::FreeGroup(FreeGroup { group: GroupId(5) }));
+    for conn in [2, 0] {
+        let (tag, members) = ("x".to_owned(), vec![0, 2]);
+        bench.say(conn, Message::MakeByMembers(MakeByMembers { ask: 1, wants: true, tag, nth: 1, members }));
+    }
     (0..3).for_each(|request| add(&mut bench, request % 2, request));
     bench.close(1, Closed::Ended);
     bench.pass(Duration::from_millis(100));
@@ -107,7 +111,7 @@ fn what_was_written_can_have_been() {
     for journal in journals() {
         assert_eq!(check(&journal), Ok(()));
         let kinds: BTreeSet<u8> = journal.iter().map(|record| record.encode()[0]).collect();
-        assert_eq!(kinds, BTreeSet::from([1, 2, 3, 4, 5, 6, 8, 9]), "all but the end are in it");
+        assert_eq!(kinds, BTreeSet::from([1, 2, 3, 4, 5, 6, 8, 9, 10]), "all but the end are in it");
     }
 }
 
@@ -203,6 +207,26 @@ fn each_rule_is_held() {
         let said = other(Record::Generation(number));
         assert!(said.starts_with(words), "{said}");
     }
+}
+
+#[test]
+fn each_rule_of_groups_that_their_members_make_is_held() {
+    let of_members = |change: fn(&mut ByMembersRecord)| {
+        changed(|record| match record {
+            Record::ByMembers(made) => (change(made), true).1,
+            _ => false,
+        })
+    };
+    assert_eq!(of_members(|record| record.nth = 0), "group 6 made twice by its members");
+    assert_eq!(of_members(|record| record.group.group = GroupId(3)), "group 3 made twice");
+    assert_eq!(of_members(|record| record.group.members = vec![0, 3]), "node 3 in group 6, made of workers");
+    assert_eq!(of_members(|record| record.group.members.clear()), "group 6 without members");
+    let [mut journal, _] = journals();
+    let once = journal.iter().position(|record| matches!(record, Record::ByMembers(_))).expect("it is there");
+    let twice = journal[once].clone();
+    journal.insert(once + 1, twice);
+    let absurd = check(&journal).expect_err("it has a name of its own");
+    assert_eq!(absurd.words, "group 6 made twice by its members");
 }
 
 #[test]

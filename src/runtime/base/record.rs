@@ -59,6 +59,9 @@ pub(super) struct Record {
     pub changed: Condvar,
 }
 
+/// Takes the word of an end on, to the program's function.
+type TakeOn = Box<dyn FnOnce(Notified) + Send>;
+
 /// What is known of the function that a program wants to be called.
 #[derive(Default)]
 pub(super) enum Notice {
@@ -66,7 +69,7 @@ pub(super) enum Notice {
     #[default]
     None,
     /// The operation goes on; this takes the word of its end on.
-    Pending(Box<dyn FnOnce(Notified) + Send>),
+    Pending(TakeOn),
     /// The operation has ended, and the function has not returned.
     OnItsWay,
     /// It has.
@@ -97,7 +100,7 @@ impl Drop for Notified {
 struct Hearers {
     waiting: u32,
     several: Vec<Arc<Record>>,
-    notice: Option<(Box<dyn FnOnce(Notified) + Send>, Notified)>,
+    notice: Option<(TakeOn, Notified)>,
 }
 
 impl Life {
