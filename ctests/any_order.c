@@ -311,6 +311,33 @@ static void message(struct caller *caller) {
     keep(place, request, used);
 }
 
+static int told;
+
+static void be_told(muster_status_t status, void *ctx) {
+    CHECK(status != MUSTER_IN_PROGRESS && ctx == &told);
+    __atomic_fetch_add(&told, 1, __ATOMIC_SEQ_CST);
+}
+
+/* All requests of the thread at once, where some are NULL. */
+static void several(struct caller *caller) {
+    muster_request_t *all[HELD];
+    size_t index = HELD;
+    int64_t timeout = (int64_t)below(&caller->own, 20);
+    for (int i = 0; i < HELD; i++) {
+        all[i] = caller->held[i].request;
+    }
+    if (once_in(&caller->own, 2)) {
+        answered(muster_request_wait_all(all, HELD, timeout));
+        return;
+    }
+    muster_status_t status = muster_request_wait_any(all, HELD, timeout, &index);
+    if (index < HELD) {
+        ask(&caller->held[index], status);
+    } else {
+        answered(status);
+    }
+}
+
 static void request(struct caller *caller) {
     struct held *held = &caller->held[below(&caller->own, HELD)];
     if (held->request == NULL) {
@@ -319,9 +346,18 @@ static void request(struct caller *caller) {
         CHECK_IS(MUSTER_ERR_INVALID, muster_request_cancel(held->request));
         return;
     }
-    switch (below(&caller->own, 5)) {
+    switch (below(&caller->own, 8)) {
     case 0:
         ask(held, muster_request_test(held->request));
+        break;
+    case 4:
+        several(caller);
+        break;
+    case 5:
+        answered(muster_request_notify(held->request, be_told, &told));
+        break;
+    case 6:
+        CHECK(muster_request_descriptor(held->request) > 2);
         break;
     case 1:
     case 2: {
@@ -506,6 +542,18 @@ static void in_a_child(struct caller *caller) {
     CHECK(await_child(child) == 0);
 }
 
+/* With some rank, or alone; it comes at that moment, or does not. */
+static void with_members(struct caller *caller) {
+    struct draw *draw = &caller->own;
+    int32_t ranks[2] = {muster_rank(caller->node->cluster), (int32_t)below(draw, NODES)};
+    muster_group_t *group = NULL;
+    size_t n = 1 + below(draw, 2);
+    muster_status_t status =
+        answered(muster_group_create_members(caller->node->cluster, ranks, n, "", (int64_t)below(draw, 20), &group));
+    CHECK((status == MUSTER_OK) == (group != NULL));
+    muster_group_free(group);
+}
+
 static void end_a_cluster(struct caller *caller) {
     struct node *node = caller->node;
     switch (below(&caller->own, 4)) {
@@ -565,7 +613,9 @@ static void step_alone(struct caller *caller) {
         answered(muster_group_set_timeout(draw_group(caller, draw), (int64_t)below(draw, 200) - 1));
         break;
     default:
-        if (once_in(draw, 6)) {
+        if (once_in(draw, 3)) {
+            with_members(caller);
+        } else if (once_in(draw, 6)) {
             in_a_child(caller);
         } else if (once_in(draw, 40)) {
             end_a_cluster(caller);
