@@ -268,6 +268,16 @@ typedef struct {
     char address[MUSTER_ADDRESS_BYTES];
 } muster_member_t;
 
+/**
+ * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
+ * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
+ *
+ * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
+ * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
+ * nothing but `inout`, must not throw, and must not call this library.
+ */
+typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
+
 /** What a receive tells of the message that it got. */
 typedef struct {
     /** The sender's rank in the group. */
@@ -288,16 +298,6 @@ typedef struct {
  * waits nor frees anything; no call that waits. It must not throw.
  */
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
-
-/**
- * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
- * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
- *
- * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
- * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
- * nothing but `inout`, must not throw, and must not call this library.
- */
-typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
 /**
  * Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
@@ -1215,6 +1215,223 @@ muster_status_t muster_alltoallv(muster_group_t *group,
                                  int32_t dtype);
 
 /**
+ * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
+ *
+ * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
+ * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
+ * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
+ * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
+ * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+ *
+ * Requires:
+ * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_allreduce_with(muster_group_t *group,
+                                      const void *in,
+                                      void *out,
+                                      size_t count,
+                                      int32_t dtype,
+                                      muster_reduce_fn fn,
+                                      void *ctx,
+                                      int32_t commutative);
+
+/**
+ * muster_reduce by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_with(muster_group_t *group,
+                                   const void *in,
+                                   void *out,
+                                   size_t count,
+                                   int32_t dtype,
+                                   muster_reduce_fn fn,
+                                   void *ctx,
+                                   int32_t commutative,
+                                   int32_t root);
+
+/**
+ * muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatter_with(muster_group_t *group,
+                                           const void *in,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           muster_reduce_fn fn,
+                                           void *ctx,
+                                           int32_t commutative);
+
+/**
+ * muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
+ */
+muster_status_t muster_reduce_scatterv_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            const size_t *counts,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative);
+
+/**
+ * muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
+ *
+ * Requires:
+ * As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallreduce_with(muster_group_t *group,
+                                       const void *in,
+                                       void *out,
+                                       size_t count,
+                                       int32_t dtype,
+                                       muster_reduce_fn fn,
+                                       void *ctx,
+                                       int32_t commutative,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_with(muster_group_t *group,
+                                    const void *in,
+                                    void *out,
+                                    size_t count,
+                                    int32_t dtype,
+                                    muster_reduce_fn fn,
+                                    void *ctx,
+                                    int32_t commutative,
+                                    int32_t root,
+                                    muster_request_t **request);
+
+/**
+ * muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_with(muster_group_t *group,
+                                            const void *in,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            muster_reduce_fn fn,
+                                            void *ctx,
+                                            int32_t commutative,
+                                            muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
+ *
+ * Requires:
+ * As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
+                                             const void *in,
+                                             void *out,
+                                             const size_t *counts,
+                                             int32_t dtype,
+                                             muster_reduce_fn fn,
+                                             void *ctx,
+                                             int32_t commutative,
+                                             muster_request_t **request);
+
+/**
+ * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.
+ *
+ * `counts[r]` elements come from rank r, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank
+ * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
+ * instead: it is the same collective. (muster_allgather is another.)
+ *
+ * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
+ * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
+ * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
+ * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
+ */
+muster_status_t muster_allgather_list(muster_group_t *group,
+                                      const void *in,
+                                      size_t count,
+                                      void *const *outs,
+                                      const size_t *counts,
+                                      int32_t dtype);
+
+/**
+ * muster_allgather_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_allgather_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallgather_list(muster_group_t *group,
+                                       const void *in,
+                                       size_t count,
+                                       void *const *outs,
+                                       const size_t *counts,
+                                       int32_t dtype,
+                                       muster_request_t **request);
+
+/**
+ * muster_reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies at `ins[r]`.
+ *
+ * Rank r gets `counts[r]` elements, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank gets
+ * `count`. All ranks pass the same counts, element type and operation. A rank may call muster_reduce_scatterv with the same
+ * counts instead: it is the same collective. (muster_reduce_scatter is another.)
+ *
+ * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
+ * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
+ * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
+ * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
+ * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
+ */
+muster_status_t muster_reduce_scatter_list(muster_group_t *group,
+                                           const void *const *ins,
+                                           const size_t *counts,
+                                           void *out,
+                                           size_t count,
+                                           int32_t dtype,
+                                           int32_t op);
+
+/**
+ * muster_reduce_scatter_list without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
+ *
+ * Requires:
+ * As for muster_reduce_scatter_list, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
+                                            const void *const *ins,
+                                            const size_t *counts,
+                                            void *out,
+                                            size_t count,
+                                            int32_t dtype,
+                                            int32_t op,
+                                            muster_request_t **request);
+
+/**
  * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
  * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
  * each other: of two that a receive fits the one that was sent first is received first.
@@ -1492,88 +1709,6 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
 muster_status_t muster_interrupt(muster_cluster_t *cluster);
 
 /**
- * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.
- *
- * `counts[r]` elements come from rank r, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank
- * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
- * instead: it is the same collective. (muster_allgather is another.)
- *
- * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
- * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
- * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
- *
- * Requires:
- * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
- * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
- */
-muster_status_t muster_allgather_list(muster_group_t *group,
-                                      const void *in,
-                                      size_t count,
-                                      void *const *outs,
-                                      const size_t *counts,
-                                      int32_t dtype);
-
-/**
- * muster_allgather_list without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
- *
- * Requires:
- * As for muster_allgather_list, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_iallgather_list(muster_group_t *group,
-                                       const void *in,
-                                       size_t count,
-                                       void *const *outs,
-                                       const size_t *counts,
-                                       int32_t dtype,
-                                       muster_request_t **request);
-
-/**
- * muster_reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies at `ins[r]`.
- *
- * Rank r gets `counts[r]` elements, and `count` is this rank's own, `counts[rank]`. With NULL for `counts` every rank gets
- * `count`. All ranks pass the same counts, element type and operation. A rank may call muster_reduce_scatterv with the same
- * counts instead: it is the same collective. (muster_reduce_scatter is another.)
- *
- * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
- * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
- * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
- *
- * Requires:
- * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
- * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
- */
-muster_status_t muster_reduce_scatter_list(muster_group_t *group,
-                                           const void *const *ins,
-                                           const size_t *counts,
-                                           void *out,
-                                           size_t count,
-                                           int32_t dtype,
-                                           int32_t op);
-
-/**
- * muster_reduce_scatter_list without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. Both lists are read before this returns.
- *
- * Requires:
- * As for muster_reduce_scatter_list, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
-                                            const void *const *ins,
-                                            const size_t *counts,
-                                            void *out,
-                                            size_t count,
-                                            int32_t dtype,
-                                            int32_t op,
-                                            muster_request_t **request);
-
-/**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
  *
  * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where
@@ -1828,141 +1963,6 @@ muster_status_t muster_op_create(muster_cluster_t *cluster,
  * `cluster` must be NULL or a live cluster.
  */
 muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
-
-/**
- * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
- *
- * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
- * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
- * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
- * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
- * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
- *
- * Requires:
- * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_allreduce_with(muster_group_t *group,
-                                      const void *in,
-                                      void *out,
-                                      size_t count,
-                                      int32_t dtype,
-                                      muster_reduce_fn fn,
-                                      void *ctx,
-                                      int32_t commutative);
-
-/**
- * muster_reduce by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_with(muster_group_t *group,
-                                   const void *in,
-                                   void *out,
-                                   size_t count,
-                                   int32_t dtype,
-                                   muster_reduce_fn fn,
-                                   void *ctx,
-                                   int32_t commutative,
-                                   int32_t root);
-
-/**
- * muster_reduce_scatter by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatter; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_scatter_with(muster_group_t *group,
-                                           const void *in,
-                                           void *out,
-                                           size_t count,
-                                           int32_t dtype,
-                                           muster_reduce_fn fn,
-                                           void *ctx,
-                                           int32_t commutative);
-
-/**
- * muster_reduce_scatterv by a function that comes with the call, as muster_allreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatterv; `fn` and `ctx` must be good until this returns.
- */
-muster_status_t muster_reduce_scatterv_with(muster_group_t *group,
-                                            const void *in,
-                                            void *out,
-                                            const size_t *counts,
-                                            int32_t dtype,
-                                            muster_reduce_fn fn,
-                                            void *ctx,
-                                            int32_t commutative);
-
-/**
- * muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
- * muster_request_test.
- *
- * Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
- *
- * Requires:
- * As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_iallreduce_with(muster_group_t *group,
-                                       const void *in,
-                                       void *out,
-                                       size_t count,
-                                       int32_t dtype,
-                                       muster_reduce_fn fn,
-                                       void *ctx,
-                                       int32_t commutative,
-                                       muster_request_t **request);
-
-/**
- * muster_reduce_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_with(muster_group_t *group,
-                                    const void *in,
-                                    void *out,
-                                    size_t count,
-                                    int32_t dtype,
-                                    muster_reduce_fn fn,
-                                    void *ctx,
-                                    int32_t commutative,
-                                    int32_t root,
-                                    muster_request_t **request);
-
-/**
- * muster_reduce_scatter_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatter_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatter_with(muster_group_t *group,
-                                            const void *in,
-                                            void *out,
-                                            size_t count,
-                                            int32_t dtype,
-                                            muster_reduce_fn fn,
-                                            void *ctx,
-                                            int32_t commutative,
-                                            muster_request_t **request);
-
-/**
- * muster_reduce_scatterv_with without waiting, as muster_iallreduce_with.
- *
- * Requires:
- * As for muster_reduce_scatterv_with, until the request has ended; `request` must be NULL or writable.
- */
-muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
-                                             const void *in,
-                                             void *out,
-                                             const size_t *counts,
-                                             int32_t dtype,
-                                             muster_reduce_fn fn,
-                                             void *ctx,
-                                             int32_t commutative,
-                                             muster_request_t **request);
 
 /**
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with

@@ -143,7 +143,11 @@ impl Collectives {
             }
         }
         let mut driver = self.driver();
-        self.context.refuse_if_broken()?;
+        // The call before it in this process may have been interrupted as well, and have ended the group.
+        self.context.refuse_if_broken().map_err(|first| match running.attention.is_due() {
+            Err(interrupted) => in_call(&running.title(), &interrupted),
+            Ok(_) => first,
+        })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
         self.calls.enter(running.sequence, call, since);
