@@ -39,6 +39,12 @@
 /** The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change. */
 #define MUSTER_ABI_VERSION 1
 
+/**
+ * The version of this header: MUSTER_ABI_VERSION in the lower 16 bits, the minor number in the upper ones. It grows with each
+ * release that adds something. Pass it to muster_config_new, and a library that is older than the header says so.
+ */
+#define MUSTER_HEADER_VERSION 1
+
 /** Element type: 8-bit signed integer. */
 #define MUSTER_INT8 0
 
@@ -125,6 +131,9 @@
 
 /** In place of a tag: any tag. */
 #define MUSTER_ANY_TAG (-1)
+
+/** Flag of muster_store_compare_set_bytes: a key that is not there, where something was expected, answers as in PyTorch's c10d. */
+#define MUSTER_STORE_C10D 1
 
 /** What muster_role answers in a worker. */
 #define MUSTER_ROLE_WORKER 1
@@ -278,13 +287,13 @@ typedef struct {
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
-/** What a receive tells of the message that it got. */
+/** What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found. */
 typedef struct {
     /** The sender's rank in the group. */
     int32_t source;
     /** The sender's tag. */
     int32_t tag;
-    /** How many elements came: at most as many as were asked for. */
+    /** How many elements the message has. More than were asked for, or of another type: MUSTER_ERR_MISMATCH. */
     uint64_t count;
     /** Their type, a MUSTER_ constant. */
     int32_t dtype;
@@ -308,6 +317,17 @@ typedef int32_t (*muster_interrupt_fn)(void *ctx);
  * must not throw.
  */
 typedef void (*muster_notify_fn)(muster_status_t status, void *ctx);
+
+/**
+ * Bytes with a length: a key of the store, or a value. Those that the caller gives are only read. `data` may be NULL where
+ * `len` is 0.
+ */
+typedef struct {
+    /** Where they begin. */
+    const void *data;
+    /** How many they are. */
+    size_t len;
+} muster_bytes_t;
 
 /** Success. */
 #define MUSTER_OK 0
@@ -456,13 +476,17 @@ muster_status_t muster_set_log_callback(int32_t level,
                                         void *ctx);
 
 /**
- * Makes empty settings. Pass MUSTER_ABI_VERSION, so that a header of another ABI is found at once. Free them with
- * muster_config_free.
+ * Makes empty settings. Free them with muster_config_free.
+ *
+ * `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
+ * is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
+ * greater minor number than the library's; the sentence has both versions.
  *
  * Requires:
  * `out` must be NULL or writable.
  */
-muster_status_t muster_config_new(uint32_t abi_version, muster_config_t **out);
+muster_status_t muster_config_new(uint32_t abi_version,
+                                  muster_config_t **out);
 
 /**
  * Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by
@@ -1467,7 +1491,8 @@ muster_status_t muster_send(muster_group_t *group,
  *
  * `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
  * sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
- * this call alone. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
+ * this call alone. `received` is written then, too, although the call fails: it has the message's true length and type. A
+ * caller that does not know how long a message is asks muster_probe. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
  * an error its contents are undefined.
  *
  * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
@@ -1491,7 +1516,8 @@ muster_status_t muster_recv(muster_group_t *group,
  * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
  * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
  * partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
- * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv.
+ * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
+ * is written where that is the error which is returned.
  *
  * Requires:
  * As for muster_send and muster_recv.
@@ -1529,8 +1555,8 @@ muster_status_t muster_isend(muster_group_t *group,
 
 /**
  * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
- * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, and
- * must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
+ * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, or the
+ * MUSTER_ERR_MISMATCH of a message that did not fit, and must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1568,10 +1594,45 @@ muster_status_t muster_isendrecv(muster_group_t *group,
                                  muster_request_t **request);
 
 /**
+ * Waits for the next message that a receive from `from` (a rank, or MUSTER_ANY_SOURCE) under `tag` (or MUSTER_ANY_TAG) would get,
+ * and tells of it without taking it: `out` gets its source, tag, length and element type; `size` is sizeof *out. So a caller
+ * can make room for a message whose length it does not know, and then receive it from that source under that tag.
+ *
+ * The message may not be all here yet. Another thread's receive may get it first, and its sender may give it up: then a receive
+ * waits for another one. A message that a posted receive has met is not found. Blocking, time-out and errors as muster_recv.
+ * Thread-safe.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
+ */
+muster_status_t muster_probe(muster_group_t *group,
+                             int32_t from,
+                             int32_t tag,
+                             muster_received_t *out,
+                             size_t size);
+
+/**
+ * As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
+ * the links hold first, so that asking again and again finds what comes. A thread that asks in a loop and finds nothing
+ * lets others run now and then, as muster_request_test does. Thread-safe.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
+ */
+muster_status_t muster_iprobe(muster_group_t *group,
+                              int32_t from,
+                              int32_t tag,
+                              muster_received_t *out,
+                              size_t size);
+
+/**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
  * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
  * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+ *
+ * A key that is a C string ends at its first zero byte. muster_store_set_bytes takes a key with a length, and so does each
+ * call on the store whose name ends so, or that has no other form. Both kinds name the same keys.
  *
  * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
  * as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
@@ -1584,7 +1645,10 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster,
+                                 const char *key,
+                                 const void *value,
+                                 size_t len);
 
 /**
  * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
@@ -2076,6 +2140,170 @@ muster_status_t muster_request_cancel(muster_request_t *request);
  * `request` must be NULL or a live request, which must not be used afterwards.
  */
 void muster_request_free(muster_request_t *request);
+
+/**
+ * As muster_store_set, with a key of `key_len` bytes, zeros included.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL.
+ */
+muster_status_t muster_store_set_bytes(muster_cluster_t *cluster,
+                                       const void *key,
+                                       size_t key_len,
+                                       const void *value,
+                                       size_t len);
+
+/**
+ * As muster_store_get, with a key of `key_len` bytes, zeros included.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `value` writable or NULL (which is
+ * refused), `len` writable or NULL.
+ */
+muster_status_t muster_store_get_bytes(muster_cluster_t *cluster,
+                                       const void *key,
+                                       size_t key_len,
+                                       int64_t timeout_ms,
+                                       void **value,
+                                       size_t *len);
+
+/**
+ * As muster_store_add, with a key of `key_len` bytes, zeros included.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `out` writable or NULL.
+ */
+muster_status_t muster_store_add_bytes(muster_cluster_t *cluster,
+                                       const void *key,
+                                       size_t key_len,
+                                       int64_t delta,
+                                       int64_t *out);
+
+/**
+ * Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key that is not
+ * there counts as empty. Happens exactly once, whatever happens to the connection. What several nodes append stands there
+ * whole, in the order in which the scheduler had it. Beyond the limits it is MUSTER_ERR_LIMIT, and nothing has changed. With
+ * recovery the whole value is written to the journal each time.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
+ */
+muster_status_t muster_store_append(muster_cluster_t *cluster,
+                                    const void *key,
+                                    size_t key_len,
+                                    const void *value,
+                                    size_t len,
+                                    size_t *total);
+
+/**
+ * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D: then `current`
+ * gets `expected` where the key is not there, and something was expected. That is what the compareSet of PyTorch's c10d
+ * stores answers. Without it `current` gets no bytes there. Either way such a key is not set.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
+ * `clen` writable or NULL.
+ */
+muster_status_t muster_store_compare_set_bytes(muster_cluster_t *cluster,
+                                               const void *key,
+                                               size_t key_len,
+                                               const void *expected,
+                                               size_t elen,
+                                               const void *desired,
+                                               size_t dlen,
+                                               int32_t flags,
+                                               void **current,
+                                               size_t *clen);
+
+/**
+ * As muster_store_delete, with a key of `key_len` bytes, zeros included.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `key` readable for `key_len` bytes or NULL, `existed` writable or NULL.
+ */
+muster_status_t muster_store_delete_bytes(muster_cluster_t *cluster, const void *key, size_t key_len, int32_t *existed);
+
+/**
+ * As muster_store_wait, with keys that have a length, zeros included.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length.
+ */
+muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
+                                        const muster_bytes_t *keys,
+                                        size_t n,
+                                        int64_t timeout_ms);
+
+/**
+ * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
+ * not. Waits for the scheduler's answer only. The keys of one call take 1 MiB together at most (4 bytes for each counted in),
+ * else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
+ * writable for `n` entries.
+ */
+muster_status_t muster_store_check(muster_cluster_t *cluster,
+                                   const muster_bytes_t *keys,
+                                   size_t n,
+                                   int32_t *exists);
+
+/**
+ * How many keys there are, into `count`.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `count` writable or NULL (which is refused).
+ */
+muster_status_t muster_store_count(muster_cluster_t *cluster, uint64_t *count);
+
+/**
+ * Lists the keys that begin with `prefix`, in the order of their bytes; all keys where `prefix_len` is 0 (`prefix` may be NULL
+ * then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
+ * freed by one muster_free(keys). A zero byte that does not count stands behind each key.
+ *
+ * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
+ * in the list or not. All others do.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
+ * (which is refused).
+ */
+muster_status_t muster_store_list(muster_cluster_t *cluster,
+                                  const void *prefix,
+                                  size_t prefix_len,
+                                  muster_bytes_t **keys,
+                                  size_t *n);
+
+/**
+ * Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
+ * stands there twice the later value counts. Happens exactly once. The keys take 1 MiB together at most (4 bytes for each
+ * counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
+ * for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `keys` and `values` must be readable for `n` entries, and each for its length.
+ */
+muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
+                                       const muster_bytes_t *keys,
+                                       const muster_bytes_t *values,
+                                       size_t n);
+
+/**
+ * The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
+ * muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
+ * muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
+ * freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
+ * values that are longer together are MUSTER_ERR_LIMIT.
+ *
+ * Requires:
+ * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be
+ * writable or NULL (which is refused).
+ */
+muster_status_t muster_store_multi_get(muster_cluster_t *cluster,
+                                       const muster_bytes_t *keys,
+                                       size_t n,
+                                       int64_t timeout_ms,
+                                       muster_bytes_t **values);
 
 #ifdef __cplusplus
 }  // extern "C"

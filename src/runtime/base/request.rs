@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-pub(crate) use super::record::{Notified, Requests};
 pub use super::record::Outcome;
+pub(crate) use super::record::{Notified, Requests};
 pub use crate::types::Received;
 
 /// Which operation is to end.
