@@ -23,8 +23,11 @@ fn ask(bench: &mut Bench, rank: u32, members: &[u32], tag: &str) {
     wish(bench, rank, members, (tag, 1), true);
 }
 
+/// The group, or why there is none.
+type Answer = Result<GroupId, (Status, String)>;
+
 /// What a rank has been told: the numbers of its questions, with the group or with the status and its sentence.
-fn told(bench: &mut Bench, rank: u32) -> Vec<(u64, Result<GroupId, (Status, String)>)> {
+fn told(bench: &mut Bench, rank: u32) -> Vec<(u64, Answer)> {
     let answer = |message| match message {
         Message::MadeByMembers(MadeByMembers { ask, group: Some(group), failure: None }) => Some((ask, Ok(group))),
         Message::MadeByMembers(MadeByMembers { ask, group: None, failure: Some(failure) }) => {
