@@ -19,6 +19,8 @@
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
+#   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
+#   make test-docs   the same, and the tests of the site; a browser finds its words, where there is one
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
@@ -55,7 +57,7 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
-    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan \
+    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs bench-peers detection sanitize asan \
     memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
@@ -220,6 +222,21 @@ SEEDS ?= 100000
 
 sim:
 	MUSTER_SIM_SEEDS=$(SEEDS) cargo test --lib sim::every -- --nocapture
+
+## Documents
+
+docs: $(VENV)/has_mkdocs-material $(VENV)/has_mkdocstrings-python doc-tools
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "--- the site begins with target/site/index.html"
+
+test-docs: docs $(VENV)/has_pytest
+	$(PYTHON) -m pytest tests/python/test_site.py
+
+# Debian's packages, where they may be installed.
+doc-tools:
+	@{ command -v doxygen && command -v dot; } > /dev/null \
+	    || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends doxygen graphviz; } \
+	    || { echo "make docs needs Doxygen and Graphviz: apt-get install doxygen graphviz" >&2; exit 1; }
 
 ## Performance
 
