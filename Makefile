@@ -158,7 +158,10 @@ loom:
 ctest: ctests clang
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi gloo
+# What the tests in Python import, beside pytest.
+TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml)
+
+pytest: $(TEST_PACKAGES) storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from cluster import TREE
 from pages import STRICT, Page
@@ -63,6 +64,13 @@ def data(text, folder):
         return str(error)
 
 
+def settings(text, folder):
+    try:
+        yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return str(error)
+
+
 def mermaid(text, folder):
     sys.path.insert(0, str(TREE / "scripts" / "site"))
     try:
@@ -75,7 +83,8 @@ def text(text, folder):
     """What is printed or drawn; a test that takes it knows more."""
 
 
-LANGUAGES = {"c": c, "cpp": cpp, "python": python, "sh": sh, "cmake": cmake, "json": data, "mermaid": mermaid, "text": text}
+LANGUAGES = {"c": c, "cpp": cpp, "python": python, "sh": sh, "cmake": cmake, "json": data, "yaml": settings, "mermaid": mermaid}
+LANGUAGES["text"] = text
 
 
 def wrong(blocks, folder):
@@ -119,10 +128,10 @@ def test_every_block_of_commands_is_run_or_left_out_for_a_reason():
 
 def test_blocks_that_are_wrong_are_found(tmp_path):
     blocks = [("c", "int f(int x) { return 0; }\n"), ("cpp", "auto f(\n"), ("python", "def f(:\n"), ("sh", "if true\n")]
-    blocks += [("cmake", "f(\n"), ("json", "{,}"), ("mermaid", "pie\n"), ("", "anything\n")]
+    blocks += [("cmake", "f(\n"), ("json", "{,}"), ("yaml", "a: [\n"), ("mermaid", "pie\n"), ("", "?\n")]
     blocks += [("c", "int f(int x) { return x; }\n"), ("text", "(")]
     told = wrong(blocks, tmp_path)
-    assert [int(re.match(r"block (\d+)", line)[1]) for line in told] == list(range(1, 9)), told
+    assert [int(re.match(r"block (\d+)", line)[1]) for line in told] == list(range(1, 10)), told
     assert "known are c, cpp" in told[-1]
 
 
