@@ -229,7 +229,7 @@ sim:
 ## Documents
 
 docs: $(VENV)/has_mkdocs-material $(VENV)/has_mkdocstrings-python doc-tools
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 	@echo "--- the site begins with target/site/index.html"
 
 test-docs: docs $(VENV)/has_pytest

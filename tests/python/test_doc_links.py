@@ -116,6 +116,13 @@ def test_every_decision_is_in_the_list():
     assert listed == [f"- [{number}]({path.name}) {title}" for path, number, title in titles]
 
 
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = re.findall(r"^ +- [^\n]*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    decisions = {page for page in pages if re.match(r"decisions/\d", page)}
+    assert sorted(pages - decisions - set(menu)) == [], "each needs a line in mkdocs.yml"
+
+
 def test_a_broken_link_and_a_riddle_are_found():
     path = ROOT / "docs" / "planted.md"
     text = "# One\n[a](nowhere.md) [b](recovery.md) [c](#one) [d](#two) `[e](nowhere.md)` [f](https://example.org)\n"
