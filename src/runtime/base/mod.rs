@@ -18,4 +18,5 @@ pub mod patience;
 pub(crate) mod polling;
 pub(crate) mod queue;
 pub(crate) mod request;
+pub(crate) mod ring;
 pub(crate) mod sync;

@@ -68,6 +68,7 @@ impl Cluster {
             None => self.state.logger.warn("the scheduler has not said good-bye in time; leaving without"),
         }
         self.end_groups(why, deadline, attention)?;
+        self.state.end_trace(deadline.since(self.state.clock.now()));
         self.state.ask(AgentCommand::Quit);
         Ok(())
     }

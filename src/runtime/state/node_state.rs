@@ -7,6 +7,8 @@ use super::aftermath::Aftermath;
 use super::causes::Causes;
 use super::reduce_functions::Operations;
 use super::roster::calls_this_node_lost;
+use super::trace::Tracer;
+use super::trace_file::About;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
 use crate::net::host;
@@ -182,6 +184,8 @@ pub struct NodeState {
     pub(crate) polling: Polling,
     /// What ends the waits of its program's calls.
     pub(crate) interrupts: Arc<Interrupts>,
+    /// What records its collectives, if that is wanted.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl NodeState {
@@ -203,12 +207,27 @@ impl NodeState {
             cores: host::cores(),
             polling: Polling::new(None),
             interrupts: Arc::default(),
+            tracer: None,
         }
     }
 
     /// The cluster's handle is gone.
     pub fn free(&self) {
         self.freed.store(true, Ordering::Relaxed);
+    }
+
+    /// The cluster is complete: what this node records of its collectives is written from now on, if that is wanted.
+    pub(crate) fn begin_trace(&self, about: About) {
+        if let Some(tracer) = &self.tracer {
+            tracer.begin(&about, &self.logger);
+        }
+    }
+
+    /// Writes the rest of it; for so long at most.
+    pub(crate) fn end_trace(&self, limit: Duration) {
+        if let Some(tracer) = &self.tracer {
+            tracer.finish(limit);
+        }
     }
 
     /// Whether it is.

@@ -239,7 +239,8 @@ mod tests {
                 "muster_node_restarts_total{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\"} 1",
                 "muster_group_absent_members{group=\"world\",collective=\"allreduce\"} 1",
                 "muster_group_waiting_seconds{group=\"world\",collective=\"allreduce\"} 11.000",
-                "muster_group_absent_seconds{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\",group=\"world\",state=\"inside\"} 12.000",
+                "muster_group_absent_seconds{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\",group=\"world\",\
+                 state=\"inside\"} 12.000",
             ],
         );
         assert!(
@@ -254,7 +255,8 @@ mod tests {
         let mut longer = told.nodes[1].waits[0].clone();
         longer.age_ms = 4000;
         told.nodes[1].waits.push(longer);
-        let line = "muster_node_message_seconds{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\",group=\"world\",operation=\"recv\"} 4.000";
+        let line = "muster_node_message_seconds{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\",\
+                    group=\"world\",operation=\"recv\"} 4.000";
         has(&shown(&told), &[line]);
         assert_eq!(shown(&told).matches("muster_node_message_seconds{").count(), 1);
     }
