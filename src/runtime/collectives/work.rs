@@ -126,8 +126,8 @@ impl Collectives {
         outcome
     }
 
-    /// Waits for a turn and does something in it, as the group's next collective, which has a buffer of so many bytes. A panic there is a bug of this library; the
-    /// others are not to wait for what it has left undone.
+    /// Waits for a turn and does something in it, as the group's next collective, which has a buffer of so many bytes. A panic
+    /// there is a bug of this library; the others are not to wait for what it has left undone.
     pub(crate) fn in_turn<T>(
         &self,
         turn: &Turn<'_>,

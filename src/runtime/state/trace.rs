@@ -200,7 +200,7 @@ fn try_folder(folder: &Path) -> io::Result<()> {
 
 fn packed(entry: &Entry) -> Record {
     let Entry { call, sequence, bytes, called, begun, ended, is_ok } = *entry;
-    let dtype = call.dtype.map_or(NO_VALUE, |dtype| dtype as u32);
+    let dtype = call.dtype.map_or(NO_VALUE, |dtype| dtype.code() as u32);
     let what = u64::from(call.kind as u8) | u64::from(is_ok) << 8 | u64::from(dtype) << 32;
     let (op, root) = (call.op.map_or(NO_VALUE, ReduceOp::wire_code), call.root.unwrap_or(NO_VALUE));
     [sequence, what, u64::from(op) | u64::from(root) << 32, call.count, bytes, called.0, begun.0, ended.0]
