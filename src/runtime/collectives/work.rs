@@ -14,7 +14,7 @@ use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::request::{Cancels, Operation, Request};
-use crate::runtime::state::trace::Entry;
+use crate::runtime::state::trace_file::Entry;
 use crate::schedules::{choose, Shape};
 use crate::types::{Call, Time};
 use std::cell::RefCell;

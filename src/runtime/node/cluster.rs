@@ -139,7 +139,7 @@ impl Cluster {
     fn join(settings: Settings, scheduler: Option<SchedulerThread>, guard: Guard, upgrade: Upgrade) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
-        let node_id = register.node_id.clone();
+        let (node_id, host) = (register.node_id.clone(), register.host.clone());
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
         let (reentry, mut identity_store) = IdentityStore::open(&settings)?.unzip();
@@ -150,7 +150,6 @@ impl Cluster {
         let (schedulers, names) = places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
         let mut own = OwnAddresses::of(&settings);
         own.instead = scheduler.as_ref().and_then(|it| port::address_instead(&settings, it.addresses()));
-        let host = register.host.clone();
         let profile = Profile {
             register,
             schedulers: names,

@@ -11,7 +11,6 @@ use super::trace::Tracer;
 use super::trace_file::About;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
-use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::interrupts::{Attention, Interrupts};
 use crate::runtime::base::link_key::LinkKey;
@@ -178,8 +177,6 @@ pub struct NodeState {
     pub(crate) aftermath: Aftermath,
     /// Whether lost nodes may come back.
     pub recovery: bool,
-    /// How many processors this process may run on.
-    pub cores: u32,
     /// How its threads wait.
     pub(crate) polling: Polling,
     /// What ends the waits of its program's calls.
@@ -204,7 +201,6 @@ impl NodeState {
             operations: Operations::default(),
             aftermath: Aftermath::default(),
             recovery: false,
-            cores: host::cores(),
             polling: Polling::new(None),
             interrupts: Arc::default(),
             tracer: None,

@@ -6,7 +6,7 @@
 //!
 //! What a process that is killed has not written yet is lost: at most what it did in the last [`FLUSH_EVERY`].
 
-use super::trace_file::{About, TraceFile};
+use super::trace_file::{About, Entry, Place, TraceFile};
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result};
 use crate::net::fork::beyond_standard;
@@ -56,26 +56,9 @@ enum Phase {
     Finished,
 }
 
-/// One collective, as it is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub call: Call,
-    pub sequence: u64,
-    /// The longer of this rank's buffers.
-    pub bytes: u64,
-    pub called: Time,
-    /// When it was its turn.
-    pub begun: Time,
-    pub ended: Time,
-    pub is_ok: bool,
-}
-
 /// The collectives of one group in one epoch.
 pub(crate) struct Track {
-    pub group: GroupId,
-    pub epoch: Epoch,
-    /// This node's rank in it.
-    pub rank: u32,
+    place: Place,
     ring: Ring,
     stirred: Arc<Condvar>,
 }
@@ -94,7 +77,11 @@ impl Tracer {
 
     /// Where a group's collectives are to be recorded. The first group of an epoch tells when it began.
     pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Arc<Track> {
-        let track = Arc::new(Track { group, epoch, rank, ring: Ring::new(), stirred: Arc::clone(&self.stirred) });
+        let track = Arc::new(Track {
+            place: Place { group, epoch, rank },
+            ring: Ring::new(),
+            stirred: Arc::clone(&self.stirred),
+        });
         let mut shared = self.shared();
         if shared.epochs.last().is_none_or(|(last, _)| *last < epoch) {
             let now = self.clock.now();
@@ -154,8 +141,8 @@ impl Tracer {
             let (tracks, epochs, is_last) = self.next();
             epochs.into_iter().for_each(|(epoch, at)| file.epoch(epoch, at));
             for track in &tracks {
-                track.ring.take(|record| file.collective(track, &unpacked(&record)));
-                file.dropped(track, track.ring.take_dropped(), self.clock.now());
+                track.ring.take(|record| file.collective(&track.place, &unpacked(&record)));
+                file.dropped(&track.place, track.ring.take_dropped(), self.clock.now());
             }
             drop(tracks);
             if let Err(error) = file.flush(is_last) {

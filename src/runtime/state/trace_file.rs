@@ -4,11 +4,10 @@
 //! Times are in microseconds since this node learnt that its first epoch is complete.
 
 use super::roster::own_role;
-use super::trace::{Entry, Track};
 use crate::net::fork::Guarded;
 use crate::net::host;
 use crate::runtime::base::clock::Clock;
-use crate::types::{Epoch, GroupId, HostName, JobInstance, Role, Time};
+use crate::types::{Call, Epoch, GroupId, HostName, JobInstance, Role, Time};
 use crate::wire::Formed;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
@@ -35,6 +34,28 @@ pub(crate) struct About {
     /// Its host's name, and what tells that from every other.
     pub host: String,
     pub host_key: String,
+}
+
+/// One collective, as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub call: Call,
+    pub sequence: u64,
+    /// The longer of this rank's buffers.
+    pub bytes: u64,
+    pub called: Time,
+    /// When it was its turn.
+    pub begun: Time,
+    pub ended: Time,
+    pub is_ok: bool,
+}
+
+/// Where a collective was called.
+pub(crate) struct Place {
+    pub group: GroupId,
+    pub epoch: Epoch,
+    /// This node's rank in the group.
+    pub rank: u32,
 }
 
 /// An open file.
@@ -100,18 +121,18 @@ impl TraceFile {
     }
 
     /// A collective has ended.
-    pub(crate) fn collective(&mut self, track: &Track, entry: &Entry) {
+    pub(crate) fn collective(&mut self, place: &Place, entry: &Entry) {
         if self.bytes + self.text.len() as u64 >= BYTES_MAX {
             self.left_out += 1;
             return;
         }
-        self.name(track.group);
+        self.name(place.group);
         let Entry { call, sequence, bytes, called, begun, ended, is_ok } = entry;
         let args = json!({
-            "epoch": track.epoch.0,
-            "group": track.group.0,
+            "epoch": place.epoch.0,
+            "group": place.group.0,
             "sequence": sequence,
-            "rank": track.rank,
+            "rank": place.rank,
             "bytes": bytes,
             "count": call.count,
             "dtype": call.dtype.map(|dtype| dtype.to_string()),
@@ -122,15 +143,15 @@ impl TraceFile {
         });
         let (ts, dur) = (self.ts(*begun), us(ended.since(*begun).as_nanos() as i64));
         let event = json!({ "cat": "collective", "ts": ts, "dur": dur, "args": args });
-        self.line("X", call.kind.name(), track.group.0, event);
+        self.line("X", call.kind.name(), place.group.0, event);
     }
 
     /// So many collectives of a group found no room in memory.
-    pub(crate) fn dropped(&mut self, track: &Track, count: u64, at: Time) {
+    pub(crate) fn dropped(&mut self, place: &Place, count: u64, at: Time) {
         if count > 0 {
-            self.name(track.group);
+            self.name(place.group);
             let event = json!({ "ts": self.ts(at), "s": "t", "args": { "dropped": count } });
-            self.line("i", &format!("{count} not recorded"), track.group.0, event);
+            self.line("i", &format!("{count} not recorded"), place.group.0, event);
         }
     }
 
