@@ -57,8 +57,8 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
-    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs bench-peers detection sanitize asan \
-    memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
+    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs \
+    bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 

@@ -51,8 +51,8 @@ def offered(line):
 
 
 def test_every_option_of_the_help_is_completed():
-    for command in ["run", "bench", "bench bootstrap", "bench forming", "bench store", "status", "trace merge"]
-                    + ["certs new", "certs revoke"]:
+    benches = ["bench", "bench bootstrap", "bench forming", "bench store"]
+    for command in ["run", *benches, "status", "trace merge", "certs new", "certs revoke"]:
         options = offered(f"muster {command} --")
         assert len(options) > 2
         page = muster(*command.split(), "--help").stdout
