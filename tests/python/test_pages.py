@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from cluster import TREE, reserved_port
+from cluster import TREE, VERSION, reserved_port
 from pages import Page, paste, prepare
 from test_demo import NO_OUTER_MAKE
-from test_install import PKG_CONFIG, PROGRAM, cmake, done, version
+from test_install import PKG_CONFIG, PROGRAM, cmake, done
 
 HELLO, = Page("README.md").programs
-_, PATH, COMPILE, _, _ = Page("README.md").commands
+_, _, PATH, COMPILE, _, _ = Page("README.md").commands
 LAUNCH, = Page("docs", "launcher.md").commands
 SECRET, FILES, PASSWORD, CERTS = Page("docs", "security.md").commands
 INSTALL, BUILD = Page("docs", "install.md").commands
@@ -67,10 +67,10 @@ def test_what_is_installed_is_found_by_pkg_config_and_by_cmake(tmp_path):
     env = {"PKG_CONFIG_PATH": prefix / "lib" / "pkgconfig", "LD_LIBRARY_PATH": prefix / "lib"}
     for line in BUILD.splitlines():
         done("bash", "-ec", f'pkg-config() {{ {PKG_CONFIG} "$@"; }}\n{line}', cwd=tmp_path, env=env)
-        assert done("./program", cwd=tmp_path, env=env) == f"muster {version()}: the sum is 20.5\n"
+        assert done("./program", cwd=tmp_path, env=env) == f"muster {VERSION}: the sum is 20.5\n"
     head = "cmake_minimum_required(VERSION 3.16)\nproject(outside LANGUAGES C)\n"
     find, link = PROJECT.splitlines(keepends=True)
     (tmp_path / "CMakeLists.txt").write_text(f"{head}{find}add_executable(program program.c)\n{link}")
     done(cmake(), "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     done(cmake(), "--build", tmp_path / "build")
-    assert done(tmp_path / "build" / "program", env=env) == f"muster {version()}: the sum is 20.5\n"
+    assert done(tmp_path / "build" / "program", env=env) == f"muster {VERSION}: the sum is 20.5\n"
