@@ -19,6 +19,8 @@
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
+#   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
+#   make test-docs   the same, and the tests of the site; a browser finds its words, where there is one
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
@@ -55,8 +57,8 @@ JOBS := $(shell nproc)
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
-    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker bench-peers detection sanitize asan \
-    memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
+    mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs \
+    bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -156,7 +158,10 @@ loom:
 ctest: ctests clang
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-pytest: $(VENV)/has_pytest $(VENV)/has_pytest-xdist $(VENV)/has_pkgconf storm-worker mpi gloo
+# What the tests in Python import, beside pytest.
+TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml)
+
+pytest: $(TEST_PACKAGES) storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.
@@ -220,6 +225,21 @@ SEEDS ?= 100000
 
 sim:
 	MUSTER_SIM_SEEDS=$(SEEDS) cargo test --lib sim::every -- --nocapture
+
+## Documents
+
+docs: $(VENV)/has_mkdocs-material $(VENV)/has_mkdocstrings-python doc-tools
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+	@echo "--- the site begins with target/site/index.html"
+
+test-docs: docs $(VENV)/has_pytest
+	$(PYTHON) -m pytest tests/python/test_site.py
+
+# Debian's packages, where they may be installed.
+doc-tools:
+	@{ command -v doxygen && command -v dot; } > /dev/null \
+	    || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends doxygen graphviz; } \
+	    || { echo "make docs needs Doxygen and Graphviz: apt-get install doxygen graphviz" >&2; exit 1; }
 
 ## Performance
 

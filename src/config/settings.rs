@@ -117,6 +117,8 @@ pub struct Settings {
     pub enable_recovery: bool,
     /// Where scheduler and nodes keep what they must remember.
     pub recovery_path: Option<PathBuf>,
+    /// Where the timeline of its collectives is written.
+    pub trace: Option<PathBuf>,
     /// An HCCL rank table to take ranks from.
     pub rank_table_file: Option<PathBuf>,
     /// Where the job's secret comes from, if it has one.
@@ -370,6 +372,7 @@ impl Reader<'_> {
             hccl_cm_init: self.flag(Key::HcclCmInit)?,
             enable_recovery,
             recovery_path,
+            trace: self.text(Key::Trace)?.map(PathBuf::from),
             rank_table_file: self.text(Key::RankTableFile)?.map(PathBuf::from),
             job_secret: self.lock(JOB_SECRET)?,
             tls: self.tls()?,

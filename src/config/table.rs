@@ -39,6 +39,7 @@ pub enum Key {
     Thresholds,
     PollUs,
     Log,
+    Trace,
     SchedFd,
     LaunchId,
     HcclCmInit,
@@ -166,7 +167,7 @@ const GIB: u64 = 1 << 30;
 const DESCRIPTOR: Kind = Kind::Whole { min: 3, max: i32::MAX as u64 };
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 48] = [
+pub static TABLE: [Setting; 49] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -355,6 +356,8 @@ pub static TABLE: [Setting; 48] = [
     .more("0 is never. If unset it is 50, and up to 400 where ranks share processors. Nothing polls while other programs want the processors."),
     Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.")
     .more("If standard error does not take a line, the line is dropped. A later line says how many were.").default("warn"),
+    Setting::new(Key::Trace, "trace", Kind::Path, "A folder for the timeline of this run's collectives.")
+        .more("Each rank writes a file there, of 256 MiB at most. It is made if missing. `muster trace merge` joins the files."),
     Setting::new(
         Key::SchedFd,
         "sched_fd",

@@ -58,6 +58,14 @@ pub fn cores() -> u32 {
     }
 }
 
+/// What the host's monotonic clock says, in nanoseconds: the same for all processes of one host and time namespace.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call, which writes to it alone; this clock is there on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// The user whose rights this process has.
 pub fn user() -> u32 {
     // SAFETY: takes nothing, and cannot fail.
@@ -67,6 +75,11 @@ pub fn user() -> u32 {
 /// In which namespaces this process sees the numbers of processes, and when they began; 0 where the kernel does not say.
 pub fn pid_namespace() -> u64 {
     namespace("pid") ^ namespace("time").rotate_left(32)
+}
+
+/// In which namespace this process reads the host's clocks; 0 where the kernel does not say.
+pub fn time_namespace() -> u64 {
+    namespace("time")
 }
 
 fn namespace(name: &str) -> u64 {

@@ -1,4 +1,8 @@
-"""Programs and commands of the documents, pasted as a reader does it."""
+"""Programs and commands of the documents, pasted as a reader does it.
+
+A test takes a page's blocks of one language, all at once, and unpacks them by name: a new block stops it. `Page.taken` knows which
+were taken, and test_code_blocks.py finds those that nobody takes.
+"""
 
 import re
 import subprocess
@@ -6,16 +10,37 @@ import subprocess
 from cluster import TREE, Process
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.S | re.M)
 
 
 class Page:
     """`programs`, `commands` and `outputs` are the blocks of C, of the shell, and of what is printed, in order."""
 
+    taken = set()
+
     def __init__(self, *name):
+        self.name = "/".join(name)
         self.text = TREE.joinpath(*name).read_text()
-        self.programs = re.findall(r"```c\n(.*?)```", self.text, re.S)
-        self.commands = re.findall(r"```sh\n(.*?)```", self.text, re.S)
-        self.outputs = re.findall(r"```text\n(.*?)```", self.text, re.S)
+
+    def blocks(self):
+        """All of them: language and text."""
+        return [(language, re.sub(f"^{indent}", "", text, flags=re.M)) for indent, language, text in BLOCK.findall(self.text)]
+
+    def of(self, language):
+        Page.taken.add((self.name, language))
+        return [text for found, text in self.blocks() if found == language]
+
+    @property
+    def programs(self):
+        return self.of("c")
+
+    @property
+    def commands(self):
+        return self.of("sh")
+
+    @property
+    def outputs(self):
+        return self.of("text")
 
 
 def prepare(folder, **programs):

@@ -4,6 +4,7 @@ import re
 import subprocess
 
 from cluster import TREE, clean_environment
+from pages import STRICT, Page
 
 # The page's names in code font: a function alone, or with the names of its arguments.
 NAMED = re.compile(r"`(muster_\w+)(?:\(([^`]*)\))?`")
@@ -62,13 +63,12 @@ def test_every_constant_of_the_page_is_in_the_header():
 
 
 def test_the_program_of_the_page_works_when_pasted(tmp_path):
-    source = re.search(r"```c\n(.*?)```", page(), re.S).group(1)
+    source, = Page("docs", "c-api.md").programs
     assert 25 <= len(source.splitlines()) <= 40
     (tmp_path / "program.c").write_text(source)
     release = TREE / "target" / "release"
-    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     link = [f"-I{TREE / 'include'}", f"-L{release}", "-lmuster", f"-Wl,-rpath,{release}"]
-    subprocess.run(["cc", *strict, "program.c", "-o", "program", *link], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(["cc", *STRICT, "program.c", "-o", "program", *link], cwd=tmp_path, check=True, timeout=60)
 
     alone = subprocess.run(
         ["./program"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=60

@@ -14,11 +14,19 @@ from cluster import MUSTER, clean_environment
 LIMIT = 60
 # What the manual page has of each command: an option that only this one has.
 ONLY = {"run": "--tail_worker_log", "bench": "--in_place", "bench forming": "--processes", "status": "--sched_host",
-        "certs node": "--renew"}
+        "certs node": "--renew", "trace merge": "--job"}
 
 
 def muster(*words, **options):
     return subprocess.run([MUSTER, *words], capture_output=True, text=True, timeout=LIMIT, **options)
+
+
+def test_every_command_has_its_section_in_the_manual_page_and_its_help():
+    known = re.search(r": ([\w, -]+) and --version are what it knows", muster("nothing").stderr)[1]
+    commands = [word for word in known.split(", ") if not word.startswith("--")]
+    page = muster("man").stdout
+    assert len(commands) > 6 and [word for word in commands if f'.SH "MUSTER {word.upper()}"' not in page] == []
+    assert [word for word in commands if muster(word, "--help").returncode != 0] == []
 
 
 # A machine need not have groff. What the page consists of, the unit tests of cli/man.rs hold everywhere.
@@ -43,7 +51,8 @@ def offered(line):
 
 
 def test_every_option_of_the_help_is_completed():
-    for command in ["run", "bench", "bench bootstrap", "bench forming", "bench store", "status", "certs new", "certs revoke"]:
+    benches = ["bench", "bench bootstrap", "bench forming", "bench store"]
+    for command in ["run", *benches, "status", "trace merge", "certs new", "certs revoke"]:
         options = offered(f"muster {command} --")
         assert len(options) > 2
         page = muster(*command.split(), "--help").stdout

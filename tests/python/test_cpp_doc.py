@@ -1,13 +1,14 @@
 """docs/cpp.md: its programs compile and run, and its other blocks compile where a cluster and its world are there."""
 
-import re
 import subprocess
 
 import pytest
-from cluster import TREE, Process, clean_environment
+from cluster import TREE, clean_environment
+from pages import Page, paste
 
-TEXT = (TREE / "docs" / "cpp.md").read_text()
-BLOCKS = re.findall(r"```cpp\n(.*?)```", TEXT, re.S)
+PAGE = Page("docs", "cpp.md")
+BLOCKS = PAGE.of("cpp")
+COMMANDS, = PAGE.commands
 PROGRAMS = [block for block in BLOCKS if "int main()" in block]
 PIECES = [block for block in BLOCKS if "int main()" not in block]
 RELEASE = TREE / "target" / "release"
@@ -52,9 +53,9 @@ def test_a_program_runs_alone(at, said, tmp_path):
     assert (alone.returncode, alone.stdout, alone.stderr) == (0, said, "")
 
 
-def test_the_program_runs_on_four_ranks(tmp_path):
-    compiles(tmp_path, PROGRAMS[0], "-o", "program", *LINK)
-    words = [RELEASE / "muster", "run", "--worker_num=4", "--master_port=0", "--join", "./program"]
-    with Process(words, cwd=tmp_path) as launcher:
-        assert launcher.wait(LIMIT) == 0, launcher.describe()
-        assert sorted(launcher.stdout.splitlines()) == [f"[rank {rank}] rank {rank} of 4: 2 1.5 2.5" for rank in range(4)]
+def test_the_commands_of_the_page_run_the_program_on_four_ranks(tmp_path):
+    (tmp_path / "program.cpp").write_text(PROGRAMS[0])
+    here = f"export PATH={RELEASE}:$PATH\npkg-config() {{ echo {' '.join([*FOLDERS, *LINK])}; }}\n"
+    with paste(here + COMMANDS, tmp_path, 0) as shell:
+        assert shell.wait(LIMIT) == 0, shell.describe()
+        assert sorted(shell.stdout.splitlines()) == [f"[rank {rank}] rank {rank} of 4: 2 1.5 2.5" for rank in range(4)]

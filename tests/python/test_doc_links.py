@@ -1,5 +1,5 @@
-"""The documents: every link in them leads somewhere; their sentences, and those of comments, begin with their subject; the list of
-decisions is whole."""
+"""The documents: every link in them leads somewhere; every reader of Markdown sees their lists; their sentences, and those of
+comments, begin with their subject; the list of decisions is whole."""
 
 import ast
 import io
@@ -56,6 +56,16 @@ def comments(path):
     return (of_python if path.suffix == ".py" else of_rust_or_c)(path.read_text())
 
 
+def misread_lists(text):
+    """The first lines of items that not every reader of Markdown sees as items: some want an empty line before a list that follows a
+    paragraph, and before an item that follows one of several paragraphs."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    item = r"(?:[-*] |\d+\. )"
+    after_paragraph = re.findall(rf"(?:\A|\n\n)( *)(?!{item}|[ |#>])[^\n]+(?:\n\1(?!{item}| )[^\n]+)*\n\1({item}[^\n]*)", text)
+    after_several = re.findall(rf"\n\n +(?!{item})\S[^\n]*(?:\n +\S[^\n]*)*\n({item}[^\n]*)", text)
+    return [line for _, line in after_paragraph] + after_several
+
+
 def anchors(text):
     """What a forge makes of headings."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M)
@@ -87,8 +97,14 @@ def test_sentences_begin_with_their_subject(path):
     assert RIDDLE.findall(without_code(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lists_are_read_alike_everywhere(path):
+    assert misread_lists(path.read_text()) == []
+
+
 def test_sentences_of_comments_begin_with_their_subject():
-    found = [f"{path.relative_to(ROOT)}: {comment}" for path in SOURCES for comment in comments(path) if RIDDLE.search(without_code(comment))]
+    said = ((path, comment) for path in SOURCES for comment in comments(path))
+    found = [f"{path.relative_to(ROOT)}: {comment}" for path, comment in said if RIDDLE.search(without_code(comment))]
     assert found == []
 
 
@@ -100,12 +116,20 @@ def test_every_decision_is_in_the_list():
     assert listed == [f"- [{number}]({path.name}) {title}" for path, number, title in titles]
 
 
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = re.findall(r"^ +- [^\n]*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    decisions = {page for page in pages if re.match(r"decisions/\d", page)}
+    assert sorted(pages - decisions - set(menu)) == [], "each needs a line in mkdocs.yml"
+
+
 def test_a_broken_link_and_a_riddle_are_found():
     path = ROOT / "docs" / "planted.md"
     text = "# One\n[a](nowhere.md) [b](recovery.md) [c](#one) [d](#two) `[e](nowhere.md)` [f](https://example.org)\n"
     assert broken_links(path, text) == ["nowhere.md", "#two"]
     assert RIDDLE.findall("It ends. Whoever waits is told.") == ["Whoever"]
     assert RIDDLE.findall("The one who waits is told. Who waits?") == []
+    assert misread_lists("One:\n- a\n\n1. b\n\n   b\n2. c\n\n3. d\n4. e\n") == ["- a", "2. c"]
     assert of_rust_or_c('/// It\n/// ends. Who\n\nlet x = "http://a"; // comes\n') == ["It ends. Who", "comes"]
     assert of_rust_or_c("/* Who\n * waits. */\nint x;\n/** Who ends. */") == ["Who waits.", "Who ends."]
     assert of_python('"""Who\nwaits."""\nx = 1  # Who ends.\n# It\n# waits.\n') == ["Who ends. It waits.", "Who\nwaits."]

@@ -1,7 +1,7 @@
 //! The command `muster`.
 //!
 //! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own, [`status`] asks one, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame
+//! a process of its own, [`status`] asks one, [`trace`] joins timelines, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame
 //! or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
@@ -17,6 +17,7 @@ mod scheduler;
 mod start;
 mod status;
 mod sys;
+mod trace;
 mod voice;
 
 use std::ffi::{OsStr, OsString};
@@ -28,7 +29,7 @@ use std::path::Path;
 extern "C" {}
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 15] = [
+const COMMANDS: [&cli::table::Command; 17] = [
     &run::options::COMMAND,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
@@ -36,6 +37,8 @@ const COMMANDS: [&cli::table::Command; 15] = [
     &bench::store::COMMAND,
     &scheduler::COMMAND,
     &status::options::COMMAND,
+    &trace::options::COMMAND,
+    &trace::options::MERGE,
     &certs::options::COMMAND,
     &certs::options::NEW,
     &certs::options::NODE,
@@ -88,6 +91,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(words),
         Some("status") => status::command(words),
+        Some("trace") => trace::command(words),
         Some("certs") => certs::command(words),
         Some("man") => cli::print(&cli::MAN, words),
         Some("completion") => cli::print(&cli::COMPLETION, words),
@@ -102,8 +106,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, status, certs, man, completion, \
-                 --help and --version are what it knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, status, trace, certs, man, \
+                 completion, --help and --version are what it knows"
             );
             code::USAGE
         }

@@ -2,7 +2,8 @@
 //!
 //! The thread that waits asks the hook itself, so that a language finds its handlers run on the thread that they belong to. A call
 //! says that it begins by its [`Attention`]; whatever interrupts the node from then on is meant for it, and nothing earlier is. A
-//! wait looks at it while it holds the lock under which it is woken, and asks with no lock held ([`wait_until`]). Whoever interrupts counts first, and wakes all that sleep afterwards: so nobody sleeps through it
+//! wait looks at it while it holds the lock under which it is woken, and asks with no lock held ([`wait_until`]). An interruption
+//! counts first, and wakes all that sleep afterwards: so nobody sleeps through it
 //! (`loom_test.rs`).
 //!
 //! Deliberately absent: any list of those that wait. Each place where calls sleep knows how to wake them ([`nudge`]).

@@ -23,5 +23,6 @@ pub(crate) mod record;
 pub(crate) mod request;
 #[cfg(all(test, loom))]
 mod request_loom_test;
+pub(crate) mod ring;
 pub(crate) mod several;
 pub(crate) mod sync;

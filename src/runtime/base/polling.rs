@@ -7,6 +7,7 @@
 //! [`Trust`] says. Pure but for [`Polling`], and tested below.
 
 use super::clock::Clock;
+use crate::net::host;
 use crate::types::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -94,12 +95,14 @@ pub(crate) struct Polling {
     trust: Mutex<Trust>,
     /// What the user wants.
     pub(crate) set: Option<Duration>,
+    /// How many processors this process may run on.
+    pub(crate) cores: u32,
 }
 
 impl Polling {
     /// Full of trust.
     pub(crate) fn new(set: Option<Duration>) -> Polling {
-        Polling { back_at: AtomicU64::new(0), trust: Mutex::new(Trust::FULL), set }
+        Polling { back_at: AtomicU64::new(0), trust: Mutex::new(Trust::FULL), set, cores: host::cores() }
     }
 
     /// There is nothing to do: lets others run, after which the caller looks again. False: it is to sleep.

@@ -13,6 +13,7 @@ use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::buffer::PartList;
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::Context;
+use crate::runtime::state::trace::Track;
 use crate::schedules::{Layout, Thresholds};
 use crate::types::{CallDigest, Time};
 use crate::wire::DATA_HEADER_BYTES;
@@ -52,6 +53,8 @@ pub(crate) struct Collectives {
     pub calls: CallLog,
     pub turns: Turns,
     pub jobs: Jobs,
+    /// Where its calls are recorded, if that is wanted. Only members call.
+    pub track: Option<Arc<Track>>,
     /// Of calls that have ended, for those to come.
     spare_lists: Mutex<Vec<Vec<u64>>>,
 }
@@ -76,6 +79,7 @@ impl Collectives {
             calls: CallLog::default(),
             turns: Turns::default(),
             jobs: Jobs::default(),
+            track: track(context),
             spare_lists: Mutex::default(),
         }
     }
@@ -165,4 +169,9 @@ impl Collectives {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
         self.driver().peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
     }
+}
+
+fn track(context: &Context) -> Option<Arc<Track>> {
+    let (tracer, rank) = context.state.tracer.as_ref().zip(context.rank())?;
+    Some(tracer.track(context.id(), context.epoch(), rank))
 }

@@ -364,14 +364,16 @@ impl Found {
     /// How the collective goes that finds this here, and not on a link.
     fn play(self, bench: &Bench) -> Failure {
         let (state, turn) = (&bench.state, bench.group.collectives.turns.take());
-        let outcome =
-            bench.group.collectives.in_turn(&turn, broadcast(1), (state.clock.now(), Attention::none()), |_, _| {
-                match self {
-                    Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
-                    Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),
-                    _ => panic!("the bug that this test plants"),
-                }
-            });
+        let outcome = bench.group.collectives.in_turn(
+            &turn,
+            (broadcast(1), 0),
+            (state.clock.now(), Attention::none()),
+            |_, _| match self {
+                Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
+                Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),
+                _ => panic!("the bug that this test plants"),
+            },
+        );
         let failure = bench.group.context.broken().expect("it is revoked");
         assert_eq!(outcome, Err(failure.clone().into()));
         failure

@@ -14,6 +14,7 @@ use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::request::{Cancels, Operation, Request};
+use crate::runtime::state::trace_file::Entry;
 use crate::schedules::{choose, Shape};
 use crate::types::{Call, Time};
 use std::cell::RefCell;
@@ -97,7 +98,8 @@ impl Collectives {
 
     fn work(&self, turn: &Turn<'_>, since: Time, attention: Attention<'_>, work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
-        let outcome = self.in_turn(turn, work.call, (since, attention), |driver, running| {
+        let bytes = work.buffers.longer();
+        let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
             let algorithm = choose(&shape, &self.thresholds);
             let scratch_bytes = algorithm.scratch_bytes(&shape);
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -124,12 +126,12 @@ impl Collectives {
         outcome
     }
 
-    /// Waits for a turn and does something in it, as the group's next collective. A panic there is a bug of this library; the
-    /// others are not to wait for what it has left undone.
+    /// Waits for a turn and does something in it, as the group's next collective, which has a buffer of so many bytes. A panic
+    /// there is a bug of this library; the others are not to wait for what it has left undone.
     pub(crate) fn in_turn<T>(
         &self,
         turn: &Turn<'_>,
-        call: Call,
+        (call, bytes): (Call, u64),
         (since, attention): (Time, Attention<'_>),
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
@@ -152,7 +154,13 @@ impl Collectives {
         running.data.digest = driver.digest.in_short();
         self.calls.enter(running.sequence, call, since);
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
-        match catch_unwind(guarded).unwrap_or(Err(Stop::Bug)) {
+        let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
+        let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
+        if let Some((track, begun)) = self.track.as_ref().zip(begun) {
+            let (sequence, ended, is_ok) = (running.sequence, self.context.state.clock.now(), outcome.is_ok());
+            track.record(&Entry { call, sequence, bytes, called: since, begun, ended, is_ok });
+        }
+        match outcome {
             Ok(result) => {
                 driver.digest.add(running.data.signature);
                 self.calls.finish(running.sequence);

@@ -65,7 +65,7 @@ impl Registry {
         let turn = group.collectives.turns.take();
         let made = group
             .collectives
-            .in_turn(&turn, call, (since, attention), |_, running| self.await_creation(group, running, wish));
+            .in_turn(&turn, (call, 0), (since, attention), |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
     }
 

@@ -56,6 +56,11 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input, output, placement: Placement::Apart, lifetime: PhantomData }
     }
 
+    /// How many bytes the longer of the two has.
+    pub fn longer(&self) -> u64 {
+        self.input.1.max(self.output.1) as u64
+    }
+
     /// Whether the input lies within the output, or the output within the input.
     pub fn in_place(&self) -> bool {
         self.placement == Placement::InPlace

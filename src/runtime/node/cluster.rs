@@ -28,6 +28,9 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::reduce_functions::Operations;
+use crate::runtime::state::roster::own_role;
+use crate::runtime::state::trace::Tracer;
+use crate::runtime::state::trace_file::About;
 use crate::secret::{self, Guard};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
@@ -148,7 +151,7 @@ impl Cluster {
     fn join(settings: Settings, scheduler: Option<SchedulerThread>, guard: Guard, upgrade: Upgrade) -> Result<Cluster> {
         let incarnation = identity::incarnation()?;
         let mut register = registration(&settings, incarnation)?;
-        let node_id = register.node_id.clone();
+        let (node_id, host) = (register.node_id.clone(), register.host.clone());
         let logger = Logger::new(settings.log_level, &format!("{} {node_id:?}", register.role));
         settings.warnings.iter().for_each(|line| logger.warn(line));
         let (reentry, mut identity_store) = IdentityStore::open(&settings)?.unzip();
@@ -174,6 +177,7 @@ impl Cluster {
         state.recovery = settings.enable_recovery;
         state.polling = Polling::new(settings.poll);
         state.program = Arc::new(Program::asked_by(settings.interrupt.clone()));
+        state.tracer = Tracer::of(&settings, clock)?;
         let state = Arc::new(state);
         let setup = Setup {
             agent: Agent::new(profile, clock.now()),
@@ -192,6 +196,7 @@ impl Cluster {
                     state.logger.warn(&format!("this node's token could not be saved as the current one: {error}"));
                 }
                 state.logger.set_speaker(&format!("{} {}, node id {node_id:?}", rank_word(&formed), formed.rank));
+                state.begin_trace(About::of(&formed, &node_id, host));
                 let (thread, recovering) = (Some(thread), Mutex::new(formed.epoch));
                 Ok(Cluster {
                     settings,
@@ -216,7 +221,7 @@ impl Cluster {
 
     /// What this node is.
     pub fn role(&self) -> Role {
-        crate::runtime::state::roster::own_role(&self.formed)
+        own_role(&self.formed)
     }
 
     /// What the cluster agreed on, in the present epoch.
@@ -367,6 +372,7 @@ impl Drop for Cluster {
         }
         let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
         self.state.program.notices.end();
+        self.state.end_trace(Duration::MAX);
         self.registry.kept().handles.clear();
         self.state.free();
         // This node is lost to the others and may come back; with recovery the job is to be there still.
@@ -428,7 +434,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
 }
 
 fn rank_word(formed: &Formed) -> &'static str {
-    match crate::runtime::state::roster::own_role(formed) {
+    match own_role(formed) {
         Role::Server => "server rank",
         _ => "rank",
     }

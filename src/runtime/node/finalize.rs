@@ -68,6 +68,7 @@ fn leave(cluster: &Cluster, deadline: Time, attention: &Attention<'_>) -> Result
         None => state.logger.warn("the scheduler has not said good-bye in time; leaving without"),
     }
     cluster.end_groups(why, deadline, attention)?;
+    state.end_trace(deadline.since(state.clock.now()));
     state.ask(AgentCommand::Quit);
     Ok(())
 }

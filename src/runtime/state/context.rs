@@ -53,7 +53,7 @@ impl Context {
         let formed = &roster.formed;
         Context {
             state: Arc::clone(state),
-            polls: Polls::new(formed.local_size, state.cores, state.polling.set),
+            polls: Polls::new(formed.local_size, state.polling.cores, state.polling.set),
             bounds: Bounds::of(&formed.agreed),
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),

@@ -9,4 +9,6 @@ pub(crate) mod reduce_functions;
 pub(crate) mod roster;
 pub(crate) mod silence;
 pub(crate) mod stragglers;
+pub(crate) mod trace;
+pub(crate) mod trace_file;
 pub(crate) mod verdict;

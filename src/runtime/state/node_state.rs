@@ -7,9 +7,10 @@ use super::aftermath::Aftermath;
 use super::causes::Causes;
 use super::reduce_functions::Operations;
 use super::roster::calls_this_node_lost;
+use super::trace::Tracer;
+use super::trace_file::About;
 use crate::agent::{Ask, Command, Event};
 use crate::error::{Culprit, Error, Failure, Result, Status};
-use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::interrupts::{nudge, wait_until, Attention};
 use crate::runtime::base::link_key::LinkKey;
@@ -179,12 +180,12 @@ pub struct NodeState {
     pub(crate) aftermath: Aftermath,
     /// Whether lost nodes may come back.
     pub recovery: bool,
-    /// How many processors this process may run on.
-    pub cores: u32,
     /// How its threads wait.
     pub(crate) polling: Polling,
     /// The program.
     pub(crate) program: Arc<Program>,
+    /// What records its collectives, if that is wanted.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl NodeState {
@@ -203,15 +204,29 @@ impl NodeState {
             operations: Operations::default(),
             aftermath: Aftermath::default(),
             recovery: false,
-            cores: host::cores(),
             polling: Polling::new(None),
             program: Arc::default(),
+            tracer: None,
         }
     }
 
     /// The cluster's handle is gone.
     pub fn free(&self) {
         self.freed.store(true, Ordering::Relaxed);
+    }
+
+    /// The cluster is complete: what this node records of its collectives is written from now on, if that is wanted.
+    pub(crate) fn begin_trace(&self, about: About) {
+        if let Some(tracer) = &self.tracer {
+            tracer.begin(&about, &self.logger);
+        }
+    }
+
+    /// Writes the rest of it; for so long at most.
+    pub(crate) fn end_trace(&self, limit: Duration) {
+        if let Some(tracer) = &self.tracer {
+            tracer.finish(limit);
+        }
     }
 
     /// Whether it is.

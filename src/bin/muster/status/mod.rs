@@ -5,23 +5,24 @@
 //! | [`options`] | words and environment become validated options |
 //! | [`ask`] | the question, and the answer or why there is none |
 //! | [`told`] | what an answer holds |
-//! | [`text`], [`json`] | how it is shown |
+//! | [`text`], [`json`], [`prometheus`] | how it is shown |
+//! | [`watch`] | once, or again and again; on standard output, or in a file |
 //!
 //! Tested beside each module, and with real processes by `tests/python/test_status.py`.
 
 pub mod ask;
 mod json;
 pub mod options;
+mod prometheus;
 pub mod text;
 pub mod told;
+mod watch;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
 use crate::code;
 use crate::voice::Voice;
-use options::Format;
 use std::ffi::OsString;
-use std::io::Write;
 
 /// Runs it with the words after `status`. Returns the exit code.
 pub fn command(words: Vec<OsString>) -> i32 {
@@ -36,20 +37,5 @@ pub fn command(words: Vec<OsString>) -> i32 {
             return code::USAGE;
         }
     };
-    match ask::ask(&options.host, options.port, options.timeout, |_| true) {
-        Ok(told) => {
-            let shown = match options.format {
-                Format::Text => text::shown(&told),
-                Format::Json => json::shown(&told),
-            };
-            let mut out = std::io::stdout().lock();
-            // A reader that has closed the output does not want to hear.
-            let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
-            0
-        }
-        Err(why) => {
-            eprintln!("muster status: {}", text::plain(&why.words));
-            code::UNABLE
-        }
-    }
+    watch::run(&options)
 }

@@ -6,6 +6,7 @@ use crate::cli::words::{read, Asked};
 use muster::config::{Assignment, Config, Key, Setting, Value, DEFAULT_PORT};
 use muster::error::Result as Settled;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// `muster status`.
@@ -30,10 +31,18 @@ pub const COMMAND: Command = Command {
             "the scheduler's port",
         ),
         option("timeout", Takes::Value("SECONDS"), "5", "how long all of it may take, fractions allowed"),
-        option("format", Takes::OneOf(&["text", "json"]), "text", "text, or json: one object"),
+        option(
+            "format",
+            Takes::OneOf(&["text", "json", "prometheus"]),
+            "text",
+            "text; json: one object on one line; prometheus: metrics in its text format",
+        ),
+        option("watch", Takes::Value("SECONDS"), "ask once", "ask again every so many seconds, fractions allowed"),
+        option("output", Takes::Value("FILE"), "standard output", "write each answer to this file, whole and at once"),
     ],
     exit_codes: &[
         ("0", "a scheduler has answered, however its job is"),
+        ("1", "--output cannot be written"),
         ("2", "usage"),
         (
             "4",
@@ -45,13 +54,14 @@ pub const COMMAND: Command = Command {
 };
 
 /// A day.
-const TIMEOUT_MAX_SECONDS: f64 = 86_400.0;
+const SECONDS_MAX: f64 = 86_400.0;
 
 /// How the answer is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Text,
     Json,
+    Prometheus,
 }
 
 /// Which scheduler to ask, and how.
@@ -64,6 +74,10 @@ pub struct Options {
     /// How long it may take.
     pub timeout: Duration,
     pub format: Format,
+    /// How often to ask; once where it is not set.
+    pub every: Option<Duration>,
+    /// Where the answers go; to standard output where it is not set.
+    pub output: Option<PathBuf>,
 }
 
 /// Reads the words after `muster status`, and the environment.
@@ -73,23 +87,26 @@ pub fn parse(
 ) -> Result<Asked<Options>, String> {
     read(&COMMAND, words)?.then(|words| {
         let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
-        let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), seconds)?;
+        let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), |text| seconds("timeout", text))?;
         let format = words.value("format").map_or(Ok(Format::Text), shape)?;
-        Ok(Options { host, port, timeout, format })
+        let every = words.value("watch").map(|text| seconds("watch", text)).transpose()?;
+        let output = words.value("output").map(PathBuf::from);
+        Ok(Options { host, port, timeout, format, every, output })
     })
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= TIMEOUT_MAX_SECONDS);
-    let right = format!("seconds above 0, {TIMEOUT_MAX_SECONDS} at most");
-    number.map(Duration::from_secs_f64).ok_or_else(|| format!("--timeout is {text:?}; it must be {right}"))
+fn seconds(option: &str, text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= SECONDS_MAX);
+    let right = format!("seconds above 0, {SECONDS_MAX} at most");
+    number.map(Duration::from_secs_f64).ok_or_else(|| format!("--{option} is {text:?}; it must be {right}"))
 }
 
 fn shape(text: &str) -> Result<Format, String> {
     match text {
         "text" => Ok(Format::Text),
         "json" => Ok(Format::Json),
-        _ => Err(format!("--format is {text:?}; it must be text or json")),
+        "prometheus" => Ok(Format::Prometheus),
+        _ => Err(format!("--format is {text:?}; it must be text, json or prometheus")),
     }
 }
 
@@ -174,6 +191,9 @@ mod tests {
         assert_eq!((options.timeout, options.format), (Duration::from_secs(5), Format::Text));
         let options = asked("--timeout 0.25 --format=json", &[]);
         assert_eq!((options.timeout, options.format), (Duration::from_millis(250), Format::Json));
+        let options = asked("--format=prometheus --watch 15 --output a/b", &[]);
+        let told = (options.format, options.every, options.output);
+        assert_eq!(told, (Format::Prometheus, Some(Duration::from_secs(15)), Some("a/b".into())));
         assert_eq!(parsed("--format json --help", &[]), Ok(Asked::Help));
     }
 
@@ -185,7 +205,8 @@ mod tests {
             ("--timeout", &[], "--timeout needs a value"),
             ("--timeout=0", &[], "--timeout is \"0\"; it must be seconds above 0"),
             ("--timeout=nan", &[], "--timeout is \"nan\""),
-            ("--format=xml", &[], "--format is \"xml\"; it must be text or json"),
+            ("--watch=-1", &[], "--watch is \"-1\"; it must be seconds above 0"),
+            ("--format=xml", &[], "--format is \"xml\"; it must be text, json or prometheus"),
             (
                 "--sched_port=80x",
                 &[],

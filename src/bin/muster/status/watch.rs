@@ -1,0 +1,167 @@
+//! Asks once, or again and again, and puts each answer where it is wanted: on standard output, or into a file.
+
+use super::ask::{self, NoAnswer};
+use super::options::{Format, Options};
+use super::told::Told;
+use super::{json, prometheus, text};
+use crate::code;
+use muster::wire::JobPhase;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Instant;
+
+/// Moves the cursor of a terminal to its corner, and wipes it.
+const WIPE: &str = "\x1b[H\x1b[2J";
+
+/// Asks and shows as the options say. Returns the exit code.
+pub fn run(options: &Options) -> i32 {
+    let mut was = Was::Unheard;
+    loop {
+        let asked = Instant::now();
+        let answer = ask::ask(&options.host, options.port, options.timeout, |_| true);
+        match shown(options.format, &answer).map_or(Ok(()), |shown| put(&shown, options, &was)) {
+            Ok(()) => {}
+            // A reader that has closed the output does not want to hear.
+            Err(_) if options.output.is_none() => return 0,
+            Err(why) => {
+                eprintln!("muster status: {why}");
+                return code::FAILED;
+            }
+        }
+        let (next, said) = was.after(&answer);
+        if let Some(words) = said {
+            eprintln!("muster status: {words}");
+        }
+        match (options.every, &next) {
+            (None, Was::Heard { .. }) | (Some(_), Was::Ended) => return 0,
+            (None, _) | (Some(_), Was::Unheard) => return code::UNABLE,
+            (Some(every), _) => std::thread::sleep(every.saturating_sub(asked.elapsed())),
+        }
+        was = next;
+    }
+}
+
+/// What the scheduler was when it was asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Was {
+    /// It has never answered.
+    Unheard,
+    /// It answered.
+    Heard {
+        /// Whether it may be started again when it is gone.
+        comes_back: bool,
+    },
+    /// It did not answer, and may be started again.
+    Away,
+    /// It does not answer any more, for its job has ended.
+    Ended,
+}
+
+impl Was {
+    /// What it is after this answer, and what there is to say of that. One that is away is told of once.
+    fn after(self, answer: &Result<Told, NoAnswer>) -> (Was, Option<String>) {
+        let why = match answer {
+            Ok(Told { job, .. }) => {
+                return (Was::Heard { comes_back: job.recovery && job.phase != JobPhase::Ending }, None)
+            }
+            Err(why) => text::plain(&why.words),
+        };
+        match self {
+            Was::Heard { comes_back: false } => {
+                (Was::Ended, Some(format!("the job has ended, or its scheduler: {why}")))
+            }
+            Was::Heard { comes_back: true } => (Was::Away, Some(why)),
+            Was::Away => (Was::Away, None),
+            Was::Unheard | Was::Ended => (self, Some(why)),
+        }
+    }
+}
+
+/// The answer in this format; of none only Prometheus wants to hear.
+fn shown(format: Format, answer: &Result<Told, NoAnswer>) -> Option<String> {
+    match (format, answer) {
+        (Format::Text, Ok(told)) => Some(text::shown(told)),
+        (Format::Json, Ok(told)) => Some(json::shown(told)),
+        (Format::Prometheus, Ok(told)) => Some(prometheus::shown(told)),
+        (Format::Prometheus, Err(_)) => Some(prometheus::silent()),
+        (Format::Text | Format::Json, Err(_)) => None,
+    }
+}
+
+fn put(shown: &str, options: &Options, was: &Was) -> Result<(), String> {
+    if let Some(path) = &options.output {
+        return replace(path, shown).map_err(|error| format!("--output {}: {error}", path.display()));
+    }
+    let mut out = io::stdout().lock();
+    let before = match (options.every, options.format) {
+        (Some(_), Format::Text) if out.is_terminal() => WIPE,
+        (Some(_), Format::Text) if *was != Was::Unheard => "\n",
+        _ => "",
+    };
+    write!(out, "{before}{shown}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+}
+
+/// A reader finds the old text or the new one, never a part.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::told::testing::told;
+    use super::*;
+
+    fn answered(recovery: bool, phase: JobPhase) -> Result<Told, NoAnswer> {
+        let mut told = told();
+        (told.job.recovery, told.job.phase) = (recovery, phase);
+        Ok(told)
+    }
+
+    fn gone() -> Result<Told, NoAnswer> {
+        Err("refused".to_owned().into())
+    }
+
+    #[test]
+    fn a_scheduler_that_may_come_back_is_waited_for_and_told_of_once() {
+        let (heard, said) = Was::Unheard.after(&answered(true, JobPhase::Running));
+        assert_eq!((heard, said), (Was::Heard { comes_back: true }, None));
+        let (away, said) = heard.after(&gone());
+        assert_eq!((away, said.as_deref()), (Was::Away, Some("refused")));
+        assert_eq!(away.after(&gone()), (Was::Away, None));
+        assert_eq!(away.after(&answered(true, JobPhase::Running)).0, heard);
+    }
+
+    #[test]
+    fn one_that_may_not_has_ended_with_its_job() {
+        for (recovery, phase) in [(false, JobPhase::Running), (true, JobPhase::Ending)] {
+            let (next, said) = Was::Unheard.after(&answered(recovery, phase)).0.after(&gone());
+            assert_eq!((next, said.as_deref()), (Was::Ended, Some("the job has ended, or its scheduler: refused")));
+        }
+        assert_eq!(Was::Unheard.after(&gone()), (Was::Unheard, Some("refused".to_owned())));
+    }
+
+    #[test]
+    fn of_no_answer_only_prometheus_hears() {
+        assert_eq!(shown(Format::Json, &gone()), None);
+        assert!(shown(Format::Prometheus, &gone()).is_some_and(|page| page.ends_with("muster_scheduler_up 0\n")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_beside_it() {
+        let folder = std::env::temp_dir().join(format!("muster-status-{}", std::process::id()));
+        fs::create_dir_all(folder.join("taken")).unwrap();
+        assert!(replace(&folder.join("taken"), "text").is_err(), "it is a folder");
+        replace(&folder.join("file"), "old").unwrap();
+        replace(&folder.join("file"), "new").unwrap();
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "new");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

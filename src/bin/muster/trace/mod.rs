@@ -1,0 +1,77 @@
+//! `muster trace`: what the setting `trace` has written, laid beside each other on one clock.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`options`] | the words become options |
+//! | [`read`] | the files of one job, line by line |
+//! | [`clocks`] | how the clocks of several hosts are brought together |
+//! | [`waits`] | for which rank a collective waited, and how long |
+//! | [`merged`] | the file for Perfetto, and the table of who was late |
+//!
+//! The library writes the files (`runtime/state/trace_file`). Tested beside each module, and with real processes by
+//! `tests/python/test_trace.py`.
+
+mod clocks;
+mod merged;
+pub mod options;
+mod read;
+mod waits;
+
+use crate::cli::help;
+use crate::cli::words::{self, Asked};
+use crate::code;
+use options::{Options, COMMAND, MERGE};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// Runs it with the words after `trace`. Returns the exit code.
+pub fn command(mut words: Vec<OsString>) -> i32 {
+    let action = if words.is_empty() { OsString::new() } else { words.remove(0) };
+    match action.to_str() {
+        Some("merge") => {}
+        Some("--help" | "-h" | "help") => {
+            say(&help::page(&COMMAND, COMMAND.name));
+            return 0;
+        }
+        _ => {
+            eprintln!("muster trace: there is no action {action:?}: merge is what it knows");
+            return code::USAGE;
+        }
+    }
+    let options = words::read(&MERGE, words).and_then(|asked| asked.then(|words| Options::of(&words)));
+    match options {
+        Ok(Asked::Help) => {
+            say(&help::page(&MERGE, MERGE.name));
+            0
+        }
+        Ok(Asked::With(options)) => match merge(&options) {
+            Ok(told) => {
+                say(&told);
+                0
+            }
+            Err(why) => {
+                eprintln!("muster trace merge: {why}");
+                code::FAILED
+            }
+        },
+        Err(why) => {
+            eprintln!("muster trace merge: {why}\nmuster trace merge --help lists the options");
+            code::USAGE
+        }
+    }
+}
+
+fn merge(options: &Options) -> Result<String, String> {
+    let mut traces = read::folder(&options.folder, options.job.as_deref())?;
+    let clocks = clocks::align(&mut traces);
+    let waits = waits::of(&traces);
+    let output = merged::output(options, &traces);
+    merged::write(&output, &traces, &waits)?;
+    Ok(merged::told(&traces, &waits, &clocks, &output))
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A reader that has closed the output does not want to hear.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

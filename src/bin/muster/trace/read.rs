@@ -1,0 +1,291 @@
+//! The files of one job, as the library writes them: one event a line. One that a killed process has left ends in the middle of
+//! a line at worst.
+
+use muster::types::CallKind;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// The format that this command reads.
+const VERSION: u64 = 1;
+
+/// What one rank has recorded. Times are in microseconds.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its file, and how many lines of it were read.
+    pub path: PathBuf,
+    pub lines: usize,
+    /// Which job, and which node of it.
+    pub job: String,
+    pub name: String,
+    /// Which clock it has read; all with the same have read one clock.
+    pub clock: String,
+    /// What that clock said when the trace's time was 0.
+    pub clock_us: f64,
+    /// When each epoch began, by number.
+    pub epochs: Vec<(u64, f64)>,
+    /// Its collectives.
+    pub calls: Vec<Recorded>,
+    /// How many more there were, of which nothing is known.
+    pub missing: u64,
+    /// Whether the node has written all that it had.
+    pub is_whole: bool,
+    /// What is to be added to its times.
+    pub shift: f64,
+}
+
+/// A collective of one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    pub kind: CallKind,
+    /// The collective, the same for all ranks: epoch, group and number.
+    pub key: (u64, u64, u64),
+    /// The rank in the group.
+    pub rank: u64,
+    pub root: Option<u64>,
+    pub begun: f64,
+    pub ended: f64,
+    pub is_ok: bool,
+}
+
+/// All ranks' files of a job in this folder.
+pub fn folder(folder: &Path, job: Option<&str>) -> Result<Vec<Trace>, String> {
+    let shown = folder.display();
+    let entries = fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
+    let mut paths: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| is_of_a_rank(path)).collect();
+    paths.sort();
+    let mut traces = Vec::new();
+    for path in &paths {
+        traces.extend(file(path)?.filter(|trace| trace.job.starts_with(job.unwrap_or_default())));
+    }
+    let jobs: BTreeSet<&str> = traces.iter().map(|trace| &trace.job[..8]).collect();
+    match jobs.len() {
+        0 => Err(format!("{shown} has no trace{}: a run with MUSTER_TRACE={shown} writes them", of_job(job))),
+        1 => Ok(by_place(traces)),
+        _ => {
+            let jobs: Vec<&str> = jobs.into_iter().collect();
+            Err(format!("{shown} has traces of {} jobs: choose one with --job: {}", jobs.len(), jobs.join(", ")))
+        }
+    }
+}
+
+fn of_job(job: Option<&str>) -> String {
+    job.map_or_else(String::new, |job| format!(" of a job {job}"))
+}
+
+/// Workers by rank, then servers by rank, and the lives of one after each other.
+fn by_place(mut traces: Vec<Trace>) -> Vec<Trace> {
+    traces.sort_by_key(|trace| {
+        let numbers: Vec<u64> = file_name(&trace.path).split(['.', '_']).filter_map(|word| word.parse().ok()).collect();
+        (!trace.name.starts_with("worker"), numbers)
+    });
+    traces
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// `abababab.worker_3.0.json`
+fn is_of_a_rank(path: &Path) -> bool {
+    let parts: Vec<&str> = file_name(path).split('.').collect();
+    matches!(parts[..], [_, node, _, "json"] if node.starts_with("worker_") || node.starts_with("server_"))
+}
+
+/// One file; nothing where its process was killed before its first line was whole.
+fn file(path: &Path) -> Result<Option<Trace>, String> {
+    let mut trace: Option<Trace> = None;
+    lines(path, usize::MAX, |event, lines| match &mut trace {
+        None => {
+            trace = Some(head(path, &event)?);
+            Ok(())
+        }
+        Some(trace) => {
+            trace.lines = lines;
+            take(trace, &event);
+            Ok(())
+        }
+    })?;
+    Ok(trace)
+}
+
+/// Gives each event of a file out, with the number of its line; at most so many lines.
+pub fn lines(path: &Path, most: usize, mut each: impl FnMut(Value, usize) -> Result<(), String>) -> Result<(), String> {
+    let failed = |why: String| format!("{}: {why}", path.display());
+    let reader = BufReader::new(File::open(path).map_err(|error| failed(error.to_string()))?);
+    let mut unread: Option<String> = None;
+    for (number, line) in (1..=most).zip(reader.split(b'\n')) {
+        if let Some(why) = unread {
+            return Err(failed(why)); // only the last line may be a part
+        }
+        let line = String::from_utf8_lossy(&line.map_err(|error| failed(error.to_string()))?).into_owned();
+        let text = line.trim().trim_end_matches(',');
+        if text.is_empty() || text == "[" || text == "]" {
+            continue;
+        }
+        match serde_json::from_str(text) {
+            Ok(event) => each(event, number).map_err(failed)?,
+            Err(error) => unread = Some(format!("line {number} is no event: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn head(path: &Path, event: &Value) -> Result<Trace, String> {
+    let about = &event["args"];
+    if event["name"] != "muster_trace" {
+        return Err("it does not begin as a trace of muster".to_owned());
+    }
+    if about["version"] != VERSION {
+        return Err(format!("it is of version {}: this command reads version {VERSION}", about["version"]));
+    }
+    let text = |key: &str| about[key].as_str().map(str::to_owned).ok_or_else(|| format!("its first line has no {key}"));
+    let job = text("job").and_then(|job| if job.len() < 8 { Err(format!("its job is {job:?}")) } else { Ok(job) })?;
+    Ok(Trace {
+        path: path.to_owned(),
+        lines: 0,
+        job,
+        name: format!("{} {}", text("role")?, about["rank"]),
+        clock: text("clock")?,
+        clock_us: about["clock_ns"].as_f64().ok_or("its first line has no clock_ns")? / 1000.0,
+        epochs: Vec::new(),
+        calls: Vec::new(),
+        missing: 0,
+        is_whole: false,
+        shift: 0.0,
+    })
+}
+
+/// Takes what an event tells. One that this version does not know tells nothing.
+fn take(trace: &mut Trace, event: &Value) {
+    let about = &event["args"];
+    if let (Some(epoch), "i") = (about["epoch"].as_u64(), event["ph"].as_str().unwrap_or_default()) {
+        trace.epochs.push((epoch, event["ts"].as_f64().unwrap_or_default()));
+    }
+    trace.missing += about["dropped"].as_u64().unwrap_or(0);
+    if event["name"] == "muster_trace_end" {
+        trace.missing += about["left_out"].as_u64().unwrap_or(0);
+        trace.is_whole = true;
+    }
+    trace.calls.extend(recorded(event));
+}
+
+/// What an event says of a collective, if that is what it tells of.
+pub fn recorded(event: &Value) -> Option<Recorded> {
+    if event["cat"] != "collective" {
+        return None;
+    }
+    let about = &event["args"];
+    let begun = event["ts"].as_f64()?;
+    Some(Recorded {
+        kind: CallKind::ALL.into_iter().find(|kind| event["name"] == kind.name())?,
+        key: (about["epoch"].as_u64()?, about["group"].as_u64()?, about["sequence"].as_u64()?),
+        rank: about["rank"].as_u64()?,
+        root: about["root"].as_u64(),
+        begun,
+        ended: begun + event["dur"].as_f64()?,
+        is_ok: about["ok"].as_bool()?,
+    })
+}
+
+/// Traces for the tests.
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+    use serde_json::json;
+
+    /// A rank of a clock, with nothing recorded.
+    pub fn trace(rank: u64, clock: &str, clock_us: f64) -> Trace {
+        let clock_ns = clock_us * 1000.0;
+        let (job, role) = ("abababababab", "worker");
+        let args =
+            json!({ "version": 1, "job": job, "role": role, "rank": rank, "clock": clock, "clock_ns": clock_ns });
+        let event = json!({ "name": "muster_trace", "args": args });
+        head(Path::new(&format!("abababab.worker_{rank}.0.json")), &event).expect("a head")
+    }
+
+    /// A collective of world in epoch 1.
+    pub fn call(kind: CallKind, sequence: u64, rank: u64, begun: f64, ended: f64) -> Recorded {
+        let root = Some(0).filter(|_| !matches!(kind, CallKind::Barrier | CallKind::Allreduce));
+        Recorded { kind, key: (1, 0, sequence), rank, root, begun, ended, is_ok: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("muster-read-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        for (name, text) in files {
+            fs::write(folder.join(name), text).expect("a file");
+        }
+        folder
+    }
+
+    fn read(name: &str, files: &[(&str, &str)], job: Option<&str>) -> Result<Vec<Trace>, String> {
+        let at = folder_with(name, files);
+        let read = folder(&at, job).map_err(|why| why.replace(&at.display().to_string(), "DIR"));
+        fs::remove_dir_all(at).expect("the folder");
+        read
+    }
+
+    fn begin(job: &str, rank: u64) -> String {
+        format!(
+            "[\n{{\"name\":\"muster_trace\",\"args\":{{\"version\":1,\"job\":\"{job}\",\"role\":\"worker\",\"rank\":{rank},\"host\":\"h\",\
+             \"clock\":\"c\",\"clock_ns\":5000}}}},\n"
+        )
+    }
+
+    const CALL: &str =
+        "{\"ph\":\"X\",\"cat\":\"collective\",\"name\":\"barrier\",\"ts\":2.5,\"dur\":1.5,\"args\":{\"epoch\":1,\
+        \"group\":0,\"sequence\":3,\"rank\":1,\"root\":null,\"ok\":true}},";
+
+    #[test]
+    fn a_file_that_breaks_off_is_read_up_to_there() {
+        let text = format!("{}{CALL}\n{}", begin("aaaaaaaa11", 10), &CALL[..40]);
+        let whole =
+            format!("{}{{\"name\":\"muster_trace_end\",\"args\":{{\"left_out\":4}}}}\n]\n", begin("aaaaaaaa11", 9));
+        let files = [("a.worker_10.0.json", &*text), ("a.worker_9.0.json", &*whole), ("merged.json", "{}")];
+        let traces = read("part", &files, None).expect("two files");
+        assert_eq!(traces.iter().map(|trace| &*trace.name).collect::<Vec<_>>(), ["worker 9", "worker 10"]);
+        assert_eq!((traces[0].is_whole, traces[0].missing, traces[1].is_whole), (true, 4, false));
+        let barrier = Recorded {
+            kind: CallKind::Barrier,
+            key: (1, 0, 3),
+            rank: 1,
+            root: None,
+            begun: 2.5,
+            ended: 4.0,
+            is_ok: true,
+        };
+        assert_eq!(traces[1].calls, [barrier]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let (one, two) = (begin("aaaaaaaa11", 0), begin("bbbbbbbb22", 0));
+        let both = [("a.worker_0.0.json", &*one), ("b.worker_0.0.json", &*two)];
+        let broken = format!("{one}no event\n{CALL}\n");
+        for (name, files, job, said) in [
+            ("none", &[][..], None, "DIR has no trace: a run with MUSTER_TRACE=DIR writes them"),
+            ("other", &both[..1], Some("bb"), "DIR has no trace of a job bb"),
+            ("two", &both[..], None, "DIR has traces of 2 jobs: choose one with --job: aaaaaaaa, bbbbbbbb"),
+            ("bad", &[("a.worker_0.0.json", &*broken)][..], None, "DIR/a.worker_0.0.json: line 3 is no event: "),
+            (
+                "foreign",
+                &[("a.worker_0.0.json", "[{}]\n")][..],
+                None,
+                "DIR/a.worker_0.0.json: it does not begin as a trace",
+            ),
+        ] {
+            let why = read(name, files, job).expect_err(name);
+            assert!(why.starts_with(said), "{why}");
+        }
+        assert_eq!(read("chosen", &both, Some("bbb")).expect("one job").len(), 1);
+    }
+}

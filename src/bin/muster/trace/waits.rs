@@ -1,0 +1,126 @@
+//! For which rank a collective waited, and how long: for the last that began it, or for the root where only that is needed.
+
+use super::read::{Recorded, Trace};
+use muster::types::CallKind;
+use std::collections::HashMap;
+
+/// Shorter waits than that, in microseconds, are not told: the clocks are no better.
+pub const LEAST_US: f64 = 1.0;
+
+/// A rank in a collective waited so long for another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    pub us: f64,
+    /// The trace of the other.
+    pub late: usize,
+}
+
+/// What became of one trace's collectives, and what others had of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sum {
+    /// How long it was in collectives, and how long it waited there.
+    pub inside_us: f64,
+    pub waited_us: f64,
+    /// In how many it was the last, so that others waited; and how long they did, all together.
+    pub last: u64,
+    pub caused_us: f64,
+}
+
+/// All waits: for each trace, of each of its collectives; and the sums.
+pub struct Waits {
+    pub of: Vec<Vec<Option<Wait>>>,
+    pub sums: Vec<Sum>,
+}
+
+/// Whether no rank can leave it before every rank has come.
+pub fn needs_all(kind: CallKind) -> bool {
+    !matches!(kind, CallKind::Broadcast | CallKind::Scatter | CallKind::Scatterv) && !gathers(kind)
+}
+
+/// Whether only the root waits for others.
+fn gathers(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Reduce | CallKind::Gather | CallKind::Gatherv)
+}
+
+/// Finds them. The traces are on one clock.
+pub fn of(traces: &[Trace]) -> Waits {
+    let mut together: HashMap<(u64, u64, u64), Vec<(usize, usize)>> = HashMap::new();
+    for (number, trace) in traces.iter().enumerate() {
+        for (place, call) in trace.calls.iter().enumerate() {
+            together.entry(call.key).or_default().push((number, place));
+        }
+    }
+    let of = traces.iter().map(|trace| vec![None; trace.calls.len()]).collect();
+    let mut waits = Waits { of, sums: vec![Sum::default(); traces.len()] };
+    for (number, trace) in traces.iter().enumerate() {
+        waits.sums[number].inside_us = trace.calls.iter().map(|call| call.ended - call.begun).sum();
+    }
+    for members in together.values() {
+        one(traces, members, &mut waits);
+    }
+    waits
+}
+
+/// One collective: trace and place of each rank's part.
+fn one(traces: &[Trace], members: &[(usize, usize)], waits: &mut Waits) {
+    let call = |&(number, place): &(usize, usize)| &traces[number].calls[place];
+    let begun = |member: &(usize, usize)| call(member).begun + traces[member.0].shift;
+    let is_root = |call: &Recorded| call.root == Some(call.rank);
+    let kind = call(&members[0]).kind;
+    let roots = members.iter().filter(|member| needs_all(kind) || gathers(kind) || is_root(call(member)));
+    let Some(awaited) = roots.max_by(|one, other| begun(one).total_cmp(&begun(other))) else { return };
+    let mut caused = 0.0;
+    for member in members.iter().filter(|member| !gathers(kind) || is_root(call(member))) {
+        let us = begun(awaited).min(call(member).ended + traces[member.0].shift) - begun(member);
+        if us >= LEAST_US {
+            waits.of[member.0][member.1] = Some(Wait { us, late: awaited.0 });
+            waits.sums[member.0].waited_us += us;
+            caused += us;
+        }
+    }
+    if caused > 0.0 {
+        waits.sums[awaited.0].last += 1;
+        waits.sums[awaited.0].caused_us += caused;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::testing::{call, trace};
+    use super::*;
+    use muster::types::CallKind::{Barrier, Broadcast, Gather};
+
+    /// Three ranks that begin at these times and end at 50; rank 0 is the root.
+    fn waited(kind: CallKind, begun: [f64; 3]) -> Vec<Option<(f64, usize)>> {
+        let traces: Vec<Trace> = (0..3)
+            .map(|rank| {
+                let mut trace = trace(rank, "a", 0.0);
+                trace.shift = 10.0 * rank as f64;
+                trace.calls = vec![call(kind, 1, rank, begun[rank as usize] - trace.shift, 50.0 - trace.shift)];
+                trace
+            })
+            .collect();
+        let waits = of(&traces);
+        let (waited, caused): (f64, f64) =
+            waits.sums.iter().fold((0.0, 0.0), |sum, own| (sum.0 + own.waited_us, sum.1 + own.caused_us));
+        assert_eq!(waited, caused);
+        waits.of.iter().map(|own| own[0].map(|wait| (wait.us, wait.late))).collect()
+    }
+
+    #[test]
+    fn who_is_last_is_waited_for() {
+        assert_eq!(waited(Barrier, [0.0, 30.0, 20.0]), [Some((30.0, 1)), None, Some((10.0, 1))]);
+        assert_eq!(waited(Barrier, [5.0, 5.5, 5.5]), [None; 3]);
+        assert_eq!(
+            waited(Barrier, [0.0, 70.0, 0.0]),
+            [Some((50.0, 1)), None, Some((50.0, 1))],
+            "no longer than the call"
+        );
+    }
+
+    #[test]
+    fn a_root_that_gives_is_waited_for_and_one_that_takes_waits() {
+        assert_eq!(waited(Broadcast, [20.0, 30.0, 0.0]), [None, None, Some((20.0, 0))]);
+        assert_eq!(waited(Gather, [0.0, 30.0, 10.0]), [Some((30.0, 1)), None, None]);
+    }
+}

@@ -1,0 +1,214 @@
+//! What the setting `trace` records: each collective of this node, when it was called, begun and ended.
+//!
+//! The thread that carries a collective out puts one record into its group's ring, which locks nothing and asks the system for
+//! nothing but the time. A thread of the tracer's own empties the rings into a file ([`trace_file`](super::trace_file)).
+//! Without the setting there is no tracer, and a call pays for one comparison.
+//!
+//! What a process that is killed has not written yet is lost: at most what it did in the last [`FLUSH_EVERY`].
+
+use super::trace_file::{About, Entry, Place, TraceFile};
+use crate::config::{Key, Settings};
+use crate::error::{Error, Result};
+use crate::net::fork::beyond_standard;
+use crate::net::thread;
+use crate::runtime::base::clock::Clock;
+use crate::runtime::base::log::Logger;
+use crate::runtime::base::ring::{Record, Ring};
+use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp, Time, NO_VALUE};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a record waits to be written, at most.
+const FLUSH_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the end waits for what is still to be written.
+const FINISH_WAIT: Duration = Duration::from_secs(2);
+
+/// A node's tracer.
+pub struct Tracer {
+    clock: Clock,
+    folder: PathBuf,
+    shared: Mutex<Shared>,
+    stirred: Arc<Condvar>,
+}
+
+#[derive(Default)]
+struct Shared {
+    tracks: Vec<Arc<Track>>,
+    /// When each epoch began here.
+    epochs: Vec<(Epoch, Time)>,
+    phase: Phase,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is written yet: the cluster is not complete.
+    #[default]
+    Waiting,
+    Writing,
+    /// What there is is to be written, and no more.
+    Finishing,
+    Finished,
+}
+
+/// The collectives of one group in one epoch.
+pub(crate) struct Track {
+    place: Place,
+    ring: Ring,
+    stirred: Arc<Condvar>,
+}
+
+impl Tracer {
+    /// The tracer that the settings ask for, if they do. The folder is made, and tried.
+    pub fn of(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tracer>>> {
+        let Some(folder) = settings.trace.clone() else { return Ok(None) };
+        try_folder(&folder).map_err(|error| {
+            let (setting, shown) = (settings.origin(Key::Trace), folder.display().to_string());
+            Error::config(format!("{setting} is {shown:?}: expected a folder where files can be made: {error}"))
+        })?;
+        let (shared, stirred) = (Mutex::default(), Arc::new(Condvar::new()));
+        Ok(Some(Arc::new(Tracer { clock, folder, shared, stirred })))
+    }
+
+    /// Where a group's collectives are to be recorded. The first group of an epoch tells when it began.
+    pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Arc<Track> {
+        let track = Arc::new(Track {
+            place: Place { group, epoch, rank },
+            ring: Ring::new(),
+            stirred: Arc::clone(&self.stirred),
+        });
+        let mut shared = self.shared();
+        if shared.epochs.last().is_none_or(|(last, _)| *last < epoch) {
+            let now = self.clock.now();
+            shared.epochs.push((epoch, now));
+        }
+        shared.tracks.push(Arc::clone(&track));
+        track
+    }
+
+    /// The cluster is complete: begins to write.
+    pub(crate) fn begin(self: &Arc<Self>, about: &About, logger: &Arc<Logger>) {
+        let mut shared = self.shared();
+        let zero = shared.epochs.first().map_or(Time::default(), |(_, at)| *at);
+        let file = TraceFile::create(&self.folder, about, zero, &self.clock);
+        let tracer = Arc::clone(self);
+        let started = file.map_err(|error| error.to_string()).and_then(|file| {
+            let own = Arc::clone(logger);
+            thread::spawn("muster-trace", move || tracer.write(file, &own)).map_err(|error| error.to_string())
+        });
+        match started {
+            Ok(thread) => (shared.phase, shared.thread) = (Phase::Writing, Some(thread)),
+            Err(why) => {
+                shared.phase = Phase::Finished;
+                logger.warn(&format!("this node's collectives are not traced: {why}"));
+            }
+        }
+    }
+
+    /// Writes what there is, and no more. Waits for that, but no longer than so, nor for a disk that stands still.
+    pub(crate) fn finish(&self, limit: Duration) {
+        let deadline = Instant::now() + limit.min(FINISH_WAIT);
+        let mut shared = self.shared();
+        if shared.phase == Phase::Writing {
+            shared.phase = Phase::Finishing;
+            self.stirred.notify_all();
+        }
+        while shared.phase == Phase::Finishing {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return thread::stay_mapped(); // its code must be there when the disk answers
+            }
+            shared = self.stirred.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if let Some(thread) = shared.thread.take() {
+            drop(shared);
+            let _ = thread.join(); // it has said that it ends; a panic of it was printed
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tracer's thread.
+    fn write(&self, mut file: TraceFile, logger: &Logger) {
+        loop {
+            let (tracks, epochs, is_last) = self.next();
+            epochs.into_iter().for_each(|(epoch, at)| file.epoch(epoch, at));
+            for track in &tracks {
+                track.ring.take(|record| file.collective(&track.place, &unpacked(&record)));
+                file.dropped(&track.place, track.ring.take_dropped(), self.clock.now());
+            }
+            drop(tracks);
+            if let Err(error) = file.flush(is_last) {
+                logger.warn(&format!("{error}; this node's collectives are traced no more"));
+            }
+            if is_last {
+                drop(file);
+                self.shared().phase = Phase::Finished;
+                return self.stirred.notify_all();
+            }
+        }
+    }
+
+    /// Waits for a while, and gives out what there is then: the tracks, the epochs that are new, and whether that is all.
+    fn next(&self) -> (Vec<Arc<Track>>, Vec<(Epoch, Time)>, bool) {
+        let mut shared = self.shared();
+        if shared.phase == Phase::Writing {
+            shared = self.stirred.wait_timeout(shared, FLUSH_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let tracks = shared.tracks.clone();
+        // A group that is gone has put its last record in; here it is written for the last time.
+        shared.tracks.retain(|track| Arc::strong_count(track) > 2);
+        (tracks, std::mem::take(&mut shared.epochs), shared.phase == Phase::Finishing)
+    }
+}
+
+impl Track {
+    /// Records a collective that has ended.
+    pub(crate) fn record(&self, entry: &Entry) {
+        if self.ring.put(packed(entry)) {
+            self.stirred.notify_one(); // where it does not wait just then it comes soon by itself
+        }
+    }
+}
+
+/// Makes the folder, and a file in it.
+fn try_folder(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".muster-{}", std::process::id()));
+    beyond_standard(|| fs::create_dir_all(folder).and_then(|()| fs::write(&probe, "")))??;
+    fs::remove_file(&probe)
+}
+
+fn packed(entry: &Entry) -> Record {
+    let Entry { call, sequence, bytes, called, begun, ended, is_ok } = *entry;
+    let dtype = call.dtype.map_or(NO_VALUE, |dtype| dtype.code() as u32);
+    let what = u64::from(call.kind as u8) | u64::from(is_ok) << 8 | u64::from(dtype) << 32;
+    let (op, root) = (call.op.map_or(NO_VALUE, ReduceOp::wire_code), call.root.unwrap_or(NO_VALUE));
+    [sequence, what, u64::from(op) | u64::from(root) << 32, call.count, bytes, called.0, begun.0, ended.0]
+}
+
+fn unpacked(record: &Record) -> Entry {
+    let [sequence, what, op_and_root, count, bytes, called, begun, ended] = *record;
+    let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+    let known = |number: u32| Some(number).filter(|number| *number != NO_VALUE);
+    let call = Call {
+        kind: CallKind::from_code(what as u8).expect("a kind that was put in"),
+        dtype: known(high(what)).and_then(|code| DType::from_code(code as i32)),
+        op: known(low(op_and_root)).and_then(ReduceOp::from_wire_code),
+        root: known(high(op_and_root)),
+        count,
+        layout: 0,
+    };
+    let (called, begun, ended) = (Time(called), Time(begun), Time(ended));
+    Entry { call, sequence, bytes, called, begun, ended, is_ok: what >> 8 & 1 == 1 }
+}
+
+#[cfg(test)]
+#[path = "trace_test.rs"]
+mod tests;

@@ -1,0 +1,204 @@
+//! The file of a trace: one event of the Chrome trace format a line, so that Perfetto opens it as it is, also where its end is
+//! missing. `muster trace merge` lays those of all ranks beside each other. docs/tracing.md describes it for readers.
+//!
+//! Times are in microseconds since this node learnt that its first epoch is complete.
+
+use super::roster::own_role;
+use crate::net::fork::Guarded;
+use crate::net::host;
+use crate::runtime::base::clock::Clock;
+use crate::types::{Call, Epoch, GroupId, HostName, JobInstance, Role, Time};
+use crate::wire::Formed;
+use serde_json::{json, Value};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The format of these files.
+const VERSION: u32 = 1;
+
+/// A file grows to so many bytes; what does not fit is counted.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Servers stand below workers.
+const FIRST_SERVER: u32 = 1_000_000;
+
+/// The node of which a trace tells.
+pub(crate) struct About {
+    pub job: JobInstance,
+    pub role: Role,
+    pub rank: u32,
+    pub restarts: u32,
+    pub node_id: String,
+    /// Its host's name, and what tells that from every other.
+    pub host: String,
+    pub host_key: String,
+}
+
+/// One collective, as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub call: Call,
+    pub sequence: u64,
+    /// The longer of this rank's buffers.
+    pub bytes: u64,
+    pub called: Time,
+    /// When it was its turn.
+    pub begun: Time,
+    pub ended: Time,
+    pub is_ok: bool,
+}
+
+/// Where a collective was called.
+pub(crate) struct Place {
+    pub group: GroupId,
+    pub epoch: Epoch,
+    /// This node's rank in the group.
+    pub rank: u32,
+}
+
+/// An open file.
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    /// None once it could not be written.
+    file: Option<Guarded<File>>,
+    zero: Time,
+    process: u32,
+    /// What is to be written next.
+    text: String,
+    bytes: u64,
+    /// Groups that have been named.
+    named: BTreeSet<GroupId>,
+    /// What has found no room in the file.
+    left_out: u64,
+}
+
+impl About {
+    /// This node, once its cluster is complete.
+    pub(crate) fn of(formed: &Formed, node_id: &str, host: HostName) -> About {
+        let Formed { instance: job, rank, restarts, .. } = *formed;
+        let (role, node_id) = (own_role(formed), node_id.to_owned());
+        About { job, role, rank, restarts, node_id, host: host.name, host_key: host.key }
+    }
+}
+
+impl TraceFile {
+    /// Makes the file of this node in a folder; another life's stays.
+    pub(crate) fn create(folder: &Path, about: &About, zero: Time, clock: &Clock) -> io::Result<TraceFile> {
+        let job: String = about.job.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = folder.join(format!("{}.{}_{}.{}.json", &job[..8], about.role, about.rank, about.restarts));
+        let file = Guarded::create(|| File::create(&path)).map_err(|error| named(&path, &error))?;
+        let process = about.rank + if about.role == Role::Server { FIRST_SERVER } else { 0 };
+        let (text, file, named) = ("[\n".to_owned(), Some(file), BTreeSet::new());
+        let mut trace = TraceFile { path, file, zero, process, text, bytes: 0, named, left_out: 0 };
+        // The time of the host when the trace's was 0: traces of one host need no other clock.
+        let host_ns = host::monotonic_ns().saturating_sub(clock.now().since(zero).as_nanos() as u64);
+        let args = json!({
+            "version": VERSION,
+            "muster": env!("CARGO_PKG_VERSION"),
+            "job": job,
+            "role": about.role.to_string(),
+            "rank": about.rank,
+            "restarts": about.restarts,
+            "node_id": about.node_id,
+            "host": about.host,
+            "clock": format!("{} {:x}", about.host_key, host::time_namespace()),
+            "clock_ns": host_ns,
+            "pid": std::process::id(),
+        });
+        trace.line("M", "muster_trace", 0, json!({ "args": args }));
+        let name = format!("{} {} on {} (pid {})", about.role, about.rank, about.host, std::process::id());
+        trace.line("M", "process_name", 0, json!({ "args": { "name": name } }));
+        trace.line("M", "process_sort_index", 0, json!({ "args": { "sort_index": process } }));
+        Ok(trace)
+    }
+
+    /// An epoch has begun.
+    pub(crate) fn epoch(&mut self, epoch: Epoch, at: Time) {
+        let event = json!({ "ts": self.ts(at), "s": "p", "args": { "epoch": epoch.0 } });
+        self.line("i", &format!("epoch {}", epoch.0), 0, event);
+    }
+
+    /// A collective has ended.
+    pub(crate) fn collective(&mut self, place: &Place, entry: &Entry) {
+        if self.bytes + self.text.len() as u64 >= BYTES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.name(place.group);
+        let Entry { call, sequence, bytes, called, begun, ended, is_ok } = entry;
+        let args = json!({
+            "epoch": place.epoch.0,
+            "group": place.group.0,
+            "sequence": sequence,
+            "rank": place.rank,
+            "bytes": bytes,
+            "count": call.count,
+            "dtype": call.dtype.map(|dtype| dtype.to_string()),
+            "op": call.op.map(|op| op.to_string()),
+            "root": call.root,
+            "called": self.ts(*called),
+            "ok": is_ok,
+        });
+        let (ts, dur) = (self.ts(*begun), us(ended.since(*begun).as_nanos() as i64));
+        let event = json!({ "cat": "collective", "ts": ts, "dur": dur, "args": args });
+        self.line("X", call.kind.name(), place.group.0, event);
+    }
+
+    /// So many collectives of a group found no room in memory.
+    pub(crate) fn dropped(&mut self, place: &Place, count: u64, at: Time) {
+        if count > 0 {
+            self.name(place.group);
+            let event = json!({ "ts": self.ts(at), "s": "t", "args": { "dropped": count } });
+            self.line("i", &format!("{count} not recorded"), place.group.0, event);
+        }
+    }
+
+    /// Writes what there is; with the last of it the file's end. After an error nothing is written any more.
+    pub(crate) fn flush(&mut self, is_last: bool) -> io::Result<()> {
+        if is_last {
+            let left_out = self.left_out;
+            self.line("M", "muster_trace_end", 0, json!({ "args": { "left_out": left_out } }));
+            self.text.truncate(self.text.len() - ",\n".len());
+            self.text.push_str("\n]\n");
+        }
+        let text = std::mem::take(&mut self.text);
+        let Some(file) = &mut self.file else { return Ok(()) };
+        self.bytes += text.len() as u64;
+        let written = file.write_all(text.as_bytes());
+        if written.is_err() {
+            self.file = None;
+        }
+        written.map_err(|error| named(&self.path, &error))
+    }
+
+    fn name(&mut self, group: GroupId) {
+        if self.named.insert(group) {
+            self.line("M", "thread_name", group.0, json!({ "args": { "name": group.to_string() } }));
+            self.line("M", "thread_sort_index", group.0, json!({ "args": { "sort_index": group.0 } }));
+        }
+    }
+
+    fn line(&mut self, phase: &str, name: &str, thread: u32, mut event: Value) {
+        event["ph"] = phase.into();
+        event["name"] = name.into();
+        event["pid"] = self.process.into();
+        event["tid"] = thread.into();
+        self.text.push_str(&event.to_string());
+        self.text.push_str(",\n");
+    }
+
+    fn ts(&self, at: Time) -> Value {
+        us(at.0 as i64 - self.zero.0 as i64)
+    }
+}
+
+/// Nanoseconds as the format has them: in microseconds.
+fn us(ns: i64) -> Value {
+    (ns as f64 / 1000.0).into()
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

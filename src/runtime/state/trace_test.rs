@@ -1,0 +1,110 @@
+use super::*;
+use crate::config::LogLevel;
+use crate::types::{JobInstance, Role};
+use serde_json::Value;
+
+fn about() -> About {
+    let (host, host_key) = ("a \"b\"".to_owned(), "key".to_owned());
+    About {
+        job: JobInstance([0xab; 16]),
+        role: Role::Worker,
+        rank: 3,
+        restarts: 1,
+        node_id: "3".to_owned(),
+        host,
+        host_key,
+    }
+}
+
+fn entry(sequence: u64) -> Entry {
+    let (op, root) = (Some(ReduceOp::User { number: 2, commutative: false }), Some(1));
+    let call = Call { kind: CallKind::Reduce, dtype: Some(DType::Bfloat16), op, root, count: 5, layout: 0 };
+    let at = |us: u64| Time(us * 1000 + sequence * 1_000_000);
+    Entry { call, sequence, bytes: 10, called: at(1), begun: at(2), ended: at(5), is_ok: sequence.is_multiple_of(2) }
+}
+
+fn tracer(folder: &Path) -> Arc<Tracer> {
+    let (clock, folder) = (Clock::start(), folder.to_owned());
+    Arc::new(Tracer { clock, folder, shared: Mutex::default(), stirred: Arc::default() })
+}
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("muster-trace-{}-{name}", std::process::id()));
+    try_folder(&folder).expect("a folder for a test");
+    folder
+}
+
+fn read(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("abababab.worker_3.1.json")).expect("the file");
+    fs::remove_dir_all(folder).expect("the folder");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn of<'a>(events: &'a [Value], phase: &str, name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["ph"] == phase && event["name"] == name).collect()
+}
+
+#[test]
+fn what_was_recorded_is_written_at_the_end() {
+    let folder = folder("end");
+    let tracer = tracer(&folder);
+    let track = tracer.track(GroupId(4), Epoch(2), 7);
+    let logger = Logger::new(LogLevel::Off, "test");
+    tracer.begin(&about(), &logger);
+    (1..=1000).for_each(|sequence| track.record(&entry(sequence)));
+    tracer.finish(Duration::MAX);
+    tracer.finish(Duration::MAX);
+    let events = read(&folder);
+    let head = of(&events, "M", "muster_trace");
+    assert_eq!(
+        (&head[0]["args"]["job"], &head[0]["args"]["host"]),
+        (&Value::from("ab".repeat(16)), &Value::from("a \"b\""))
+    );
+    assert_eq!(of(&events, "i", "epoch 2").len(), 1);
+    let calls = of(&events, "X", "reduce");
+    assert_eq!((calls.len(), &calls[0]["tid"], &calls[0]["pid"]), (1000, &Value::from(4), &Value::from(3)));
+    let args = &calls[999]["args"];
+    for (key, value) in [("sequence", 1000), ("rank", 7), ("bytes", 10), ("count", 5)] {
+        assert_eq!(args[key], value, "{key}");
+    }
+    assert_eq!((&args["op"], &args["dtype"]), (&Value::from("user's operation 2"), &Value::from("bfloat16")));
+    assert_eq!((&args["ok"], &calls[998]["args"]["ok"]), (&Value::from(true), &Value::from(false)));
+    assert_eq!(calls[1]["dur"], 3.0);
+    assert_eq!(calls[1]["ts"].as_f64().unwrap() - calls[0]["ts"].as_f64().unwrap(), 1000.0);
+    assert_eq!(of(&events, "M", "muster_trace_end").len(), 1);
+}
+
+#[test]
+fn a_record_is_what_was_put_in() {
+    for sequence in [0, 1, u64::MAX >> 40] {
+        assert_eq!(unpacked(&packed(&entry(sequence))), entry(sequence));
+    }
+    let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+    let bare = Entry { call, ..entry(2) };
+    assert_eq!(unpacked(&packed(&bare)), bare);
+}
+
+#[test]
+fn a_group_that_is_gone_is_written_once_more_and_forgotten() {
+    let folder = folder("gone");
+    let tracer = tracer(&folder);
+    let track = tracer.track(GroupId(4), Epoch(1), 0);
+    track.record(&entry(1));
+    drop(track);
+    tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
+    tracer.finish(Duration::MAX);
+    assert!(tracer.shared().tracks.is_empty());
+    assert_eq!(of(&read(&folder), "X", "reduce").len(), 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_said_and_nothing_waits_for_it() {
+    let folder = folder("none");
+    let tracer = tracer(&folder.join("missing"));
+    let track = tracer.track(GroupId::WORLD, Epoch(1), 0);
+    tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
+    track.record(&entry(1));
+    tracer.finish(Duration::MAX);
+    fs::remove_dir_all(folder).expect("the folder");
+}
