@@ -1,0 +1,97 @@
+"""muster turns processes into a cluster: ranks, collectives on host memory, messages, a store, recovery, TLS.
+
+    import muster, numpy as np
+    with muster.init() as cluster:
+        x = np.full(5, cluster.rank + 1, dtype=np.float32)
+        cluster.world.allreduce(x)
+        everybody = cluster.world.allgather_object({"rank": cluster.rank})
+
+Under `muster run` the settings come from the environment. Times are in seconds.
+"""
+
+from ._cluster import Cluster, HcclCm, init
+from ._errors import (
+    AbortedError,
+    BindError,
+    ConfigError,
+    CorruptError,
+    Failure,
+    FencedError,
+    ForkedError,
+    InternalError,
+    InvalidError,
+    JournalError,
+    LimitError,
+    LinkError,
+    MismatchError,
+    MusterError,
+    NotFoundError,
+    OutOfMemoryError,
+    PeerLeftError,
+    PeerLostError,
+    ReductionError,
+    RejectedError,
+    RevokedError,
+    SecurityError,
+    StateError,
+    Status,
+    SystemCallError,
+    TimeoutError,
+    UnreachableError,
+    UnsupportedError,
+)
+from ._group import Group, Member
+from ._library import ANY_SOURCE, ANY_TAG, LIBRARY
+from ._log import set_log
+from ._operations import Operation
+from ._requests import Received, Request
+from ._scheduler import Scheduler
+from ._store import Store
+from ._times import DEFAULT
+
+__version__: str = LIBRARY.muster_version().decode()
+
+__all__ = [
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "DEFAULT",
+    "AbortedError",
+    "BindError",
+    "Cluster",
+    "ConfigError",
+    "CorruptError",
+    "Failure",
+    "FencedError",
+    "ForkedError",
+    "Group",
+    "HcclCm",
+    "InternalError",
+    "InvalidError",
+    "JournalError",
+    "LimitError",
+    "LinkError",
+    "Member",
+    "MismatchError",
+    "MusterError",
+    "NotFoundError",
+    "Operation",
+    "OutOfMemoryError",
+    "PeerLeftError",
+    "PeerLostError",
+    "Received",
+    "ReductionError",
+    "RejectedError",
+    "Request",
+    "RevokedError",
+    "Scheduler",
+    "SecurityError",
+    "StateError",
+    "Status",
+    "Store",
+    "SystemCallError",
+    "TimeoutError",
+    "UnreachableError",
+    "UnsupportedError",
+    "init",
+    "set_log",
+]

@@ -1,0 +1,92 @@
+"""What outlives a call: clusters that are open, requests that nobody holds any more, and the end of the interpreter.
+
+A cluster stays open until the program finalizes or aborts it, also where it keeps no reference. Handles are freed when nothing
+in Python refers to them, so no thread can be in a call on a freed one. In a forked child nothing is touched: the handles are the
+parent's.
+
+At the end of the interpreter, before it takes its threads' state away:
+
+1. waits end, so that no thread of Python is left inside the library, where the interpreter could not end it;
+2. clusters are finalized, or aborted where an exception ends the program;
+3. the library forgets the functions of Python that it calls.
+"""
+
+import atexit
+import os
+import sys
+from typing import TYPE_CHECKING, Any, List, Tuple
+
+from . import _interrupt
+from ._library import LIBRARY, LOG_FN, LOG_WARNING
+
+if TYPE_CHECKING:
+    from ._cluster import Cluster
+
+open_clusters: List["Cluster"] = []
+
+# Handles of requests that still went on when Python forgot them, with what their operation uses.
+_orphans: List[Tuple[int, Any]] = []
+
+
+class Handle:
+    """A handle of the library that is freed with this object, unless it belongs to another process."""
+
+    __slots__ = ("_free", "_pid", "value")
+
+    def __init__(self, value: int, free: Any) -> None:
+        self.value = value
+        self._free = free
+        self._pid = os.getpid()
+
+    def is_ours(self) -> bool:
+        """False in a forked child."""
+        return os.getpid() == self._pid
+
+    def free(self) -> None:
+        value, self.value = self.value, 0
+        if value and self.is_ours():
+            self._free(value)
+
+    def __del__(self) -> None:
+        self.free()
+
+
+def adopt(handle: int, keep: Any) -> None:
+    """Takes a request that goes on, so that nobody waits for its end: it is freed once it has ended."""
+    _orphans.append((handle, keep))
+    free_orphans()
+
+
+def free_orphans() -> None:
+    """Frees the forgotten requests that have ended."""
+    for orphan in list(_orphans):
+        if LIBRARY.muster_request_test(orphan[0]) == 1:
+            continue
+        try:
+            _orphans.remove(orphan)
+        except ValueError:  # another thread has it
+            continue
+        LIBRARY.muster_request_free(orphan[0])
+
+
+def _unhandled() -> Any:
+    """The exception that ends the program, as far as the interpreter has told."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+@atexit.register
+def _end() -> None:
+    error = _unhandled()
+    for cluster in list(open_clusters):
+        cluster._leave(error)
+    _interrupt.end_all_waits()
+    LIBRARY.muster_set_log_callback(LOG_WARNING, LOG_FN(), None)
+    free_orphans()
+
+
+def _forget() -> None:
+    open_clusters.clear()
+    _orphans.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

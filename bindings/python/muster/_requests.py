@@ -1,0 +1,123 @@
+"""Operations that were started and may still go on."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Generator, Generic, Optional, TypeVar, cast
+
+from . import _life
+from ._calls import Call
+from ._errors import MusterError, Status, TimeoutError, check, error_of
+from ._library import LIBRARY, OK, ReceivedStruct
+from ._memory import NAMES
+from ._times import milliseconds
+
+T = TypeVar("T")
+
+# After these the operation has not ended: its wait was interrupted, or this process is a forked child.
+_GOES_ON = (Status.IN_PROGRESS, Status.FORKED)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a receive tells of the message that it got."""
+
+    source: int
+    """The sender's rank in the group."""
+    tag: int
+    """The sender's tag."""
+    count: int
+    """How many elements came: at most as many as were asked for."""
+    dtype: str
+    """Their type, as "float32"."""
+
+
+def received_of(struct: ReceivedStruct) -> Received:
+    return Received(struct.source, struct.tag, struct.count, NAMES[struct.dtype])
+
+
+class Request(Generic[T]):
+    """An operation that was started: a collective or message without waiting. Its result is that of the form that waits.
+
+    It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that the program
+    forgets goes on, and its buffers live, until it has ended. A request belongs to one thread at a time. `await` it in a
+    coroutine, or `wait`.
+    """
+
+    def __init__(self, handle: int, group: "_life.Handle", call: Call) -> None:
+        self._handle: Optional[int] = handle
+        self._group = group
+        self._call: Optional[Call] = call
+        self._result: Any = None
+        self._error: Optional[MusterError] = None
+
+    def test(self) -> bool:
+        """Whether it has ended well. Raises its error. Does not wait.
+
+        A loop that does nothing but test keeps the processor from the thread that does the work: `wait` is better.
+        """
+        if self._handle is not None:
+            self._learn(LIBRARY.muster_request_test(self._handle))
+        return self._ended()
+
+    def wait(self, timeout: Optional[float] = None) -> T:
+        """Waits until it has ended, and gives its result or raises its error.
+
+        `timeout` is in seconds; None waits for the operation's own end, which its group's time-out bounds. When the time is up,
+        `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So does a signal's
+        handler that raises.
+        """
+        if self._handle is not None:
+            status = LIBRARY.muster_request_wait(self._handle, -1 if timeout is None else milliseconds(timeout))
+            self._learn(status)
+        if not self._ended():
+            raise TimeoutError(f"the operation still goes on after {timeout} s; only the wait has ended")
+        return cast(T, self._result)
+
+    def cancel(self) -> None:
+        """Asks for its end, which comes soon: `wait` then raises `AbortedError`, or tells its own end if it was too far on.
+
+        A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise `AbortedError`
+        with this rank's name. A message ends alone. May wait up to 250 ms.
+        """
+        if self._handle is not None:
+            check(LIBRARY.muster_request_cancel(self._handle))
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Does not wait."""
+        if self._handle is not None:
+            try:
+                self.test()
+            except MusterError:
+                pass
+        return self._handle is None
+
+    def _learn(self, status: int) -> None:
+        """Takes note of what the library said, and frees the request once the operation has ended."""
+        handle, call = self._handle, self._call
+        if status not in _GOES_ON and handle is not None and call is not None:
+            self._handle = self._call = None
+            if status < 0:
+                self._error = error_of(status, group=self._group.value)
+            else:
+                self._result = call.result if call.received is None else received_of(call.received)
+            LIBRARY.muster_request_free(handle)
+            status = OK
+        check(status)
+
+    def _ended(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._handle is None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._wait_in_loop().__await__()
+
+    async def _wait_in_loop(self) -> T:
+        await asyncio.get_running_loop().run_in_executor(None, self.wait)
+        return self.wait()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and self._group.is_ours():
+            _life.adopt(handle, (self._group, self._call))
