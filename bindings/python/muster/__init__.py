@@ -19,6 +19,7 @@ from ._errors import (
     FencedError,
     ForkedError,
     InternalError,
+    InterruptedError,
     InvalidError,
     JournalError,
     LimitError,
@@ -43,6 +44,18 @@ from ._errors import (
 from ._group import Group, Member
 from ._library import ANY_SOURCE, ANY_TAG, LIBRARY
 from ._log import set_log
+from ._mindspore import (
+    create_group,
+    destroy_group,
+    get_group_rank_from_world_rank,
+    get_group_size,
+    get_local_rank,
+    get_local_rank_size,
+    get_process_group_ranks,
+    get_rank,
+    get_world_rank_from_group_rank,
+    release,
+)
 from ._operations import Operation
 from ._requests import Received, Request
 from ._scheduler import Scheduler
@@ -66,6 +79,7 @@ __all__ = [
     "Group",
     "HcclCm",
     "InternalError",
+    "InterruptedError",
     "InvalidError",
     "JournalError",
     "LimitError",
@@ -92,6 +106,16 @@ __all__ = [
     "TimeoutError",
     "UnreachableError",
     "UnsupportedError",
+    "create_group",
+    "destroy_group",
+    "get_group_rank_from_world_rank",
+    "get_group_size",
+    "get_local_rank",
+    "get_local_rank_size",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_rank_from_group_rank",
     "init",
+    "release",
     "set_log",
 ]

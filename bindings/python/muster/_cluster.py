@@ -4,7 +4,7 @@ import ctypes
 import json
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 from . import _config, _life
 from ._config import Config
@@ -111,6 +111,35 @@ class Cluster:
             _life.open_clusters.remove(self)
             _config.drop_claim()
 
+    # Groups and operations
+
+    def create_group(self, ranks: Sequence[int], tag: str = "", timeout: Optional[float] = DEFAULT) -> Group:
+        """Makes a group of these workers. Called by its members, and by nobody else, with the same ranks and tag.
+
+        The order of the ranks is the order in the group. The tag tells groups of the same members apart. Blocks until all members have
+        called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s), None without limit.
+        `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
+        """
+        handle = ctypes.c_void_p()
+        numbers = (ctypes.c_int32 * len(ranks))(*ranks)
+        words = (numbers, len(ranks), tag.encode(), milliseconds(timeout), ctypes.byref(handle))
+        self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
+        return Group(handle.value or 0, _life.Handle(handle.value or 0, LIBRARY.muster_group_free))
+
+
+    def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
+        """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
+
+        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks. Both are memoryviews of
+        one dimension, with the elements' type; of the floats of 16 bits they have the bits, as unsigned integers. numpy.frombuffer makes arrays of them. It is called
+        on any stretch of the elements, from a thread of the library, and must not call muster. Where it raises, the call raises
+        `ReductionError` on every rank.
+
+        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in order of rank. The
+        result is the same for any number of ranks only if the function is associative.
+        """
+        return Operation(self._owner, function, commutative)
+
     # About the cluster
 
     @property
@@ -186,19 +215,6 @@ class Cluster:
         self._checked(LIBRARY.muster_rank_table(self._handle, buffer, len(buffer), ctypes.byref(needed)))
         table: Dict[str, Any] = json.loads(buffer.value)
         return table
-
-    def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
-        """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
-
-        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks. Both are memoryviews of
-        one dimension, with the elements' type; of the floats of 16 bits they have the bits, as unsigned integers. numpy.frombuffer makes arrays of them. It is called
-        on any stretch of the elements, from a thread of the library, and must not call muster. Where it raises, the call raises
-        `ReductionError` on every rank.
-
-        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in order of rank. The
-        result is the same for any number of ranks only if the function is associative.
-        """
-        return Operation(self._owner, function, commutative)
 
     @property
     def _handle(self) -> int:

@@ -44,6 +44,7 @@ class Status(enum.IntEnum):
     MEMORY = -22
     INTERNAL = -23
     FORKED = -24
+    INTERRUPTED = -25
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,12 @@ class ForkedError(MusterError, RuntimeError):
     """The cluster belongs to the parent of this forked process."""
 
     code = Status.FORKED
+
+
+class InterruptedError(MusterError, builtins.InterruptedError):
+    """A wait was ended from outside, and no signal's handler has raised. The interpreter does so when it ends."""
+
+    code = Status.INTERRUPTED
 
 
 class ReductionError(MusterError):

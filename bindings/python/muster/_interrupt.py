@@ -55,9 +55,7 @@ HOOK = _library.INTERRUPT_FN(map(next, iter(_pool.pop, None)).__next__)
 
 def arm(config: ctypes.c_void_p) -> None:
     """Lets the waits of what is made of these settings be interrupted."""
-    # Until the library has it, Ctrl-C waits for the call's end.
-    if hasattr(_library.LIBRARY, "muster_config_set_interrupt"):
-        _library.LIBRARY.muster_config_set_interrupt(config, HOOK, None)
+    _library.LIBRARY.muster_config_set_interrupt(config, HOOK, None)
 
 
 def is_main_thread() -> bool:

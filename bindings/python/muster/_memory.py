@@ -41,6 +41,8 @@ DTYPES: Dict[str, int] = {
     "f": _library.FLOAT32,
     "d": _library.FLOAT64,
 }
+# Those that all operations take.
+NUMBERS = {letter: dtype for letter, dtype in DTYPES.items() if letter != "?"}
 ITEMSIZES: Tuple[int, ...] = (1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8)
 NAMES: Tuple[str, ...] = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

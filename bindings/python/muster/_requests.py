@@ -1,6 +1,7 @@
 """Operations that were started and may still go on."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import Any, Generator, Generic, Optional, TypeVar, cast
 
@@ -14,7 +15,7 @@ from ._times import milliseconds
 T = TypeVar("T")
 
 # After these the operation has not ended: its wait was interrupted, or this process is a forked child.
-_GOES_ON = (Status.IN_PROGRESS, Status.FORKED)
+_GOES_ON = (Status.IN_PROGRESS, Status.INTERRUPTED, Status.FORKED)
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,24 @@ class Request(Generic[T]):
         return self._handle is None
 
     def __await__(self) -> Generator[Any, None, T]:
+        """Waits in an event loop of asyncio, as `wait` does, while other coroutines go on.
+
+        A coroutine that is cancelled meanwhile ends the wait, but not the operation.
+        """
         return self._wait_in_loop().__await__()
 
     async def _wait_in_loop(self) -> T:
-        await asyncio.get_running_loop().run_in_executor(None, self.wait)
+        if self._handle is not None:
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            # A descriptor of its own, for an event loop knows one waiter for each.
+            descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._handle)))
+            loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
+            try:
+                await ended
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
         return self.wait()
 
     def __del__(self) -> None:
