@@ -170,7 +170,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 
 
 # What the library does not have yet. Calls of these answer "unsupported".
-_LATER = ("config_set_interrupt", "group_create_members", "request_wait_any", "request_wait_all", "request_descriptor")
+LATER = ("config_set_interrupt", "group_create_members", "request_wait_any", "request_wait_all", "request_descriptor")
 
 
 def candidates() -> List[str]:
@@ -208,7 +208,7 @@ def _declare(library: ctypes.CDLL, path: str) -> None:
         try:
             function = getattr(library, "muster_" + name)
         except AttributeError:
-            if name in _LATER:
+            if name in LATER:
                 setattr(library, "muster_" + name, lambda *_: -4)
                 continue
             raise ImportError(f"{path} has no muster_{name}: it is older than this package; both must be of one release") from None
