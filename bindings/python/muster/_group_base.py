@@ -43,4 +43,4 @@ class GroupBase:
         handle = ctypes.c_void_p()
         self._checked(getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle)))
         assert handle.value is not None  # the library gives one out with OK
-        return Request(handle.value, self._owner, call)
+        return Request(handle.value, self, call)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from dataclasses import dataclass
-from typing import Any, Generator, Generic, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generator, Generic, Optional, TypeVar, cast
 
 from . import _life
 from ._calls import Call
@@ -11,6 +11,9 @@ from ._errors import MusterError, Status, TimeoutError, check, error_of
 from ._library import LIBRARY, OK, ReceivedStruct
 from ._memory import NAMES
 from ._times import milliseconds
+
+if TYPE_CHECKING:
+    from ._group_base import GroupBase
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ class Request(Generic[T]):
     coroutine, or `wait`.
     """
 
-    def __init__(self, handle: int, group: "_life.Handle", call: Call) -> None:
+    def __init__(self, handle: int, group: "GroupBase", call: Call) -> None:
         self._handle: Optional[int] = handle
         self._group = group
         self._call: Optional[Call] = call
@@ -99,7 +102,7 @@ class Request(Generic[T]):
         if status not in _GOES_ON and handle is not None and call is not None:
             self._handle = self._call = None
             if status < 0:
-                self._error = error_of(status, group=self._group.value)
+                self._error = error_of(status, group=self._group._handle)
             else:
                 self._result = call.result if call.received is None else received_of(call.received)
             LIBRARY.muster_request_free(handle)
@@ -124,7 +127,7 @@ class Request(Generic[T]):
             ended = loop.create_future()
             # A descriptor of its own, for an event loop knows one waiter for each.
             descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._handle)))
-            loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
+            loop.add_reader(descriptor, _end, ended)
             try:
                 await ended
             finally:
@@ -134,5 +137,10 @@ class Request(Generic[T]):
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
-        if handle is not None and self._group.is_ours():
+        if handle is not None and self._group._owner.is_ours():
             _life.adopt(handle, (self._group, self._call))
+
+
+def _end(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
