@@ -31,8 +31,6 @@ _ending = False
 def _asked() -> Iterator[int]:
     try:
         yield 0
-        while len(_pool) < _SPARE:
-            _pool.append(_new())
         _check_signals()
         answer = int(_ending)
     except GeneratorExit:
@@ -40,6 +38,8 @@ def _asked() -> Iterator[int]:
     except BaseException as raised:  # whatever a handler raises is its caller's
         pending.append(raised)
         answer = 1
+    while len(_pool) < _SPARE:
+        _pool.append(_new())
     yield answer
 
 
