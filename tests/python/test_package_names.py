@@ -77,7 +77,7 @@ def test_the_log_goes_where_the_program_wants_it():
         muster.set_log(None)
         say(known=level in (logging.DEBUG, logging.INFO), speaker=speaker, line=line)
     """
-    with Cluster(packaged(lines), workers=1) as cluster:
-        words = said(cluster.succeed(timeout=60)[0])
-        assert words["known"] and words["speaker"] and words["line"]
-        assert cluster.workers[0].stderr == ""
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        words = said(alone)
+        assert words["known"] and words["speaker"] and words["line"] and alone.stderr == ""

@@ -62,10 +62,8 @@ class Cluster:
         Calls of other threads that go on then raise `StateError`. Peers that need this node afterwards get `PeerLeftError`. A process
         that hosts the scheduler waits here for the others to leave. A second call does nothing.
         """
-        try:
-            self._checked(LIBRARY.muster_finalize(self._handle))
-        finally:
-            self._is_left()
+        self._checked(LIBRARY.muster_finalize(self._handle))
+        self._is_left()
 
     def abort(self, reason: str, code: int = 1) -> None:
         """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and reason.
