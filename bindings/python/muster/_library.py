@@ -170,7 +170,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 
 
 # What the library does not have yet. Calls of these answer "unsupported".
-LATER = ("config_set_interrupt", "group_create_members", "request_wait_any", "request_wait_all", "request_descriptor")
+LATER = ("group_create_members", "request_wait_any", "request_wait_all", "request_descriptor")
 
 
 def candidates() -> List[str]:
