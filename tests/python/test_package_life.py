@@ -7,6 +7,7 @@ import pytest
 from cluster import Cluster, Process
 from nodes import said
 from packaged import packaged
+from test_status import until_told
 
 ABORTED = """
 with muster.init() as c:
@@ -230,3 +231,20 @@ def test_alone_without_any_setting():
     with Process(packaged(lines)) as alone:
         assert alone.wait(timeout=60) == 0, alone.describe()
         assert said(alone) == {"size": 1, "rank": 0, "all": [1]}
+
+
+def test_the_end_of_the_interpreter_while_a_thread_waits_for_the_others(tmp_path):
+    lines = """
+        import threading
+        def wait():
+            say(waits=True)
+            told(muster.init)
+        threading.Thread(target=wait, daemon=True).start()
+        while not os.path.exists(os.environ["END"]):
+            time.sleep(0.01)
+    """
+    with Cluster(packaged(lines), workers=2, started=0, scheduler=packaged("muster.init()")) as cluster:
+        worker = cluster.start_worker({"END": tmp_path / "end"})
+        until_told(cluster.port, lambda answer: answer["nodes"], "one waits in init")
+        (tmp_path / "end").touch()
+        assert worker.wait(timeout=60) == 0 and worker.stderr == "", worker.describe()

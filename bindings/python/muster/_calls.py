@@ -1,6 +1,7 @@
 """What each collective and message passes to the library: checked lengths, types and displacements.
 
-The library gets addresses, and cannot know how long a buffer is. So nothing may reach it that these functions have not checked.
+The library gets addresses, and cannot know how long a buffer is. So nothing may reach it that these functions have
+not checked.
 """
 
 import ctypes

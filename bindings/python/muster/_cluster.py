@@ -10,7 +10,7 @@ from . import _config, _life
 from ._config import Config
 from ._errors import ROLES, Failure, MusterError, Status, check, failure_of
 from ._group import Group
-from ._library import LIBRARY, SCHEDULER_DONE, FailureStruct, HcclCmStruct
+from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
 from ._store import Store
 from ._times import DEFAULT, milliseconds
@@ -37,9 +37,9 @@ class HcclCm:
 class Cluster:
     """A node's cluster. Its calls may come from any thread.
 
-    As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`, with the exception as
-    the reason, where it ends by one. A cluster that the program does not leave is left in the same way when the interpreter ends.
-    In a forked child every call raises `ForkedError`.
+    As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`,
+    with the exception as the reason, where it ends by one. A cluster that the program does not leave is left in the
+    same way when the interpreter ends. In a forked child every call raises `ForkedError`.
     """
 
     def __init__(self, handle: int) -> None:
@@ -57,27 +57,31 @@ class Cluster:
     # Leaving
 
     def finalize(self) -> None:
-        """Leaves the cluster in order. Where all is well that takes milliseconds; it ends within the setting finalize_timeout (30 s).
+        """Leaves the cluster in order. Where all is well that takes milliseconds; it ends within the setting
+        finalize_timeout (30 s).
 
-        Calls of other threads that go on then raise `StateError`. Peers that need this node afterwards get `PeerLeftError`. A process
-        that hosts the scheduler waits here for the others to leave. A second call does nothing.
+        Calls of other threads that go on then raise `StateError`. Peers that need this node afterwards get
+        `PeerLeftError`. A process that hosts the scheduler waits here for the others to leave. A second call does
+        nothing.
         """
         self._checked(LIBRARY.muster_finalize(self._handle))
         self._is_left()
 
     def abort(self, reason: str, code: int = 1) -> None:
-        """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and reason.
+        """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and
+        reason.
 
-        `reason` is cut after 1,024 bytes. Returns once all others have been told, or raises `UnreachableError`, which says how many have not.
-        Waits 250 ms for the scheduler, and 2 s for nodes that are told one by one.
+        `reason` is cut after 1,024 bytes. Returns once all others have been told, or raises `UnreachableError`, which
+        says how many have not. Waits 250 ms for the scheduler, and 2 s for nodes that are told one by one.
         """
         self._checked(LIBRARY.muster_abort(self._handle, code, reason.encode(errors="replace").replace(b"\0", b"?")))
 
     def recover(self, timeout: Optional[float] = DEFAULT) -> None:
         """Makes the cluster whole again after a group was revoked: the next epoch begins once every node is in here.
 
-        Then every group is as new. `timeout` is in seconds: `muster.DEFAULT` is the forming time-out (600 s), None without limit, 0 counts only
-        what is there at once. After an error the epoch is what it was, and the call may be repeated.
+        Then every group is as new. `timeout` is in seconds: `muster.DEFAULT` is the forming time-out (600 s), None
+        without limit, 0 counts only what is there at once. After an error the epoch is what it was, and the call may
+        be repeated.
         """
         self._checked(LIBRARY.muster_recover(self._handle, milliseconds(timeout)))
 
@@ -114,27 +118,29 @@ class Cluster:
     def create_group(self, ranks: Sequence[int], tag: str = "", timeout: Optional[float] = DEFAULT) -> Group:
         """Makes a group of these workers. Called by its members, and by nobody else, with the same ranks and tag.
 
-        The order of the ranks is the order in the group. The tag tells groups of the same members apart. Blocks until all members have
-        called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s), None without limit.
-        `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
+        The order of the ranks is the order in the group. The tag tells groups of the same members apart. Blocks until
+        all members have called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s),
+        None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
         """
         handle = ctypes.c_void_p()
         numbers = (ctypes.c_int32 * len(ranks))(*ranks)
         words = (numbers, len(ranks), tag.encode(), milliseconds(timeout), ctypes.byref(handle))
         self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
-        return Group(handle.value or 0, _life.Handle(handle.value or 0, LIBRARY.muster_group_free))
+        assert handle.value is not None  # the library gives one out with OK
+        return Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
 
 
     def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
         """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
 
-        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks. Both are memoryviews of
-        one dimension, with the elements' type; of the floats of 16 bits they have the bits, as unsigned integers. numpy.frombuffer makes arrays of them. It is called
-        on any stretch of the elements, from a thread of the library, and must not call muster. Where it raises, the call raises
-        `ReductionError` on every rank.
+        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks.
+        Both are memoryviews of one dimension, with the elements' type; of the floats of 16 bits they have the bits,
+        as unsigned integers. numpy.frombuffer makes arrays of them. It is called on any stretch of the elements, from
+        a thread of the library, and must not call muster. Where it raises, the call raises `ReductionError` on every
+        rank.
 
-        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in order of rank. The
-        result is the same for any number of ranks only if the function is associative.
+        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in
+        order of rank. The result is the same for any number of ranks only if the function is associative.
         """
         return Operation(self._owner, function, commutative)
 
@@ -206,7 +212,9 @@ class Cluster:
         return HcclCm(struct.chief_ip.decode(), *numbers, struct.worker_ip.decode())
 
     def rank_table(self) -> Dict[str, Any]:
-        """The HCCL rank table, version 1.0, of the workers, as `json.loads` gives it. In a large cluster this asks the scheduler."""
+        """The HCCL rank table, version 1.0, of the workers, as `json.loads` gives it. In a large cluster this asks
+        the scheduler.
+        """
         needed = ctypes.c_size_t()
         self._checked(LIBRARY.muster_rank_table(self._handle, None, 0, ctypes.byref(needed)))
         buffer = ctypes.create_string_buffer(needed.value)
@@ -229,27 +237,30 @@ def _is_success(error: BaseException) -> bool:
 def init(backend_name: Optional[str] = None, *, environment: bool = True, **settings: Any) -> Cluster:
     """Joins the cluster that the settings describe, and returns it once all nodes are there.
 
-    Settings come from keyword arguments, which are the names of docs/settings.md (`role`, `sched_host`, `worker_num`, ...), and from the environment, unless
-    `environment` is False. `role` is "worker", "server" or "scheduler". None leaves a setting out. With no settings at all the process is a
-    cluster of one. `backend_name` is there for MindSpore's programs ("hccl", "nccl", "mccl"), and changes nothing: all collectives
-    are on the host's memory.
+    Settings come from keyword arguments, which are the names of docs/settings.md (`role`, `sched_host`, `worker_num`,
+    ...), and from the environment, unless `environment` is False. `role` is "worker", "server" or "scheduler". None
+    leaves a setting out. With no settings at all the process is a cluster of one. `backend_name` is there for
+    MindSpore's programs ("hccl", "nccl", "mccl"), and changes nothing: all collectives are on the host's memory.
 
-    Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process it serves until the job has
-    ended, and then raises `SystemExit(0)`, or the job's error.
+    Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process it
+    serves until the job has ended, and then raises `SystemExit(0)`, or the job's error.
 
-    Errors: `ConfigError` (also where this process has inherited the environment of one that has joined: it would claim its rank),
-    `BindError`, `UnreachableError`, `RejectedError`, `TimeoutError` (the sentence names who is missing), `SecurityError`, `AbortedError`; with
-    recovery `JournalError`, `PeerLeftError`, `FencedError`.
+    Errors: `ConfigError` (also where this process has inherited the environment of one that has joined: it would
+    claim its rank), `BindError`, `UnreachableError`, `RejectedError`, `TimeoutError` (the sentence names who is
+    missing), `SecurityError`, `AbortedError`; with recovery `JournalError`, `PeerLeftError`, `FencedError`.
     """
     if backend_name not in _BACKENDS:
         raise ValueError(f"backend_name: {backend_name!r} is none; hccl, nccl, mccl or nothing is right, and all mean the same")
     handle = ctypes.c_void_p()
     if environment:
         _config.refuse_inherited_identity(settings)
-    with Config(settings, environment) as config:
-        status = check(LIBRARY.muster_init(config.handle, ctypes.byref(handle)))
-    if status == SCHEDULER_DONE or handle.value is None:
+    with Config(settings, environment) as config, _life.waiting_without_cluster():
+        status = LIBRARY.muster_init(config.handle, ctypes.byref(handle))
+    if handle.value is None:
+        check(status)
         raise SystemExit(0)
     if environment:
         _config.claim_identity(settings)
-    return Cluster(handle.value)
+    cluster = Cluster(handle.value)
+    check(status)  # a signal may have come at the last moment: then the cluster is left at the end
+    return cluster

@@ -32,8 +32,8 @@ class Collectives(GroupBase):
     def allreduce(self, buf: D, out: Optional[D] = None, op: Op = "sum") -> D:
         """Combines every rank's `buf`, element by element, and gives everyone the result.
 
-        In place, unless `out` is given; returns where the result is. `op` is "sum", "prod", "min", "max", "avg", "and", "or", "xor", or
-        what `Cluster.operation` has made. Every rank gets the same bits.
+        In place, unless `out` is given; returns where the result is. `op` is "sum", "prod", "min", "max", "avg",
+        "and", "or", "xor", or what `Cluster.operation` has made. Every rank gets the same bits.
         """
         if out is None:
             # What training loops call most, at half the price: what does not go through here is told below what is wrong with it.
@@ -51,7 +51,9 @@ class Collectives(GroupBase):
         return cast(D, self._run("allreduce", _calls.allreduce(buf, out, op)))
 
     def reduce(self, buf: Data, out: Optional[Data] = None, op: Op = "sum", root: int = 0) -> Any:
-        """As `allreduce`, but only the root gets the result, in `out`, or in place. Elsewhere `buf` is only read; returns None."""
+        """As `allreduce`, but only the root gets the result, in `out`, or in place. Elsewhere `buf` is only read;
+        returns None.
+        """
         return self._run("reduce", _calls.reduce(buf, out, op, root, root == self._rank))
 
     def allgather(self, buf: Data, out: Optional[Data] = None) -> Any:
@@ -64,7 +66,8 @@ class Collectives(GroupBase):
     def allgatherv(
         self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, displs: Optional[Sequence[int]] = None
     ) -> Any:
-        """As `allgather` with parts of different sizes: `counts[r]` elements come from rank r, and go to `out` at `displs[r]`.
+        """As `allgather` with parts of different sizes: `counts[r]` elements come from rank r, and go to `out` at
+        `displs[r]`.
 
         All ranks pass the same `counts`. Without `displs` the parts follow each other.
         """
@@ -88,8 +91,8 @@ class Collectives(GroupBase):
     def scatter(self, buf: Optional[Data] = None, out: Optional[Data] = None, root: int = 0) -> Any:
         """Gives each rank its part of the root's `buf`, in `out`, and returns that.
 
-        `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out at the root; its
-        shape is that of `buf[0]` where `buf` has a row for each member.
+        `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out
+        at the root; its shape is that of `buf[0]` where `buf` has a row for each member.
         """
         return self._run("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
 
@@ -101,7 +104,8 @@ class Collectives(GroupBase):
         displs: Optional[Sequence[int]] = None,
         root: int = 0,
     ) -> Any:
-        """As `scatter` with parts of different sizes: `counts[r]` elements from `displs[r]` of `buf` on go to rank r."""
+        """As `scatter` with parts of different sizes: `counts[r]` elements from `displs[r]` of `buf` on go to rank r.
+        """
         call = _calls.scatterv(buf, counts, out, displs, root, root == self._rank, self._size)
         return self._run("scatterv", call)
 
@@ -113,11 +117,14 @@ class Collectives(GroupBase):
         return self._run("reduce_scatter", _calls.reduce_scatter(buf, out, op, self._size))
 
     def reduce_scatterv(self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, op: Op = "sum") -> Any:
-        """As `reduce_scatter` with parts of different sizes: rank r gets `counts[r]` elements. All ranks pass the same `counts`."""
+        """As `reduce_scatter` with parts of different sizes: rank r gets `counts[r]` elements. All ranks pass the
+        same `counts`.
+        """
         return self._run("reduce_scatterv", _calls.reduce_scatterv(buf, counts, out, op, self._rank, self._size))
 
     def alltoall(self, buf: Data, out: Optional[Data] = None) -> Any:
-        """Gives every rank a part of every other's `buf`: part r of `buf` becomes this rank's part of rank r's `out`."""
+        """Gives every rank a part of every other's `buf`: part r of `buf` becomes this rank's part of rank r's `out`.
+        """
         return self._run("alltoall", _calls.alltoall(buf, out, self._size))
 
     def alltoallv(
@@ -129,6 +136,8 @@ class Collectives(GroupBase):
         in_displs: Optional[Sequence[int]] = None,
         out_displs: Optional[Sequence[int]] = None,
     ) -> Any:
-        """As `alltoall` with parts of different sizes: `in_counts[r]` elements go to rank r, and `out_counts[r]` come from it."""
+        """As `alltoall` with parts of different sizes: `in_counts[r]` elements go to rank r, and `out_counts[r]` come
+        from it.
+        """
         call = _calls.alltoallv(buf, in_counts, out_counts, out, in_displs, out_displs, self._size)
         return self._run("alltoallv", call)

@@ -70,7 +70,8 @@ def _identity() -> str:
 
 
 def refuse_inherited_identity(settings: Dict[str, Any]) -> None:
-    """Raises where another process, whose environment this one has inherited, has joined as whoever the environment names.
+    """Raises where another process, whose environment this one has inherited, has joined as whoever the environment
+    names.
 
     A child that multiprocessing spawns, and a forked one, would otherwise claim its parent's rank.
     """

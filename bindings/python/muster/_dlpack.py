@@ -76,8 +76,8 @@ class Tensor:
         dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
         if dtype is None:
             raise InvalidError(
-                f"{name}: elements of DLPack's type code {tensor.code} with {tensor.bits} bits have no type here; view them as one "
-                "of the integers or floats of 8 to 64 bits, or as bytes"
+                f"{name}: elements of DLPack's type code {tensor.code} with {tensor.bits} bits have no type here; view "
+                "them as one of the integers or floats of 8 to 64 bits, or as bytes"
             )
         self.dtype: int = dtype
         self.boolean: bool = tensor.code == _BOOL
@@ -97,8 +97,8 @@ def _count(tensor: _DLTensor, name: str) -> int:
     if count and not contiguous:
         shape, strides = (tuple(numbers[axis] for axis in range(tensor.ndim)) for numbers in (tensor.shape, tensor.strides))
         raise InvalidError(
-            f"{name}: its elements do not lie one after another (shape {shape}, strides {strides}); a C-contiguous one is needed, "
-            "as tensor.contiguous() makes it"
+            f"{name}: its elements do not lie one after another (shape {shape}, strides {strides}); a C-contiguous "
+            "one is needed, as tensor.contiguous() makes it"
         )
     return count
 

@@ -62,7 +62,8 @@ class Failure:
     epoch: int
     """The epoch in which it happened."""
     group: Optional[int]
-    """The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made; None: the whole cluster."""
+    """The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made; None: the whole cluster.
+    """
     sequence: Optional[int]
     """The group's collective in which it was noticed, counted from 1; None where there was none."""
     node_id: str
@@ -92,7 +93,8 @@ def failure_of(struct: FailureStruct) -> Failure:
 
 
 class MusterError(Exception):
-    """A call of the library that failed. `str()` is the library's sentence: which input, what it was, what would be right.
+    """A call of the library that failed. `str()` is the library's sentence: which input, what it was, what would be
+    right.
 
     Exceptions can be pickled, as between processes of `multiprocessing`.
     """

@@ -39,19 +39,20 @@ class Member:
 class Group(Objects, Starts):
     """An ordered set of nodes with its own sequence of collectives.
 
-    **Buffers** are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy) or DLPack on the CPU (torch).
-    They are used where they lie, and nothing is copied. Their elements must lie one after another. Their types are the integers of 8
-    to 64 bits, float16, bfloat16, float32, float64 and bool. All ranks pass the same count and type. Where `out` may be left out a
-    new one of the kind of `buf` is made and returned. Lengths are in elements.
+    **Buffers** are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy) or DLPack on the CPU
+    (torch). They are used where they lie, and nothing is copied. Their elements must lie one after another. Their
+    types are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool. All ranks pass the same
+    count and type. Where `out` may be left out a new one of the kind of `buf` is made and returned. Lengths are in
+    elements.
 
-    **Order.** All members call a group's collectives in the same order. Calls may come from any thread. During a call the interpreter's
-    lock is released.
+    **Order.** All members call a group's collectives in the same order. Calls may come from any thread. During a call
+    the interpreter's lock is released.
 
-    **Time.** A collective blocks until it is done, at most for the group's time-out. A signal whose handler raises (Ctrl-C) ends it
-    within about 50 ms; a collective that was under way is cancelled then, which revokes the group.
+    **Time.** A collective blocks until it is done, at most for the group's time-out. A signal whose handler raises
+    (Ctrl-C) ends it within about 50 ms; a collective that was under way is cancelled then, which revokes the group.
 
-    **Errors.** A collective that fails revokes the group: all members' pending and later calls raise the same first cause.
-    `InvalidError` is raised before anything has begun.
+    **Errors.** A collective that fails revokes the group: all members' pending and later calls raise the same first
+    cause. `InvalidError` is raised before anything has begun.
     """
 
     __slots__ = ()
@@ -97,8 +98,8 @@ class Group(Objects, Starts):
     def set_timeout(self, timeout: Optional[float]) -> None:
         """How many seconds an operation on the group may take, from now on and in this process.
 
-        None is without limit, `muster.DEFAULT` the setting `timeout` (1,800 s), 0 only what can be done at once. When the time is
-        up a collective revokes the group, and a message ends alone.
+        None is without limit, `muster.DEFAULT` the setting `timeout` (1,800 s), 0 only what can be done at once. When
+        the time is up a collective revokes the group, and a message ends alone.
         """
         self._checked(LIBRARY.muster_group_set_timeout(self._handle, milliseconds(timeout)))
 
@@ -113,7 +114,8 @@ class Group(Objects, Starts):
         return self._made(handle)
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
-        """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of rank.
+        """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
+        rank.
 
         A collective: all members call it. A member whose colour is None is in none, and gets None.
         """
@@ -123,10 +125,11 @@ class Group(Objects, Starts):
         return self._made(handle)
 
     def free(self) -> None:
-        """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when it likes.
+        """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when
+        it likes.
 
-        Members that still need this one get `PeerLeftError`. Calls and requests on it that go on end with `StateError`. A group
-        that nothing refers to is freed, too. May wait up to 1 s for what was sent last.
+        Members that still need this one get `PeerLeftError`. Calls and requests on it that go on end with
+        `StateError`. A group that nothing refers to is freed, too. May wait up to 1 s for what was sent last.
         """
         if self._owner.value == self._handle:
             self._handle = None

@@ -36,11 +36,13 @@ class GroupBase:
     def _start(self, name: str, call: Call) -> Request[Any]:
         """Starts a call, and gives a request out."""
         if call.operation is not None:
-            raise InvalidError("op: a function of Python reduces only in calls that wait; call it in a thread, or use a named one")
+            raise InvalidError("op: a function of Python reduces only in calls that wait; call one, in a thread if need be")
         return self._started(name, call)
 
     def _started(self, name: str, call: Call) -> Request[Any]:
         handle = ctypes.c_void_p()
-        self._checked(getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle)))
-        assert handle.value is not None  # the library gives one out with OK
-        return Request(handle.value, self, call)
+        status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle))
+        # Made first: a signal that came meanwhile raises below, and the request must not be lost.
+        request: Request[Any] = Request(handle.value, self, call)
+        self._checked(status)
+        return request

@@ -1,13 +1,14 @@
 """Ctrl-C in a call that waits.
 
 A call of the library is one instruction to Python, which runs its signal handlers between instructions only. So the
-library asks a hook on EINTR and every 50 ms while a call waits, on the thread that waits. The hook runs Python's handlers, and
-says "stop" where one raised. The exception is kept in `pending`, and the caller raises it once the library has returned.
+library asks a hook on EINTR and every 50 ms while a call waits, on the thread that waits. The hook runs Python's
+handlers, and says "stop" where one raised. The exception is kept in `pending`, and the caller raises it once the
+library has returned.
 
-The hook must not lose that exception, and Python runs handlers as soon as it enters a function, before any `try` of it. So no
-function is entered. A hook is a generator that is suspended inside its `try` already, and is resumed by `next`. The calls
-around it (`deque.pop`, `map`) are not Python's code either. Each call takes a generator of its own out of the pool, for a
-handler may itself call the library, and other threads wait, too.
+The hook must not lose that exception, and Python runs handlers as soon as it enters a function, before any `try` of
+it. So no function is entered. A hook is a generator that is suspended inside its `try` already, and is resumed by
+`next`. The calls around it (`deque.pop`, `map`) are not Python's code either. Each call takes a generator of its own
+out of the pool, for a handler may itself call the library, and other threads wait, too.
 
 Tested in tests/python/test_package_interrupt.py.
 """

@@ -1,7 +1,7 @@
 """The shared library: where it is found, its constants, and the signatures of its calls.
 
-`LIBRARY` releases the interpreter's lock during each call, as every `ctypes.CDLL` does. Nothing here interprets a status.
-Tests hold the tables of this file to `include/muster.h`.
+`LIBRARY` releases the interpreter's lock during each call, as every `ctypes.CDLL` does. Nothing here interprets a
+status. Tests hold the tables of this file to `include/muster.h`.
 """
 
 import ctypes
@@ -176,8 +176,8 @@ LATER = ("group_create_members", "request_wait_any", "request_wait_all", "reques
 def candidates() -> List[str]:
     """Where the library may be, the first that counts first.
 
-    MUSTER_LIBRARY beats everything. A wheel has the library in the package. In the source tree it is what `make library`
-    builds. Where a system's package has brought this one, the loader finds the library by its SONAME.
+    MUSTER_LIBRARY beats everything. A wheel has the library in the package. In the source tree it is what `make
+    library` builds. Where a system's package has brought this one, the loader finds the library by its SONAME.
     """
     named = os.environ.get("MUSTER_LIBRARY")
     if named:
@@ -211,7 +211,7 @@ def _declare(library: ctypes.CDLL, path: str) -> None:
             if name in LATER:
                 setattr(library, "muster_" + name, lambda *_: -4)
                 continue
-            raise ImportError(f"{path} has no muster_{name}: it is older than this package; both must be of one release") from None
+            raise ImportError(f"{path} has no muster_{name}: it is older than this package") from None
         function.restype, function.argtypes = result, arguments
     if library.muster_abi_version() != ABI_VERSION:
         raise ImportError(f"{path} has ABI {library.muster_abi_version()}, and this package is made for ABI {ABI_VERSION}")

@@ -1,20 +1,23 @@
 """What outlives a call: clusters that are open, requests that nobody holds any more, and the end of the interpreter.
 
-A cluster stays open until the program finalizes or aborts it, also where it keeps no reference. Handles are freed when nothing
-in Python refers to them, so no thread can be in a call on a freed one. In a forked child nothing is touched: the handles are the
-parent's.
+A cluster stays open until the program finalizes or aborts it, also where it keeps no reference. Handles are freed
+when nothing in Python refers to them, so no thread can be in a call on a freed one. In a forked child nothing is
+touched: the handles are the parent's.
 
-At the end of the interpreter, before it takes its threads' state away:
+At the end of the interpreter no thread of Python may be left inside the library, for its hook could not come back from
+there. So, in this order:
 
-1. waits end, so that no thread of Python is left inside the library, where the interpreter could not end it;
-2. clusters are finalized, or aborted where an exception ends the program;
-3. the library forgets the functions of Python that it calls.
+1. clusters are finalized, or aborted where an exception ends the program; this ends all calls on them;
+2. what waits without a cluster is interrupted, and waited for;
+3. the library forgets the function of Python that it logs to.
 """
 
 import atexit
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, List, Tuple
+import time
+from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
 
 from . import _interrupt
 from ._library import LIBRARY, LOG_FN, LOG_WARNING
@@ -26,6 +29,10 @@ open_clusters: List["Cluster"] = []
 
 # Handles of requests that still went on when Python forgot them, with what their operation uses.
 _orphans: List[Tuple[int, Any]] = []
+
+_waits: List[None] = []
+# Interrupted calls come back within 50 ms, and some need 250 ms more, where the thread gets a processor.
+_LONGEST_WAIT_S = 5.0
 
 
 class Handle:
@@ -69,9 +76,19 @@ def free_orphans() -> None:
         LIBRARY.muster_request_free(orphan[0])
 
 
+@contextlib.contextmanager
+def waiting_without_cluster() -> Iterator[None]:
+    """Around a call that waits and that no cluster's end would end."""
+    _waits.append(None)
+    try:
+        yield
+    finally:
+        _waits.pop()
+
+
 def _unhandled() -> Any:
-    """The exception that ends the program, as far as the interpreter has told."""
-    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    """The exception that ends the program, as far as the interpreter has told. At a prompt an exception ends nothing."""
+    return None if hasattr(sys, "ps1") else getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
 @atexit.register
@@ -80,6 +97,9 @@ def _end() -> None:
     for cluster in list(open_clusters):
         cluster._leave(error)
     _interrupt.end_all_waits()
+    deadline = time.monotonic() + _LONGEST_WAIT_S
+    while _waits and time.monotonic() < deadline:
+        time.sleep(0.01)
     LIBRARY.muster_set_log_callback(LOG_WARNING, LOG_FN(), None)
     free_orphans()
 
@@ -87,6 +107,7 @@ def _end() -> None:
 def _forget() -> None:
     open_clusters.clear()
     _orphans.clear()
+    _waits.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

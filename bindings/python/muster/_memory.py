@@ -1,7 +1,7 @@
 """The memory of callers: where it lies, how many elements of which type it has. Nothing is copied.
 
-Taken are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy), numpy arrays whose element type the
-buffer protocol does not know (bfloat16 of ml_dtypes), and objects with DLPack on the CPU (torch, jax).
+Taken are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy), numpy arrays whose element
+type the buffer protocol does not know (bfloat16 of ml_dtypes), and objects with DLPack on the CPU (torch, jax).
 """
 
 import ctypes
@@ -166,8 +166,8 @@ def shape_of(data: Any) -> Tuple[int, ...]:
 def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:
     """New memory of this shape, of the kind and element type that `data` has.
 
-    A numpy array for a numpy array, a tensor for a torch tensor, an `array.array` for one, a bytearray for bytes. The last two
-    have no shape. A memoryview for a memoryview.
+    A numpy array for a numpy array, a tensor for a torch tensor, an `array.array` for one, a bytearray for bytes. The
+    last two have no shape. A memoryview for a memoryview.
     """
     kind = type(data).__module__.partition(".")[0]
     if kind == "numpy":

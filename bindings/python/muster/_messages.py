@@ -10,19 +10,22 @@ from ._requests import Received, Request
 class Messages(GroupBase):
     """Messages between two members of a group. They take no turn among collectives, and progress beside them.
 
-    A message meets a receive that asks for its sender, or any, and its tag, or any. Messages from one rank to another do not overtake
-    each other. A message of up to 64 KiB is kept for its receiver; a longer one waits until a receive asks for it. Errors end
-    the call alone, unless a peer is lost, data damaged, or a link broken.
+    A message meets a receive that asks for its sender, or any, and its tag, or any. Messages from one rank to another
+    do not overtake each other. A message of up to 64 KiB is kept for its receiver; a longer one waits until a receive
+    asks for it. Errors end the call alone, unless a peer is lost, data damaged, or a link broken.
     """
 
     __slots__ = ()
 
     def send(self, buf: Data, to: int, tag: int = 0) -> None:
-        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, at most for the group's time-out."""
+        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, at most for the group's
+        time-out.
+        """
         self._run("send", _calls.send(buf, to, tag))
 
     def recv(self, out: Data, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Received:
-        """Receives a message of at most the length of `out`, which keeps what lies beyond. Blocks, at most for the group's time-out.
+        """Receives a message of at most the length of `out`, which keeps what lies beyond. Blocks, at most for the
+        group's time-out.
 
         Raises `MismatchError` where the message is longer, or of another type; it is dropped then.
         """
@@ -32,7 +35,9 @@ class Messages(GroupBase):
     def sendrecv(
         self, buf: Data, to: int, out: Data, source: int = ANY_SOURCE, tag: int = 0, out_tag: int = ANY_TAG
     ) -> Received:
-        """Sends `buf` under `tag` and receives into `out` under `out_tag` at once, so that ranks in a ring need not agree who begins."""
+        """Sends `buf` under `tag` and receives into `out` under `out_tag` at once, so that ranks in a ring need not
+        agree who begins.
+        """
         received: Received = self._run("sendrecv", _calls.sendrecv(buf, to, out, source, tag, out_tag))
         return received
 

@@ -1,7 +1,7 @@
 """The function names that MindSpore's users know, on the cluster that `init` has joined last.
 
-Where MindSpore takes a group's name these take it, too: that of a group which `create_group` has made, or one of the names of
-the world. None is the world.
+Where MindSpore takes a group's name these take it, too: that of a group which `create_group` has made, or one of the
+names of the world. None is the world.
 """
 
 import weakref
@@ -82,7 +82,9 @@ def get_process_group_ranks(group: Optional[str] = None) -> List[int]:
 
 
 def create_group(group: str, rank_ids: Sequence[int]) -> Group:
-    """Makes a group of these ranks of the world, under a name, and returns it. Called by its members, and by nobody else."""
+    """Makes a group of these ranks of the world, under a name, and returns it. Called by its members, and by nobody
+    else.
+    """
     cluster = _cluster()
     groups = _groups.setdefault(cluster, {})
     if group in groups or group in WORLD_GROUPS:

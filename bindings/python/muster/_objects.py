@@ -1,7 +1,7 @@
 """Collectives on Python objects, by pickle.
 
-Whoever unpickles runs what the sender says. So these are for ranks that trust each other, as those of one job do. A cluster whose
-port strangers can reach needs its job secret, or TLS.
+Whoever unpickles runs what the sender says. So these are for ranks that trust each other, as those of one job do. A
+cluster whose port strangers can reach needs its job secret, or TLS.
 """
 
 import pickle
@@ -19,10 +19,11 @@ def _pickled(value: Any) -> bytes:
 
 
 class Objects(Collectives, Messages):
-    """Collectives on objects that can be pickled. Each takes two collectives: one for the lengths, and one for the bytes.
+    """Collectives on objects that can be pickled. Each takes two collectives: one for the lengths, and one for the
+    bytes.
 
-    Ranks must trust each other: unpickling runs what the sender says. Ranks may run different versions of Python, as far as pickle
-    allows. Blocking and errors as the other collectives.
+    Ranks must trust each other: unpickling runs what the sender says. Ranks may run different versions of Python, as
+    far as pickle allows. Blocking and errors as the other collectives.
     """
 
     __slots__ = ()
@@ -44,18 +45,22 @@ class Objects(Collectives, Messages):
         return _unpickled(everything, counts) if everything is not None else None
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
-        """Gives everyone the root's object, and returns it. Elsewhere `value` is not used. The root gets its own object back."""
+        """Gives everyone the root's object, and returns it. Elsewhere `value` is not used. The root gets its own
+        object back.
+        """
         mine = _pickled(value) if root == self._rank else b""
         length = self.broadcast(array("q", [len(mine)]), root)[0]
         data = self.broadcast(mine if root == self._rank else bytearray(length), root)
         return value if root == self._rank else pickle.loads(data)
 
     def scatter_object(self, values: Optional[Sequence[Any]] = None, root: int = 0) -> Any:
-        """Gives each rank its object of the root's `values`, which has one for each member; it is used at the root only."""
+        """Gives each rank its object of the root's `values`, which has one for each member; it is used at the root
+        only.
+        """
         pickles: List[bytes] = []
         if root == self._rank:
             if values is None or len(values) != self._size:
-                raise InvalidError(f"values: {'none' if values is None else len(values)} given, and the group has {self._size} members")
+                raise InvalidError(f"values: {len(values or [])} given, and the group has {self._size} members")
             pickles = [_pickled(value) for value in values]
         counts = [len(one) for one in pickles]
         length = self.scatter(array("q", counts) if pickles else None, array("q", [0]), root)[0]

@@ -32,8 +32,8 @@ FORMATS = ("b", "h", "i", "q", "B", "H", "I", "Q", "H", "H", "f", "d")
 class Operation:
     """A reduction by a function of Python, made by `Cluster.operation`. Calls take it as `op`.
 
-    It is the cluster's, and lives as long as something refers to it. Ranks that reduce together must have made theirs in the
-    same order.
+    It is the cluster's, and lives as long as something refers to it. Ranks that reduce together must have made theirs
+    in the same order.
     """
 
     def __init__(self, cluster: "Handle", function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:

@@ -1,8 +1,8 @@
 """Collectives that reduce by a function of Python.
 
-The function runs on a thread of the library, also where the caller waits: on the main thread a signal's handler could raise in the
-middle of it, and the element would be left as it was. The library's functions cannot fail. So all ranks agree afterwards
-on whether anybody's has.
+The function runs on a thread of the library, also where the caller waits: on the main thread a signal's handler could
+raise in the middle of it, and the element would be left as it was. The library's functions cannot fail. So all ranks
+agree afterwards on whether anybody's has.
 """
 
 from array import array

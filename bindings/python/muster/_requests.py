@@ -40,15 +40,16 @@ def received_of(struct: ReceivedStruct) -> Received:
 
 
 class Request(Generic[T]):
-    """An operation that was started: a collective or message without waiting. Its result is that of the form that waits.
+    """An operation that was started: a collective or message without waiting. Its result is that of the form that
+    waits.
 
-    It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that the program
-    forgets goes on, and its buffers live, until it has ended. A request belongs to one thread at a time. `await` it in a
-    coroutine, or `wait`.
+    It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that
+    the program forgets goes on, and its buffers live, until it has ended. A request belongs to one thread at a time.
+    `await` it in a coroutine, or `wait`.
     """
 
-    def __init__(self, handle: int, group: "GroupBase", call: Call) -> None:
-        self._handle: Optional[int] = handle
+    def __init__(self, handle: Optional[int], group: "GroupBase", call: Call) -> None:
+        self._handle = handle
         self._group = group
         self._call: Optional[Call] = call
         self._result: Any = None
@@ -66,9 +67,9 @@ class Request(Generic[T]):
     def wait(self, timeout: Optional[float] = None) -> T:
         """Waits until it has ended, and gives its result or raises its error.
 
-        `timeout` is in seconds; None waits for the operation's own end, which its group's time-out bounds. When the time is up,
-        `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So does a signal's
-        handler that raises.
+        `timeout` is in seconds; None waits for the operation's own end, which its group's time-out bounds. When the
+        time is up, `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So
+        does a signal's handler that raises.
         """
         if self._handle is not None:
             status = LIBRARY.muster_request_wait(self._handle, -1 if timeout is None else milliseconds(timeout))
@@ -78,10 +79,11 @@ class Request(Generic[T]):
         return cast(T, self._result)
 
     def cancel(self) -> None:
-        """Asks for its end, which comes soon: `wait` then raises `AbortedError`, or tells its own end if it was too far on.
+        """Asks for its end, which comes soon: `wait` then raises `AbortedError`, or tells its own end if it was too
+        far on.
 
-        A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise `AbortedError`
-        with this rank's name. A message ends alone. May wait up to 250 ms.
+        A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise
+        `AbortedError` with this rank's name. A message ends alone. May wait up to 250 ms.
         """
         if self._handle is not None:
             check(LIBRARY.muster_request_cancel(self._handle))

@@ -11,10 +11,12 @@ from ._times import milliseconds
 
 
 class Scheduler:
-    """A scheduler on a thread of this process, for programs that start their workers themselves. Its calls may come from any thread.
+    """A scheduler on a thread of this process, for programs that start their workers themselves. Its calls may come
+    from any thread.
 
-    Keyword arguments are settings, as for `muster.init`: `worker_num`, and, if wanted, `sched_host` (127.0.0.1) and `sched_port` (0: the system
-    chooses, and `address` tells). Returns when the port is bound. As a context it is stopped at the end.
+    Keyword arguments are settings, as for `muster.init`: `worker_num`, and, if wanted, `sched_host` (127.0.0.1) and
+    `sched_port` (0: the system chooses, and `address` tells). Returns when the port is bound. As a context it is
+    stopped at the end.
     """
 
     def __init__(self, *, environment: bool = False, **settings: Any) -> None:
@@ -31,12 +33,18 @@ class Scheduler:
         return buffer.value.decode()
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits until the job has ended; raises its error. `timeout` in seconds; when it is up, `TimeoutError`: one may wait again."""
-        if check(LIBRARY.muster_scheduler_wait(self._owner.value, milliseconds(timeout))) == IN_PROGRESS:
+        """Waits until the job has ended; raises its error. `timeout` in seconds; when it is up, `TimeoutError`: one
+        may wait again.
+        """
+        with _life.waiting_without_cluster():
+            status = LIBRARY.muster_scheduler_wait(self._owner.value, milliseconds(timeout))
+        if check(status) == IN_PROGRESS:
             raise TimeoutError(f"the job still goes on after {timeout} s")
 
     def stop(self) -> None:
-        """Ends the job for all nodes that are still in it: their calls raise `AbortedError`. Waits until the scheduler has ended."""
+        """Ends the job for all nodes that are still in it: their calls raise `AbortedError`. Waits until the
+        scheduler has ended.
+        """
         check(LIBRARY.muster_scheduler_stop(self._owner.value))
 
     def __enter__(self) -> "Scheduler":

@@ -27,8 +27,8 @@ def _take(value: ctypes.c_void_p, length: ctypes.c_size_t) -> bytes:
 class Store:
     """Keys of 1 to 4,096 bytes, values of up to 16 MiB, all together up to 256 MiB (settings change that).
 
-    Keys are text. Values are bytes, or text, which is kept as UTF-8; they come back as bytes. Calls may come from any thread. They
-    wait for the scheduler's answer. Their errors revoke nothing.
+    Keys are text. Values are bytes, or text, which is kept as UTF-8; they come back as bytes. Calls may come from any
+    thread. They wait for the scheduler's answer. Their errors revoke nothing.
     """
 
     __slots__ = ("_owner",)
@@ -45,8 +45,8 @@ class Store:
     def get(self, key: str, timeout: Optional[float] = DEFAULT) -> bytes:
         """The value of a key; waits until somebody sets it.
 
-        `timeout` is in seconds: None is without limit, `muster.DEFAULT` the setting `store_timeout` (300 s). 0 tries once, and raises
-        `NotFoundError` where the key is not there.
+        `timeout` is in seconds: None is without limit, `muster.DEFAULT` the setting `store_timeout` (300 s). 0 tries
+        once, and raises `NotFoundError` where the key is not there.
         """
         value, length = ctypes.c_void_p(), ctypes.c_size_t()
         words = (milliseconds(timeout), ctypes.byref(value), ctypes.byref(length))

@@ -16,5 +16,5 @@ def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
     if seconds == DEFAULT:
         return -1
     if not seconds >= 0:
-        raise InvalidError(f"{name}: {seconds!r} is no number of seconds; 0 or more, None without limit, or muster.DEFAULT is right")
+        raise InvalidError(f"{name}: {seconds!r} seconds; 0 or more, None without limit, or muster.DEFAULT is right")
     return min(-int(-seconds * 1000 // 1), NO_LIMIT)
