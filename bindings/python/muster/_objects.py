@@ -1,6 +1,6 @@
 """Collectives on Python objects, by pickle.
 
-Whoever unpickles runs what the sender says. So these are for ranks that trust each other, as those of one job do. A
+Unpickling runs what the sender says. So these are for ranks that trust each other, as those of one job do. A
 cluster whose port strangers can reach needs its job secret, or TLS.
 """
 
