@@ -34,6 +34,29 @@ def test_an_exception_that_leaves_the_block_is_everybodys_reason(line, reason, c
         assert "AbortedError" in cluster.scheduler.stderr and reason in cluster.scheduler.stderr
 
 
+def test_a_lost_rank_is_named_by_the_exception_and_survives_pickling():
+    lines = """
+        import pickle, signal
+        with muster.init() as c:
+            if c.rank == 1:
+                say(pid=os.getpid())
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                c.world.barrier()
+            except muster.PeerLostError as error:
+                again = pickle.loads(pickle.dumps(error))
+                for each in (error, again):
+                    assert (each.status, each.rank, each.node_id) == (muster.Status.PEER_LOST, 1, "1") and isinstance(each, ConnectionError)
+                    assert each.failure == c.failure() == c.world.failure()
+                say(pid=again.failure.pid, sentence=str(again), cause=again.cause, status=again.failure.status.name, lost=c.failed_ranks())
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        cluster.wait(timeout=60)
+        words, pid = said(cluster.workers[0]), said(cluster.workers[1])["pid"]
+        assert words["pid"] == pid and f"pid {pid}" in words["sentence"] and words["cause"] in words["sentence"]
+        assert words["status"] == "PEER_LOST" and words["lost"] == [1]
+
+
 def test_a_block_that_ends_well_leaves_in_order_and_so_does_sys_exit_0():
     lines = """
         with muster.init() as c:

@@ -30,6 +30,7 @@ def test_every_call_of_the_store():
             late = told(s.wait, ["text", "never"], timeout=0.05)
             assert late["error"] == "TimeoutError" and "never" in late["sentence"]
             assert told(s.set, "", b"")["error"] == "InvalidError"
+            assert told(s.set, "cut\\0off", b"")["error"] == told(s.get, b"bytes")["error"] == "InvalidError"
             assert told(s.add, "text")["error"] == "InvalidError"
             say(ended=True)
     """

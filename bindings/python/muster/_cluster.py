@@ -13,6 +13,7 @@ from ._group import Group
 from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
 from ._store import Store
+from ._text import text_of
 from ._times import DEFAULT, milliseconds
 
 _BACKENDS = (None, "hccl", "nccl", "mccl")
@@ -124,7 +125,7 @@ class Cluster:
         """
         handle = ctypes.c_void_p()
         numbers = (ctypes.c_int32 * len(ranks))(*ranks)
-        words = (numbers, len(ranks), tag.encode(), milliseconds(timeout), ctypes.byref(handle))
+        words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout), ctypes.byref(handle))
         self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
         assert handle.value is not None  # the library gives one out with OK
         return Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))

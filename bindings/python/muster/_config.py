@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 from . import _interrupt
 from ._errors import ConfigError, check
 from ._library import ABI_VERSION, LIBRARY
+from ._text import text_of
 
 ROLES = {"worker": "MS_WORKER", "server": "MS_PSERVER", "scheduler": "MS_SCHED"}
 
@@ -57,10 +58,10 @@ class Config:
 def _text(key: str, value: Any) -> bytes:
     if isinstance(value, bool):
         value = int(value)
-    text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    text = os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
     if key == "role":
         text = ROLES.get(text, text)
-    return text.encode() if isinstance(text, str) else text
+    return text_of(text, key)
 
 
 def _identity() -> str:

@@ -38,10 +38,11 @@ _LONGEST_WAIT_S = 5.0
 class Handle:
     """A handle of the library that is freed with this object, unless it belongs to another process."""
 
-    __slots__ = ("_free", "_pid", "value")
+    __slots__ = ("_free", "_owned", "_pid", "value")
 
     def __init__(self, value: int, free: Any) -> None:
         self.value = value
+        self._owned = [value]
         self._free = free
         self._pid = os.getpid()
 
@@ -50,8 +51,12 @@ class Handle:
         return os.getpid() == self._pid
 
     def free(self) -> None:
-        value, self.value = self.value, 0
-        if value and self.is_ours():
+        try:
+            value = self._owned.pop()  # by one thread only, whatever others do
+        except IndexError:
+            return
+        self.value = 0
+        if self.is_ours():
             self._free(value)
 
     def __del__(self) -> None:

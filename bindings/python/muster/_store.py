@@ -7,6 +7,7 @@ from . import _life
 from ._errors import check
 from ._library import LIBRARY
 from ._memory import Data, memory_of
+from ._text import text_of
 from ._times import DEFAULT, milliseconds
 
 Value = Union[str, Data]
@@ -40,7 +41,7 @@ class Store:
         """Sets a key. Once this has returned every node's `get` finds the value."""
         memory = memory_of(_bytes_of(value), "value")
         length = memory.count * memory.itemsize
-        self._checked(LIBRARY.muster_store_set(self._owner.value, key.encode(), memory.place, length))
+        self._checked(LIBRARY.muster_store_set(self._owner.value, text_of(key, "key"), memory.place, length))
 
     def get(self, key: str, timeout: Optional[float] = DEFAULT) -> bytes:
         """The value of a key; waits until somebody sets it.
@@ -50,7 +51,7 @@ class Store:
         """
         value, length = ctypes.c_void_p(), ctypes.c_size_t()
         words = (milliseconds(timeout), ctypes.byref(value), ctypes.byref(length))
-        self._checked(LIBRARY.muster_store_get(self._owner.value, key.encode(), *words))
+        self._checked(LIBRARY.muster_store_get(self._owner.value, text_of(key, "key"), *words))
         return _take(value, length)
 
     def add(self, key: str, delta: int = 1) -> int:
@@ -59,7 +60,7 @@ class Store:
         The number is kept as decimal text, of 64 bits.
         """
         total = ctypes.c_int64()
-        self._checked(LIBRARY.muster_store_add(self._owner.value, key.encode(), delta, ctypes.byref(total)))
+        self._checked(LIBRARY.muster_store_add(self._owner.value, text_of(key, "key"), delta, ctypes.byref(total)))
         return total.value
 
     def compare_set(self, key: str, expected: Value, desired: Value) -> bytes:
@@ -71,18 +72,18 @@ class Store:
         value, length = ctypes.c_void_p(), ctypes.c_size_t()
         sides = (old.place, old.count * old.itemsize, new.place, new.count * new.itemsize)
         words = (*sides, ctypes.byref(value), ctypes.byref(length))
-        self._checked(LIBRARY.muster_store_compare_set(self._owner.value, key.encode(), *words))
+        self._checked(LIBRARY.muster_store_compare_set(self._owner.value, text_of(key, "key"), *words))
         return _take(value, length)
 
     def delete(self, key: str) -> bool:
         """Deletes a key, and returns whether it was there."""
         existed = ctypes.c_int32()
-        self._checked(LIBRARY.muster_store_delete(self._owner.value, key.encode(), ctypes.byref(existed)))
+        self._checked(LIBRARY.muster_store_delete(self._owner.value, text_of(key, "key"), ctypes.byref(existed)))
         return bool(existed.value)
 
     def wait(self, keys: Sequence[str], timeout: Optional[float] = DEFAULT) -> None:
         """Waits until every key exists. `timeout` as for `get`. The error names up to three that are missing."""
-        names = (ctypes.c_char_p * len(keys))(*(key.encode() for key in keys))
+        names = (ctypes.c_char_p * len(keys))(*(text_of(key, "key") for key in keys))
         self._checked(LIBRARY.muster_store_wait(self._owner.value, names, len(keys), milliseconds(timeout)))
 
     def _checked(self, status: int) -> int:
