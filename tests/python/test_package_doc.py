@@ -1,5 +1,6 @@
 """Every block of Python in docs/python.md runs on two ranks, and the package keeps what the page says of types."""
 
+import os
 import re
 import subprocess
 import sys
@@ -31,10 +32,42 @@ def test_every_call_of_a_group_is_on_the_page():
         assert name in PAGE or name in ("rank_of", "member", "members", "size", "failure", "set_timeout"), name
 
 
-def test_mypy_has_nothing_to_say():
-    done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(TREE / "target" / "mypy")], cwd=BINDINGS, capture_output=True,
-                          text=True, timeout=300)
+def mypy(*words, **named):
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(TREE / "target" / "mypy"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **named)
+
+
+def test_mypy_has_nothing_to_say_of_the_package():
+    done = mypy(cwd=BINDINGS)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+TYPED = """
+from array import array
+from typing import List
+import numpy as np
+import muster
+
+async def later(world: muster.Group) -> muster.Received:
+    return await world.irecv(bytearray(4))
+
+with muster.init(role="worker", worker_num=2) as cluster:
+    x = np.zeros(3, dtype=np.float32)
+    same: np.ndarray[tuple[int], np.dtype[np.float32]] = cluster.world.allreduce(x, op="max")
+    letters: array[float] = cluster.world.broadcast(array("f", [1.0]))
+    request: muster.Request[bytearray] = cluster.world.iallreduce(bytearray(8))
+    done: bytearray = request.wait(timeout=1.5)
+    ranks: List[object] = cluster.world.allgather_object({"rank": cluster.rank})
+    cluster.world.allreduce([1, 2])
+"""
+
+
+def test_the_types_serve_a_program(tmp_path):
+    (tmp_path / "program.py").write_text(TYPED)
+    done = mypy(tmp_path / "program.py", env={**os.environ, "MYPYPATH": str(BINDINGS)}, cwd=tmp_path)
+    errors = [line for line in done.stdout.splitlines() if "error:" in line]
+    wrong = TYPED.splitlines().index("    cluster.world.allreduce([1, 2])") + 1
+    assert len(errors) == 1 and errors[0].startswith(f"program.py:{wrong}:"), done.stdout + done.stderr
 
 
 def test_python_3_9_reads_every_file():
