@@ -4,6 +4,7 @@ Taken are objects with the buffer protocol (bytes, bytearray, array, memoryview,
 type the buffer protocol does not know (bfloat16 of ml_dtypes), and objects with DLPack on the CPU (torch, jax).
 """
 
+import array
 import ctypes
 import math
 import sys
@@ -169,15 +170,14 @@ def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:
     A numpy array for a numpy array, a tensor for a torch tensor, an `array.array` for one, a bytearray for bytes. The
     last two have no shape. A memoryview for a memoryview.
     """
-    kind = type(data).__module__.partition(".")[0]
-    if kind == "numpy":
-        numpy = sys.modules["numpy"]
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy and isinstance(data, (numpy.ndarray, numpy.generic)):
         return numpy.empty(shape, dtype=data.dtype)
-    if kind == "torch":
+    if torch and isinstance(data, torch.Tensor):
         return data.new_empty(shape)
     count = math.prod(shape)
-    if kind == "array":
-        return type(data)(data.typecode, bytes(data.itemsize * count))
+    if isinstance(data, array.array):
+        return array.array(data.typecode, bytes(data.itemsize * count))
     if isinstance(data, (bytes, bytearray)):
         return bytearray(count)
     if isinstance(data, memoryview):
