@@ -74,6 +74,26 @@ def test_many_requests_at_once_end_in_any_order():
     assert all(words["ended"] for words in run(lines))
 
 
+def test_a_request_is_of_one_thread_at_a_time():
+    lines = """
+        import threading
+        with muster.init() as c:
+            request = c.world.irecv(bytearray(4), source=1 - c.rank)
+            thread = threading.Thread(target=request.wait)
+            thread.start()
+            while not request._turn.locked():
+                time.sleep(0.001)
+            for call in (request.wait, request.test, request.cancel):
+                words = told(call)
+                assert words["error"] == "StateError" and "another thread" in words["sentence"]
+            c.world.send(b"1234", 1 - c.rank)
+            thread.join()
+            assert request.wait().count == 4
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
 def test_requests_are_awaited_while_other_coroutines_go_on():
     lines = """
         import asyncio, numpy as np

@@ -36,7 +36,7 @@ class Collectives(GroupBase):
         "and", "or", "xor", or what `Cluster.operation` has made. Every rank gets the same bits.
         """
         if out is None:
-            # What training loops call most, at half the price: what does not go through here is told below what is wrong with it.
+            # What training loops call most, at half the price. What is unusual, or wrong, goes the long way below.
             try:
                 view = memoryview(buf)  # type: ignore[arg-type]
                 place, count, dtype = _place(view), view.nbytes // view.itemsize, NUMBERS[view.format]

@@ -43,7 +43,8 @@ class Starts(GroupBase):
         """Starts an `allgather`."""
         return self._start("allgather", _calls.allgather(buf, out, self._size))
 
-    def iallgatherv(self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, displs: Optional[Sequence[int]] = None
+    def iallgatherv(
+        self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, displs: Optional[Sequence[int]] = None
     ) -> Request[Any]:
         """Starts an `allgatherv`."""
         return self._start("allgatherv", _calls.allgatherv(buf, counts, out, displs, self._rank, self._size))
@@ -52,7 +53,8 @@ class Starts(GroupBase):
         """Starts a `gather`."""
         return self._start("gather", _calls.gather(buf, out, root, root == self._rank, self._size))
 
-    def igatherv(self,
+    def igatherv(
+        self,
         buf: Data,
         counts: Optional[Sequence[int]] = None,
         out: Optional[Data] = None,
@@ -66,7 +68,8 @@ class Starts(GroupBase):
         """Starts a `scatter`."""
         return self._start("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
 
-    def iscatterv(self,
+    def iscatterv(
+        self,
         out: Data,
         buf: Optional[Data] = None,
         counts: Optional[Sequence[int]] = None,
@@ -89,7 +92,8 @@ class Starts(GroupBase):
         """Starts an `alltoall`."""
         return self._start("alltoall", _calls.alltoall(buf, out, self._size))
 
-    def ialltoallv(self,
+    def ialltoallv(
+        self,
         buf: Data,
         in_counts: Sequence[int],
         out_counts: Sequence[int],

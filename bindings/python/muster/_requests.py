@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generator, Generic, Optional, TypeVar, cast
 
 from . import _life
 from ._calls import Call
-from ._errors import MusterError, Status, TimeoutError, check, error_of
+from ._errors import MusterError, StateError, Status, TimeoutError, check, error_of
 from ._library import LIBRARY, OK, ReceivedStruct
 from ._memory import NAMES
 from ._times import milliseconds
@@ -54,14 +55,14 @@ class Request(Generic[T]):
         self._call: Optional[Call] = call
         self._result: Any = None
         self._error: Optional[MusterError] = None
+        self._turn = threading.Lock()
 
     def test(self) -> bool:
         """Whether it has ended well. Raises its error. Does not wait.
 
         A loop that does nothing but test keeps the processor from the thread that does the work: `wait` is better.
         """
-        if self._handle is not None:
-            self._learn(LIBRARY.muster_request_test(self._handle))
+        self._ask(LIBRARY.muster_request_test)
         return self._ended()
 
     def wait(self, timeout: Optional[float] = None) -> T:
@@ -71,9 +72,7 @@ class Request(Generic[T]):
         time is up, `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So
         does a signal's handler that raises.
         """
-        if self._handle is not None:
-            status = LIBRARY.muster_request_wait(self._handle, -1 if timeout is None else milliseconds(timeout))
-            self._learn(status)
+        self._ask(LIBRARY.muster_request_wait, -1 if timeout is None else milliseconds(timeout))
         if not self._ended():
             raise TimeoutError(f"the operation still goes on after {timeout} s; only the wait has ended")
         return cast(T, self._result)
@@ -85,8 +84,12 @@ class Request(Generic[T]):
         A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise
         `AbortedError` with this rank's name. A message ends alone. May wait up to 250 ms.
         """
-        if self._handle is not None:
-            check(LIBRARY.muster_request_cancel(self._handle))
+        self._take_turn()
+        try:
+            status = OK if self._handle is None else LIBRARY.muster_request_cancel(self._handle)
+        finally:
+            self._turn.release()
+        check(status)
 
     @property
     def done(self) -> bool:
@@ -98,18 +101,32 @@ class Request(Generic[T]):
                 pass
         return self._handle is None
 
-    def _learn(self, status: int) -> None:
-        """Takes note of what the library said, and frees the request once the operation has ended."""
-        handle, call = self._handle, self._call
-        if status not in _GOES_ON and handle is not None and call is not None:
-            self._handle = self._call = None
-            if status < 0:
-                self._error = error_of(status, group=self._group._handle)
-            else:
-                self._result = call.result if call.received is None else received_of(call.received)
-            LIBRARY.muster_request_free(handle)
-            status = OK
+    def _ask(self, call: Any, *words: int) -> None:
+        """Asks the library what became of the operation, and frees the request once it has ended."""
+        if self._handle is None:
+            return
+        self._take_turn()
+        try:
+            status = OK if self._handle is None else call(self._handle, *words)
+            if self._handle is not None and status not in _GOES_ON:
+                self._end(self._handle, status)
+                status = OK
+        finally:
+            self._turn.release()
         check(status)
+
+    def _take_turn(self) -> None:
+        """The library frees a request whatever others do with it, so two threads must not be in it at once."""
+        if not self._turn.acquire(blocking=False):
+            raise StateError("another thread is in a call on this request; a request belongs to one thread at a time")
+
+    def _end(self, handle: int, status: int) -> None:
+        if status < 0:
+            self._error = error_of(status, group=self._group._handle)
+        elif self._call is not None:
+            self._result = self._call.result if self._call.received is None else received_of(self._call.received)
+        self._handle = self._call = None
+        LIBRARY.muster_request_free(handle)
 
     def _ended(self) -> bool:
         if self._error is not None:
@@ -129,7 +146,7 @@ class Request(Generic[T]):
             ended = loop.create_future()
             # A descriptor of its own, for an event loop knows one waiter for each.
             descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._handle)))
-            loop.add_reader(descriptor, _end, ended)
+            loop.add_reader(descriptor, _wake, ended)
             try:
                 await ended
             finally:
@@ -143,6 +160,6 @@ class Request(Generic[T]):
             _life.adopt(handle, (self._group, self._call))
 
 
-def _end(ended: "asyncio.Future[None]") -> None:
+def _wake(ended: "asyncio.Future[None]") -> None:
     if not ended.done():
         ended.set_result(None)
