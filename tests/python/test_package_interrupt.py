@@ -5,13 +5,14 @@ import time
 
 import pytest
 
-from cluster import Cluster
+from cluster import Cluster, Process
 from nodes import said
 from packaged import packaged
 from test_status import until_told
 
-# 100 ms are promised. A machine on which ranks outnumber cores several times takes longer to let a process run at all.
-SOON_SECONDS = 2.0
+PROMISED_SECONDS = 0.1
+# A machine on which ranks outnumber cores several times takes longer to let a process run at all: the best of these keeps it.
+TRIES = 10
 
 WAITS = {
     "a collective": "w.barrier()",
@@ -32,12 +33,11 @@ def test_ctrl_c_ends_a_wait(call):
         w = c.world
         if c.rank == 1:
             say(waits=True)
-            began = time.monotonic()
             try:
                 {call}
                 raise AssertionError("has not waited")
             except KeyboardInterrupt:
-                say(interrupted=True, waited=time.monotonic() - began)
+                say(interrupted=True)
             c.abort("interrupted")
         else:
             words = told(c.store.get, "nobody sets it", None)
@@ -47,21 +47,39 @@ def test_ctrl_c_ends_a_wait(call):
         worker = cluster.workers[1]
         worker.wait_for('"waits"', timeout=60)
         time.sleep(0.2)  # most of the time it then waits inside the call; just before it, the test holds as well
-        began = time.monotonic()
         worker.signal(signal.SIGINT)
         worker.wait_for('"interrupted"', timeout=30)
-        assert time.monotonic() - began < SOON_SECONDS
         cluster.wait(timeout=60)
         assert worker.returncode == 0
+
+
+def test_a_wait_ends_within_100_ms_of_the_signal():
+    lines = f"""
+        import signal
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        with muster.init() as c:
+            late = []
+            for number in range({TRIES}):
+                after = 0.08 + 0.007 * number
+                began = time.monotonic()
+                signal.setitimer(signal.ITIMER_REAL, after)
+                try:
+                    c.world.recv(bytearray(1))
+                except KeyboardInterrupt:
+                    late.append(time.monotonic() - began - after)
+            say(late=late)
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        late = said(alone)["late"]
+        assert len(late) == TRIES and min(late) < PROMISED_SECONDS, late
 
 
 def test_ctrl_c_ends_the_wait_for_the_others():
     with Cluster(packaged("c = muster.init()"), workers=2, started=1) as cluster:
         until_told(cluster.port, lambda answer: answer["nodes"], "one waits in init")
-        began = time.monotonic()
         cluster.workers[0].signal(signal.SIGINT)
         assert cluster.workers[0].wait(timeout=60) == -signal.SIGINT
-        assert time.monotonic() - began < SOON_SECONDS + 1  # the interpreter ends, too
         assert "KeyboardInterrupt" in cluster.workers[0].stderr
 
 
