@@ -221,6 +221,32 @@ def test_the_end_of_the_interpreter_with_work_pending_neither_hangs_nor_crashes(
         assert all("Fatal" not in worker.stderr and "Traceback" not in worker.stderr for worker in cluster.workers)
 
 
+def test_the_end_of_the_interpreter_while_a_function_of_python_reduces():
+    lines = """
+        import threading
+        from array import array
+        c = muster.init()
+        reduces = threading.Event()
+        def slowly(lower, inout, dtype):
+            reduces.set()
+            time.sleep(2)  # longer than leaving may take
+            say(returned=True)
+        def work():
+            try:
+                c.world.allreduce(array("f", [1.0]), op=operation)
+            except muster.MusterError:
+                reduces.set()
+        operation = c.operation(slowly)
+        threading.Thread(target=work, daemon=True).start()
+        assert reduces.wait(60)
+    """
+    with Cluster(packaged(lines), workers=2, env={"MUSTER_FINALIZE_TIMEOUT": 0.5}) as cluster:
+        cluster.wait(timeout=60)
+        assert [worker.returncode for worker in cluster.workers] == [0, 0]
+        assert [worker.stderr for worker in cluster.workers] == ["", ""]
+        assert any("returned" in said(worker) for worker in cluster.workers)
+
+
 def test_a_request_that_is_forgotten_keeps_its_buffer_until_it_has_ended():
     lines = """
         import gc, weakref, numpy as np

@@ -255,7 +255,7 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
     handle = ctypes.c_void_p()
     if environment:
         _config.refuse_inherited_identity(settings)
-    with Config(settings, environment) as config, _life.waiting_without_cluster():
+    with Config(settings, environment) as config, _life.waited_for_at_the_end():
         status = LIBRARY.muster_init(config.handle, ctypes.byref(handle))
     if handle.value is None:
         check(status)

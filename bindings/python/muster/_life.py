@@ -4,11 +4,11 @@ A cluster stays open until the program finalizes or aborts it, also where it kee
 when nothing in Python refers to them, so no thread can be in a call on a freed one. In a forked child nothing is
 touched: the handles are the parent's.
 
-At the end of the interpreter no thread of Python may be left inside the library, for its hook could not come back from
-there. So, in this order:
+At the end of the interpreter no thread may be left between the library and Python. Python would end such a thread where
+it stands, and the library's frames on it end the process. So, in this order:
 
 1. clusters are finalized, or aborted where an exception ends the program; this ends all calls on them;
-2. what waits without a cluster is interrupted, and waited for;
+2. what waits without a cluster is interrupted, and waited for, as are functions that reduce;
 3. the library forgets the function of Python that it logs to.
 """
 
@@ -30,9 +30,9 @@ open_clusters: List["Cluster"] = []
 # Handles of requests that still went on when Python forgot them, with what their operation uses.
 _orphans: List[Tuple[int, Any]] = []
 
-_waits: List[None] = []
-# Interrupted calls come back within 50 ms, and some need 250 ms more, where the thread gets a processor.
-_LONGEST_WAIT_S = 5.0
+_under_way: List[None] = []
+# Interrupted calls come back within 0.3 s, where their thread gets a processor. A function of Python takes its time.
+_LONGEST_WAIT_S = 30.0
 
 
 class Handle:
@@ -82,13 +82,13 @@ def free_orphans() -> None:
 
 
 @contextlib.contextmanager
-def waiting_without_cluster() -> Iterator[None]:
-    """Around a call that waits and that no cluster's end would end."""
-    _waits.append(None)
+def waited_for_at_the_end() -> Iterator[None]:
+    """Around a call that waits without a cluster, and around a function of Python that the library has called."""
+    _under_way.append(None)
     try:
         yield
     finally:
-        _waits.pop()
+        _under_way.pop()
 
 
 def _unhandled() -> Any:
@@ -103,7 +103,7 @@ def _end() -> None:
         cluster._leave(error)
     _interrupt.end_all_waits()
     deadline = time.monotonic() + _LONGEST_WAIT_S
-    while _waits and time.monotonic() < deadline:
+    while _under_way and time.monotonic() < deadline:
         time.sleep(0.01)
     LIBRARY.muster_set_log_callback(LOG_WARNING, LOG_FN(), None)
     free_orphans()
@@ -112,7 +112,7 @@ def _end() -> None:
 def _forget() -> None:
     open_clusters.clear()
     _orphans.clear()
-    _waits.clear()
+    _under_way.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

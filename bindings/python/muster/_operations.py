@@ -2,15 +2,12 @@
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
-from . import _library
+from . import _library, _life
 from ._errors import InvalidError, check
 from ._library import LIBRARY, REDUCE_FN
 from ._memory import ITEMSIZES, NAMES
-
-if TYPE_CHECKING:
-    from ._life import Handle
 
 OPERATIONS = {
     "sum": _library.SUM,
@@ -36,7 +33,7 @@ class Operation:
     in the same order.
     """
 
-    def __init__(self, cluster: "Handle", function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
+    def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
         self._cluster = cluster
         self._function = function
         self._lock = threading.Lock()
@@ -52,7 +49,8 @@ class Operation:
         try:
             length = count * ITEMSIZES[dtype]
             operands, result = (_view(place, length, FORMATS[dtype]) for place in (lower, inout))
-            self._function(operands, result, NAMES[dtype])
+            with _life.waited_for_at_the_end():
+                self._function(operands, result, NAMES[dtype])
         except BaseException as raised:
             with self._lock:
                 self._raised = self._raised or raised

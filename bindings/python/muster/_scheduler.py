@@ -36,7 +36,7 @@ class Scheduler:
         """Waits until the job has ended; raises its error. `timeout` in seconds; when it is up, `TimeoutError`: one
         may wait again.
         """
-        with _life.waiting_without_cluster():
+        with _life.waited_for_at_the_end():
             status = LIBRARY.muster_scheduler_wait(self._owner.value, milliseconds(timeout))
         if check(status) == IN_PROGRESS:
             raise TimeoutError(f"the job still goes on after {timeout} s")
