@@ -297,3 +297,25 @@ def test_the_end_of_the_interpreter_while_a_thread_waits_for_the_others(tmp_path
         until_told(cluster.port, lambda answer: answer["nodes"], "one waits in init")
         (tmp_path / "end").touch()
         assert worker.wait(timeout=60) == 0 and worker.stderr == "", worker.describe()
+
+
+def test_what_is_found_while_the_library_calls_is_freed_later():
+    lines = """
+        from array import array
+        with muster.init() as c:
+            dropped = [c.world.split(0), c.world.irecv(bytearray(1), tag=7)]
+            handle = dropped[0]._owner
+            owned = handle._owned
+            del handle
+            def add(lower, inout, dtype):
+                dropped.clear()  # as the garbage collector may, in the middle of anything
+            c.world.allreduce(array("f", [1.0] * 64), op=c.operation(add))
+            was = len(owned)
+            c.world.irecv(bytearray(1), tag=7).cancel()
+            say(was=was, cleared=not dropped, now=len(owned))
+            c.world.barrier()
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        found = [said(worker) for worker in cluster.succeed(timeout=60)]
+        assert any(words["cleared"] for words in found)
+        assert all((words["was"], words["now"]) == (1, 0) for words in found if words["cleared"])

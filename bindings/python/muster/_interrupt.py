@@ -19,6 +19,7 @@ import threading
 from typing import Deque, Iterator, List
 
 from . import _library
+from ._callbacks import called_by_the_library
 
 # What handlers raised. Only the main thread runs handlers, so only that thread fills and empties it.
 pending: List[BaseException] = []
@@ -32,7 +33,8 @@ _ending = False
 def _asked() -> Iterator[int]:
     try:
         yield 0
-        _check_signals()
+        with called_by_the_library():
+            _check_signals()
         answer = int(_ending)
     except GeneratorExit:
         raise

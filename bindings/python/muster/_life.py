@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
 
 from . import _interrupt
+from ._callbacks import is_called_by_the_library
 from ._library import LIBRARY, LOG_FN, LOG_WARNING
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ open_clusters: List["Cluster"] = []
 
 # Handles of requests that still went on when Python forgot them, with what their operation uses.
 _orphans: List[Tuple[int, Any]] = []
+
+# From this number on nobody looks at all of them each time.
+_MANY = 64
+_look_at = 0
+
+# Handles that were found while the library was calling this process.
+_late: List["Handle"] = []
 
 _under_way: List[None] = []
 # Interrupted calls come back within 0.3 s, where their thread gets a processor. A function of Python takes its time.
@@ -60,17 +68,25 @@ class Handle:
             self._free(value)
 
     def __del__(self) -> None:
-        self.free()
+        if is_called_by_the_library():
+            _late.append(self)
+        else:
+            self.free()
 
 
 def adopt(handle: int, keep: Any) -> None:
     """Takes a request that goes on, so that nobody waits for its end: it is freed once it has ended."""
+    global _look_at
     _orphans.append((handle, keep))
-    free_orphans()
+    if not is_called_by_the_library() and len(_orphans) >= _look_at:
+        free_orphans()
+        _look_at = 2 * len(_orphans) if len(_orphans) > _MANY else 0
 
 
 def free_orphans() -> None:
-    """Frees the forgotten requests that have ended."""
+    """Frees the forgotten requests that have ended, and handles that could not be freed where they were found."""
+    while _late:
+        _late.pop().free()
     for orphan in list(_orphans):
         if LIBRARY.muster_request_test(orphan[0]) == 1:
             continue
@@ -112,6 +128,7 @@ def _end() -> None:
 def _forget() -> None:
     open_clusters.clear()
     _orphans.clear()
+    _late.clear()
     _under_way.clear()
 
 

@@ -4,6 +4,7 @@ import logging
 from typing import Any, Callable, Optional
 
 from . import _library
+from ._callbacks import called_by_the_library
 from ._errors import InvalidError, check
 from ._library import LIBRARY, LOG_FN
 
@@ -44,6 +45,8 @@ def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
 
 def _guarded(function: LogFunction) -> Callable[[int, bytes, bytes, Any], None]:
     def entry(level: int, target: bytes, message: bytes, _: Any) -> None:
-        function(_OF_LOGGING.get(level, logging.DEBUG), target.decode(errors="replace"), message.decode(errors="replace"))
+        words = (target.decode(errors="replace"), message.decode(errors="replace"))
+        with called_by_the_library():
+            function(_OF_LOGGING.get(level, logging.DEBUG), *words)
 
     return entry

@@ -5,6 +5,7 @@ import threading
 from typing import Any, Callable, Optional, Union
 
 from . import _library, _life
+from ._callbacks import called_by_the_library
 from ._errors import InvalidError, check
 from ._library import LIBRARY, REDUCE_FN
 from ._memory import ITEMSIZES, NAMES
@@ -49,7 +50,7 @@ class Operation:
         try:
             length = count * ITEMSIZES[dtype]
             operands, result = (_view(place, length, FORMATS[dtype]) for place in (lower, inout))
-            with _life.waited_for_at_the_end():
+            with called_by_the_library(), _life.waited_for_at_the_end():
                 self._function(operands, result, NAMES[dtype])
         except BaseException as raised:
             with self._lock:
