@@ -47,7 +47,7 @@ def test_every_call_has_the_headers_signature():
 
 
 def test_constants_are_the_headers():
-    for name in ("ABI_VERSION", "OK", "IN_PROGRESS", "SCHEDULER_DONE", "ANY_SOURCE", "ANY_TAG", "NAME_BYTES", "ADDRESS_BYTES",
+    for name in ("ABI_VERSION", "OK", "IN_PROGRESS", "SCHEDULER_DONE", "ANY_SOURCE", "ANY_TAG", "ELEMENT", "ELEMENT_BYTES_MAX", "NAME_BYTES", "ADDRESS_BYTES",
                  "CAUSE_BYTES", "LOG_ERROR", "LOG_WARNING", "LOG_INFO", "LOG_DEBUG"):
         assert getattr(_library, name) == CONSTANTS[name], name
     for name in [name for name in CONSTANTS if re.fullmatch(r"(U?INT|B?FLOAT)\d+", name)]:

@@ -81,10 +81,10 @@ def test_dlpack_is_taken_where_it_lies(name, versioned):
     (OnlyDLPack(np.zeros((4, 4))[:, 1]), ["(4,)", "C-contiguous"]),
     (OnlyDLPack(np.zeros(4), device=(2, 1)), ["(2, 1)", "CPU", "host"]),
     (OnlyDLPack(np.zeros(4, complex)), ["type code 5", "128 bits"]),
-    (np.zeros(4, ">f4"), ["'>f'"]),
     (np.zeros((4, 4), ml_dtypes.bfloat16).T, ["C-contiguous"]),
-    (np.array(["a", None]), ["'O'", "float64"]),
+    (np.array(["a", None]), ["'O'", "pointers"]),
     (memoryview(b"abcdef")[::2], ["strides", "C-contiguous"]),
+    (np.zeros(1, "V70000"), ["70000 bytes", "65536"]),
     (7, ["int", "buffer protocol"]),
 ])
 def test_what_cannot_be_taken_is_told(data, words):
@@ -92,6 +92,15 @@ def test_what_cannot_be_taken_is_told(data, words):
         _memory.memory_of(data, "buf")
     for word in ["buf", *words]:
         assert word in str(refused.value), refused.value
+
+
+@pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3])
+def test_other_types_are_taken_by_their_size(dtype):
+    data = np.zeros((2, 3), dtype)
+    memory = _memory.memory_of(data)
+    assert (address(memory), memory.count, memory.itemsize) == (data.ctypes.data, 6, data.itemsize)
+    assert memory.dtype == _library.ELEMENT + data.itemsize and memory.writable
+    assert np.dtype(_memory.name_of(memory.dtype)).itemsize == data.itemsize
 
 
 def test_dlpack_that_is_read_only_is_not_written():

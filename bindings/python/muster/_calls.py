@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import InvalidError
 from ._library import ReceivedStruct
-from ._memory import NAMES, Data, Memory, empty_like, memory_of, shape_of, writable_memory_of
+from ._memory import Data, Memory, empty_like, memory_of, name_of, shape_of, writable_memory_of
 from ._operations import Op, Operation, operation_number
 
 
@@ -30,7 +30,7 @@ def _needs(memory: Memory, count: int, name: str, why: str) -> None:
 
 def _same_type(given: Memory, taken: Memory) -> None:
     if given.dtype != taken.dtype:
-        raise InvalidError(f"out: has elements of {NAMES[taken.dtype]}, and buf of {NAMES[given.dtype]}; both must be the same")
+        raise InvalidError(f"out: has elements of {name_of(taken.dtype)}, and buf of {name_of(given.dtype)}; both must be the same")
 
 
 def _part(total: int, size: int, name: str) -> int:
@@ -40,7 +40,7 @@ def _part(total: int, size: int, name: str) -> int:
 
 
 def _reduced(given: Memory, taken: Optional[Memory], count: int, op: Op, *more: int) -> Tuple[Any, ...]:
-    number = operation_number(op, given.boolean)
+    number = operation_number(op, given)
     return (given.place, taken.place if taken else None, count, given.dtype, number, *more)
 
 
@@ -121,7 +121,7 @@ def _spread(buf: Data, out: Optional[Data], size: int) -> Call:
 
 def reduce_scatter(buf: Data, out: Optional[Data], op: Op, size: int) -> Call:
     call = _spread(buf, out, size)
-    return call._replace(words=(*call.words, operation_number(op, call.keep[0].boolean)), operation=_function_of(op))
+    return call._replace(words=(*call.words, operation_number(op, call.keep[0])), operation=_function_of(op))
 
 
 def alltoall(buf: Data, out: Optional[Data], size: int) -> Call:
@@ -230,7 +230,7 @@ def reduce_scatterv(buf: Data, counts: Sequence[int], out: Optional[Data], op: O
     taken = writable_memory_of(out)
     _same_type(given, taken)
     _needs(taken, _own(many, rank), "out", f"counts[{rank}] says so")
-    words = (given.place, taken.place, many, given.dtype, operation_number(op, given.boolean))
+    words = (given.place, taken.place, many, given.dtype, operation_number(op, given))
     return Call(words, (given, taken), out, _function_of(op))
 
 

@@ -41,9 +41,9 @@ class Group(Objects, Starts):
 
     **Buffers** are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy) or DLPack on the CPU
     (torch). They are used where they lie, and nothing is copied. Their elements must lie one after another. Their
-    types are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool. All ranks pass the same
-    count and type. Where `out` may be left out a new one of the kind of `buf` is made and returned. Lengths are in
-    elements.
+    types are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool; elements of any other type
+    can be moved, and be reduced by functions. All ranks pass the same count and type. Where `out` may be left out a
+    new one of the kind of `buf` is made and returned. Lengths are in elements.
 
     **Order.** All members call a group's collectives in the same order. Calls may come from any thread. During a call
     the interpreter's lock is released.

@@ -18,6 +18,9 @@ IN_PROGRESS = 1
 SCHEDULER_DONE = 2
 
 INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = range(12)
+# A type of the caller's own: this, and the element's size in bytes.
+ELEMENT = 1048576
+ELEMENT_BYTES_MAX = 65536
 SUM, PROD, MIN, MAX, AVG, AND, OR, XOR = range(8)
 
 ANY_SOURCE = -1

@@ -7,6 +7,7 @@ type the buffer protocol does not know (bfloat16 of ml_dtypes), and objects with
 import array
 import ctypes
 import math
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
@@ -108,7 +109,7 @@ class Memory:
 
     @property
     def itemsize(self) -> int:
-        return ITEMSIZES[self.dtype]
+        return itemsize_of(self.dtype)
 
 
 def memory_of(data: Any, name: str = "buf") -> Memory:
@@ -125,10 +126,7 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
     letter = view.format if len(view.format) == 1 else view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
     dtype = DTYPES.get(letter)
     if dtype is None or ITEMSIZES[dtype] != view.itemsize:
-        raise InvalidError(
-            f"{name}: elements of the format {view.format!r} ({view.itemsize} bytes) have no type here; there are "
-            f"{', '.join(NAMES)}, and bool. A view as bytes can be moved, as numpy's x.view('u1')"
-        )
+        dtype = _own_type(view, name)
     count = view.nbytes // view.itemsize
     if not view.readonly:
         return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?")
@@ -136,11 +134,34 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
     return Memory(pin.address, count, dtype, False, pin, letter == "?")
 
 
+def _own_type(view: memoryview, name: str) -> int:
+    """The type of elements that the library can move, and knows nothing else of: complex numbers, structures, texts.
+    """
+    if re.search(r"[OPX&]", re.sub(r":[^:]*:", "", view.format)):
+        raise InvalidError(f"{name}: elements of the format {view.format!r} are pointers, which mean nothing elsewhere")
+    if not 1 <= view.itemsize <= _library.ELEMENT_BYTES_MAX:
+        raise InvalidError(
+            f"{name}: elements of {view.itemsize} bytes; they may have 1 to {_library.ELEMENT_BYTES_MAX}, or be viewed as bytes"
+        )
+    return _library.ELEMENT + view.itemsize
+
+
+def itemsize_of(dtype: int) -> int:
+    return ITEMSIZES[dtype] if dtype < len(ITEMSIZES) else dtype - _library.ELEMENT
+
+
+def name_of(dtype: int) -> str:
+    """The type's name in numpy: "float32", or "V16" for elements of 16 bytes of the caller's own."""
+    return NAMES[dtype] if dtype < len(NAMES) else f"V{itemsize_of(dtype)}"
+
+
 def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
-    """What the buffer protocol does not serve: bfloat16 in numpy arrays, and DLPack."""
-    if str(getattr(data, "dtype", "")) == "bfloat16" and hasattr(data, "__array_interface__"):
-        memory = memory_of(data.view("u2"), name)
-        memory.dtype = _library.BFLOAT16
+    """What the buffer protocol does not serve: some of numpy's types, as bfloat16 and datetime64, and DLPack."""
+    numpy = sys.modules.get("numpy")
+    if numpy and isinstance(data, numpy.ndarray) and not data.dtype.hasobject:
+        memory = memory_of(data.view(f"V{data.dtype.itemsize}"), name)
+        if data.dtype.name == "bfloat16":
+            memory.dtype = _library.BFLOAT16
         return memory
     if hasattr(data, "__dlpack__"):
         tensor = _dlpack.open_tensor(data, name)

@@ -8,7 +8,7 @@ from . import _library, _life
 from ._callbacks import called_by_the_library
 from ._errors import InvalidError, check
 from ._library import LIBRARY, REDUCE_FN
-from ._memory import ITEMSIZES, NAMES
+from ._memory import NAMES, Memory, itemsize_of, name_of
 
 OPERATIONS = {
     "sum": _library.SUM,
@@ -48,10 +48,10 @@ class Operation:
     def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
         """Called by a thread of the library. An exception must not go into it: it is kept for the caller."""
         try:
-            length = count * ITEMSIZES[dtype]
-            operands, result = (_view(place, length, FORMATS[dtype]) for place in (lower, inout))
+            length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
+            operands, result = (_view(place, length, letter) for place in (lower, inout))
             with called_by_the_library(), _life.waited_for_at_the_end():
-                self._function(operands, result, NAMES[dtype])
+                self._function(operands, result, name_of(dtype))
         except BaseException as raised:
             with self._lock:
                 self._raised = self._raised or raised
@@ -72,13 +72,18 @@ def _view(place: int, length: int, letter: str) -> memoryview:
 Op = Union[str, Operation]
 
 
-def operation_number(op: Op, boolean: bool) -> int:
+def operation_number(op: Op, memory: Memory) -> int:
     """The number that the library knows an operation by."""
     if isinstance(op, Operation):
         return op.number
     number = OPERATIONS.get(op)
     if number is None:
         raise InvalidError(f"op: {op!r} is none; there are {', '.join(OPERATIONS)}, and what Cluster.operation makes")
-    if boolean and number not in _OF_BOOLS:
+    if memory.dtype >= _library.ELEMENT:
+        raise InvalidError(
+            f"op: {op!r} cannot reduce elements of {memory.itemsize} bytes of another type than {', '.join(NAMES)}; what "
+            "Cluster.operation makes of a function can"
+        )
+    if memory.boolean and number not in _OF_BOOLS:
         raise InvalidError(f"op: {op!r} of bool elements would make others than 0 and 1; min, max, and, or, xor do not")
     return number

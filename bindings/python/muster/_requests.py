@@ -10,7 +10,7 @@ from . import _life
 from ._calls import Call
 from ._errors import MusterError, StateError, Status, TimeoutError, check, error_of
 from ._library import LIBRARY, OK, ReceivedStruct
-from ._memory import NAMES
+from ._memory import name_of
 from ._times import milliseconds
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ class Received:
     count: int
     """How many elements came: at most as many as were asked for."""
     dtype: str
-    """Their type, as "float32"."""
+    """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
 
 
 def received_of(struct: ReceivedStruct) -> Received:
-    return Received(struct.source, struct.tag, struct.count, NAMES[struct.dtype])
+    return Received(struct.source, struct.tag, struct.count, name_of(struct.dtype))
 
 
 class Request(Generic[T]):
