@@ -56,7 +56,10 @@ with muster.init(role="worker", worker_num=2) as cluster:
     same: np.ndarray[tuple[int], np.dtype[np.float32]] = cluster.world.allreduce(x, op="max")
     letters: array[float] = cluster.world.broadcast(array("f", [1.0]))
     request: muster.Request[bytearray] = cluster.world.iallreduce(bytearray(8))
-    done: bytearray = request.wait(timeout=1.5)
+    try:
+        done: bytearray = request.wait(timeout=1.5)
+    except muster.TimeoutError as error:
+        status: muster.Status = error.status
     ranks: List[object] = cluster.world.allgather_object({"rank": cluster.rank})
     cluster.world.allreduce([1, 2])
 """

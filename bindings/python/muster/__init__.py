@@ -19,7 +19,6 @@ from ._errors import (
     FencedError,
     ForkedError,
     InternalError,
-    InterruptedError,
     InvalidError,
     JournalError,
     LimitError,
@@ -37,10 +36,13 @@ from ._errors import (
     StateError,
     Status,
     SystemCallError,
-    TimeoutError,
     UnreachableError,
     UnsupportedError,
 )
+
+# Not in __all__, for a star would hide Python's own, which are more than these.
+from ._errors import InterruptedError as InterruptedError
+from ._errors import TimeoutError as TimeoutError
 from ._group import Group, Member
 from ._library import ANY_SOURCE, ANY_TAG, LIBRARY
 from ._log import set_log
@@ -79,7 +81,6 @@ __all__ = [
     "Group",
     "HcclCm",
     "InternalError",
-    "InterruptedError",
     "InvalidError",
     "JournalError",
     "LimitError",
@@ -103,7 +104,6 @@ __all__ = [
     "Status",
     "Store",
     "SystemCallError",
-    "TimeoutError",
     "UnreachableError",
     "UnsupportedError",
     "create_group",
