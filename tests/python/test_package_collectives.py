@@ -96,6 +96,11 @@ letters = bytearray(5)
 request = w.irecv(letters, source=left, tag=3)
 assert request.wait() == muster.Received(left, 3, 5, "uint8") and letters == b"hello"
 sent.wait()
+assert w.iprobe(tag=99) is None
+w.send(b"probe", right, tag=11)
+found = w.probe(tag=11)
+assert (found.source, found.count) == (left, 5) and w.iprobe(source=left, tag=11) == found
+w.recv(bytearray(found.count), found.source, found.tag)
 w.send(b"", right); assert w.recv(bytearray(0)).count == 0
 """)
 

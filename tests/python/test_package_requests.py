@@ -94,6 +94,37 @@ def test_a_request_is_of_one_thread_at_a_time():
     assert all(words["ended"] for words in run(lines))
 
 
+def test_any_and_all_of_several_are_waited_for():
+    lines = """
+        import numpy as np
+        with muster.init() as c:
+            w, other = c.world, 1 - c.rank
+            never = w.irecv(bytearray(1), tag=9)
+            try:
+                muster.wait_any([never, never], 0.02)
+                raise AssertionError("has not waited in vain")
+            except TimeoutError:
+                pass
+            total = w.iallreduce(np.ones(2))
+            assert muster.wait_any([never, total], 60) == 1 and total.wait().tolist() == [2, 2]
+            assert muster.wait_any([never, total]) == 1  # it has ended before
+            boxes = [bytearray(1), bytearray(2)]
+            requests = [w.irecv(boxes[0], other, 1), w.irecv(boxes[1], other, 2), w.isend(b"a", other, 1), w.isend(b"bc", other, 2)]
+            received = muster.wait_all([*requests, total], 60)
+            assert [each.count for each in received[:2]] == [1, 2] and boxes == [b"a", b"bc"] and received[4] is total.wait()
+            try:
+                muster.wait_all([total, never], 0.02)
+                raise AssertionError("has not waited in vain")
+            except TimeoutError:
+                pass
+            never.cancel()
+            assert told(muster.wait_all, [never, total])["error"] == "AbortedError"
+            assert muster.wait_all([]) == [] and told(muster.wait_any, [])["error"] == "InvalidError"
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
 def test_requests_are_awaited_while_other_coroutines_go_on():
     lines = """
         import asyncio, numpy as np

@@ -30,7 +30,23 @@ def test_every_call_of_the_store():
             late = told(s.wait, ["text", "never"], timeout=0.05)
             assert late["error"] == "TimeoutError" and "never" in late["sentence"]
             assert told(s.set, "", b"")["error"] == "InvalidError"
-            assert told(s.set, "cut\\0off", b"")["error"] == told(s.get, b"bytes")["error"] == "InvalidError"
+            assert told(s.set, 7, b"")["error"] == "InvalidError"
+            w.barrier()
+            if c.rank == 0:
+                s.set("k\\0l", b"1"); s.set(b"k\\0m", b"\\0")
+            s.wait(["k\\0l", b"k\\0m"])
+            assert s.multi_get([b"k\\0l", "k\\0m"]) == [b"1", b"\\0"]
+            assert s.list("k") == [b"k\\0l", b"k\\0m"] and s.list("none") == []
+            assert s.check(["text", "never", b"k\\0l"]) == [True, False, True] and s.count() == 6
+            w.barrier()
+            s.append("list", f"{c.rank},")
+            w.barrier()
+            assert sorted(s.get("list")) == sorted(b"0,1,") and s.append("list", b"") == 4
+            if c.rank == 1:
+                s.multi_set({"a/1": "one", b"a/2": np.arange(2, dtype=np.int8), "a/3": b""})
+            assert s.multi_get(["a/3", "a/2", "a/1"]) == [b"", b"\\0\\1", b"one"] and len(s.list("a/")) == 3
+            assert s.compare_set("gone", b"x", b"y") == b"" and s.compare_set("gone", b"x", b"y", c10d=True) == b"x"
+            assert s.multi_get([]) == [] and s.check([]) == []
             assert told(s.add, "text")["error"] == "InvalidError"
             say(ended=True)
     """

@@ -59,7 +59,7 @@ from ._mindspore import (
     release,
 )
 from ._operations import Operation
-from ._requests import Received, Request
+from ._requests import Received, Request, wait_all, wait_any
 from ._scheduler import Scheduler
 from ._store import Store
 from ._times import DEFAULT
@@ -118,4 +118,6 @@ __all__ = [
     "init",
     "release",
     "set_log",
+    "wait_all",
+    "wait_any",
 ]

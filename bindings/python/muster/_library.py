@@ -69,6 +69,12 @@ class ReceivedStruct(ctypes.Structure):
     _fields_ = [("source", c_int32), ("tag", c_int32), ("count", c_uint64), ("dtype", c_int32)]
 
 
+class BytesStruct(ctypes.Structure):
+    """`muster_bytes_t`."""
+
+    _fields_ = [("data", c_void_p), ("len", c_size_t)]
+
+
 class HcclCmStruct(ctypes.Structure):
     """`muster_hccl_cm_t`."""
 
@@ -152,14 +158,22 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "group_create_members": (_I, [_P, _P, _N, c_char_p, c_int64, _P]),
     "group_split": (_I, [_P, _I, _I, _P]),
     "group_free": (None, [_P]),
-    "store_set": (_I, [_P, c_char_p, _P, _N]),
-    "store_get": (_I, [_P, c_char_p, c_int64, _P, _P]),
-    "store_add": (_I, [_P, c_char_p, c_int64, _P]),
-    "store_compare_set": (_I, [_P, c_char_p, _P, _N, _P, _N, _P, _P]),
-    "store_delete": (_I, [_P, c_char_p, _P]),
-    "store_wait": (_I, [_P, _P, _N, c_int64]),
+    "store_set_bytes": (_I, [_P, _P, _N, _P, _N]),
+    "store_get_bytes": (_I, [_P, _P, _N, c_int64, _P, _P]),
+    "store_add_bytes": (_I, [_P, _P, _N, c_int64, _P]),
+    "store_append": (_I, [_P, _P, _N, _P, _N, _P]),
+    "store_compare_set_bytes": (_I, [_P, _P, _N, _P, _N, _P, _N, _I, _P, _P]),
+    "store_delete_bytes": (_I, [_P, _P, _N, _P]),
+    "store_wait_bytes": (_I, [_P, _P, _N, c_int64]),
+    "store_check": (_I, [_P, _P, _N, _P]),
+    "store_count": (_I, [_P, _P]),
+    "store_list": (_I, [_P, _P, _N, _P, _P]),
+    "store_multi_set": (_I, [_P, _P, _P, _N]),
+    "store_multi_get": (_I, [_P, _P, _N, c_int64, _P]),
     **{name: (_I, [_P, *arguments]) for name, arguments in _COLLECTIVES.items()},
     **{"i" + name: (_I, [_P, *arguments, _P]) for name, arguments in _COLLECTIVES.items()},
+    "probe": (_I, [_P, _I, _I, _P, _N]),
+    "iprobe": (_I, [_P, _I, _I, _P, _N]),
     "op_create": (_I, [_P, REDUCE_FN, _P, _I, _P]),
     "op_free": (_I, [_P, _I]),
     "request_test": (_I, [_P]),

@@ -1,14 +1,16 @@
 """Operations that were started and may still go on."""
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generator, Generic, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generator, Generic, Iterator, List, Optional, Sequence, TypeVar, cast
 
 from . import _life
 from ._calls import Call
-from ._errors import MusterError, StateError, Status, TimeoutError, check, error_of
+from ._errors import InvalidError, MusterError, StateError, Status, TimeoutError, check, error_of
 from ._library import LIBRARY, OK, ReceivedStruct
 from ._memory import name_of
 from ._times import milliseconds
@@ -163,3 +165,52 @@ class Request(Generic[T]):
 def _wake(ended: "asyncio.Future[None]") -> None:
     if not ended.done():
         ended.set_result(None)
+
+
+@contextlib.contextmanager
+def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
+    """Takes the turn of each, and gives what the library takes for them: NULL for one that has ended already."""
+    taken: List[Request[Any]] = []
+    try:
+        for request in {id(request): request for request in requests}.values():
+            request._take_turn()
+            taken.append(request)
+        yield (ctypes.c_void_p * len(requests))(*(request._handle for request in requests))
+    finally:
+        for request in taken:
+            request._turn.release()
+
+
+def wait_any(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> int:
+    """Waits until one of these has ended, well or not, and returns its place. Its `wait` then tells how, at once.
+
+    Of several that have ended it is the first. They may be of different groups and clusters. `timeout` as for
+    `Request.wait`.
+    """
+    if not requests:
+        raise InvalidError("requests: there are none, so none will end")
+    found = ctypes.c_size_t(len(requests))
+    limit = -1 if timeout is None else milliseconds(timeout)
+    with _turns_of(requests) as handles:
+        for place, handle in enumerate(handles):
+            if handle is None:
+                return place
+        status = LIBRARY.muster_request_wait_any(handles, len(requests), limit, ctypes.byref(found))
+    if found.value < len(requests):
+        status = OK  # it is that request's, which tells it
+    if check(status) == Status.IN_PROGRESS:
+        raise TimeoutError(f"none of {len(requests)} operations has ended after {timeout} s; only the wait has ended")
+    return found.value
+
+
+def wait_all(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> List[Any]:
+    """Waits until all of these have ended, and returns their results, or raises the error of the first that has failed.
+
+    They may be of different groups and clusters. `timeout` as for `Request.wait`.
+    """
+    limit = -1 if timeout is None else milliseconds(timeout)
+    with _turns_of(requests) as handles:
+        status = LIBRARY.muster_request_wait_all(handles, len(requests), limit)
+    if status in _GOES_ON and check(status) == Status.IN_PROGRESS:
+        raise TimeoutError(f"not all of {len(requests)} operations have ended after {timeout} s; only the wait has ended")
+    return [request.wait() for request in requests]
