@@ -120,6 +120,7 @@ def test_any_and_all_of_several_are_waited_for():
             never.cancel()
             assert told(muster.wait_all, [never, total])["error"] == "AbortedError"
             assert muster.wait_all([]) == [] and told(muster.wait_any, [])["error"] == "InvalidError"
+            w.barrier()  # what waits for any source ends when the last other has left
             say(ended=True)
     """
     assert all(words["ended"] for words in run(lines))
