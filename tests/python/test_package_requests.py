@@ -48,6 +48,8 @@ def test_cancelled_messages_end_alone_and_cancelled_collectives_revoke():
                 started = w.iallreduce(bytearray(8))
                 started.cancel()
                 say(**told(started.wait))
+                c.store.set("cancelled", b"")
+            c.store.get("cancelled")  # before that the other's barrier would be a mismatch
             say(again=told(w.barrier))
             c.recover(60)
             w.barrier()
