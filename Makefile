@@ -6,6 +6,7 @@
 #   make install  copies what was built to /usr/local: make install [PREFIX=...] [LIBDIR=lib64] [DESTDIR=...]
 #   make uninstall   takes it away again; with the same words
 #   make deb      Debian's source and binary packages, in target/deb: needs debhelper and dh-python
+#   make wheel    the Python package, for pip: target/wheels; make wheel ARCH=aarch64 where rustup has that processor's standard library
 #   make demo     runs the all-gather from C and from Python, and trains on 4 workers; under TLS: make demo TLS=1
 #   make test     everything that must hold before a change is merged
 #   make test-install   what needs Debian's tools or root, or builds from nothing: the packages, and a packager's first minutes
@@ -22,6 +23,7 @@
 #   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
 #   make test-docs   the same, and the tests of the site; a browser finds its words, where there is one
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
+#   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
 #   make fuzz-all   the same for all decoders, each for 20 minutes of processor time
@@ -101,6 +103,16 @@ INSTALLED := $(TARGET)/installed
 deb:
 	scripts/debian.sh $(TARGET)/deb
 
+## The Python package
+
+ARCH ?= x86_64
+WHEEL_TOOLS := $(VENV)/has_hatchling $(VENV)/has_cargo-zigbuild $(VENV)/has_ziglang
+
+# bindings/python/hatch_build.py builds the library anew, so that it runs where glibc is old.
+.PHONY: wheel
+wheel: $(WHEEL_TOOLS)
+	cd bindings/python && ARCH=$(ARCH) $(PYTHON) -m hatchling build -t wheel -d $(TARGET)/wheels
+
 ## Demo
 
 DEMO := $(TARGET)/demo
@@ -158,10 +170,10 @@ loom:
 ctest: ctests clang
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
-# What the tests in Python import, beside pytest.
-TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml)
+# What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
+TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml numpy ml_dtypes mypy)
 
-pytest: $(TEST_PACKAGES) storm-worker mpi gloo
+pytest: $(TEST_PACKAGES) wheel storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.
@@ -258,6 +270,10 @@ detection: build
 
 bench-peers: build
 	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
+
+.PHONY: bench-python
+bench-python: library $(VENV)/has_numpy $(VENV)/has_mpi4py mpi
+	$(PYTHON) scripts/bench_python.py --limit 2
 
 ## Sanitizers: by hand, for they take half an hour. Each builds in a folder of its own and leaves its reports in
 ## <folder>/reports; a report is a failure.

@@ -10,9 +10,10 @@ use std::ffi::OsString;
 use super::launchers;
 use super::table::Setting;
 
-/// Variables with our prefix that others read, and that are no settings: of the Python package and the examples (which
-/// library to load), and of this project's own tests.
-const BESIDE: [&str; 5] = ["MUSTER_LIBRARY", "MUSTER_BLESS", "MUSTER_SOAK", "MUSTER_SIM_SEED", "MUSTER_SIM_SEEDS"];
+/// Variables with our prefix that others read, and that are no settings: of the Python package (which library to load, and which
+/// process has joined as the one that the environment names), and of this project's own tests.
+const BESIDE: [&str; 6] =
+    ["MUSTER_LIBRARY", "MUSTER_JOINED_BY", "MUSTER_BLESS", "MUSTER_SOAK", "MUSTER_SIM_SEED", "MUSTER_SIM_SEEDS"];
 
 /// What a variable holds.
 #[derive(Clone)]

@@ -346,7 +346,8 @@ fn unknown_variables_are_one_warning_each() {
             "MS_CLUSTER_TIMOUT is set, but nothing comes of it here; did you mean MS_CLUSTER_TIMEOUT?",
         ]
     );
-    assert!(worker(&[("MUSTER_LIBRARY", "libmuster.so")]).settings().unwrap().warnings.is_empty());
+    let beside = [("MUSTER_LIBRARY", "libmuster.so"), ("MUSTER_JOINED_BY", "4711 MS_WORKER")];
+    assert!(worker(&beside).settings().unwrap().warnings.is_empty());
 }
 
 #[test]

@@ -10,7 +10,7 @@ import tokenize
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-FOLDERS = ("src", "include", "tests", "ctests", "examples", "benches", "scripts", "fuzz")
+FOLDERS = ("src", "include", "tests", "ctests", "examples", "benches", "bindings", "scripts", "fuzz")
 SOURCES = sorted(path for name in FOLDERS for end in ("rs", "h", "c", "py") for path in (ROOT / name).rglob(f"*.{end}"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

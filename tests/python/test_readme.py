@@ -15,7 +15,7 @@ from test_demo import NO_OUTER_MAKE
 README = Page("README.md")
 PROGRAM, = README.programs
 # `make demo` has a test of its own, `make test` runs this one, and packages are made in tests/packages.
-_, _, PATH, HELLO, RECOVERY, STATUS = README.commands
+_, _, PATH, HELLO, PYTHON, RECOVERY, STATUS = README.commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
 TRAINING_LIMIT = 400
@@ -47,6 +47,15 @@ def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
                              for size, total in ((2, 1), (4, 6))]
         assert said == sorted(by_hand + launched)
     nothing_to_add(folder)
+
+
+def test_the_program_in_python_runs_with_the_wheel_from_an_empty_environment(tmp_path):
+    (tmp_path / "target").symlink_to(TREE / "target")
+    (tmp_path / "hello.py").write_text(re.search(r"```python\n(.*?)```", README.text, re.S)[1])
+    with reserved_port() as port, paste(PYTHON, tmp_path, port) as shell:
+        assert shell.wait(2 * LIMIT) == 0
+        said = sorted(re.findall(r"^\[rank \d\] (.*)", shell.stdout, re.M))
+        assert said == [f"rank {rank} of 4: the ranks add up to 6" for rank in range(4)]
 
 
 def test_the_training_goes_on_when_a_worker_is_killed_and_says_how_it_is(folder):

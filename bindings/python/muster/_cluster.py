@@ -1,0 +1,267 @@
+"""A node's cluster: joining, leaving, and what is known of it."""
+
+import ctypes
+import json
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+
+from . import _config, _life
+from ._config import Config
+from ._errors import ROLES, Failure, MusterError, Status, check, failure_of
+from ._group import Group
+from ._library import LIBRARY, FailureStruct, HcclCmStruct
+from ._operations import Operation
+from ._store import Store
+from ._text import text_of
+from ._times import DEFAULT, milliseconds
+
+_BACKENDS = (None, "hccl", "nccl", "mccl")
+
+
+@dataclass(frozen=True)
+class HcclCm:
+    """The five values with which HCCL starts by its cluster manager."""
+
+    chief_ip: str
+    """The scheduler's address, numeric."""
+    chief_port: int
+    """The scheduler's port plus one."""
+    chief_device: int
+    """The chief's device: 0, and DEVICE_ID where there is one worker only."""
+    worker_size: int
+    """How many workers."""
+    worker_ip: str
+    """This node's address, numeric."""
+
+
+class Cluster:
+    """A node's cluster. Its calls may come from any thread.
+
+    As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`,
+    with the exception as the reason, where it ends by one. A cluster that the program does not leave is left in the
+    same way when the interpreter ends. In a forked child every call raises `ForkedError`.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._owner = _life.Handle(handle, LIBRARY.muster_cluster_free)
+        self.world = Group(LIBRARY.muster_world(handle), self._owner)
+        """All workers."""
+        self.servers = Group(LIBRARY.muster_servers(handle), self._owner)
+        """All parameter servers; of size 0 if there are none."""
+        self.universe = Group(LIBRARY.muster_universe(handle), self._owner)
+        """All workers, then all servers."""
+        self.store = Store(self._owner)
+        """The cluster's store."""
+        _life.open_clusters.append(self)
+
+    # Leaving
+
+    def finalize(self) -> None:
+        """Leaves the cluster in order. Where all is well that takes milliseconds; it ends within the setting
+        finalize_timeout (30 s).
+
+        Calls of other threads that go on then raise `StateError`. Peers that need this node afterwards get
+        `PeerLeftError`. A process that hosts the scheduler waits here for the others to leave. A second call does
+        nothing.
+        """
+        self._checked(LIBRARY.muster_finalize(self._handle))
+        self._is_left()
+
+    def abort(self, reason: str, code: int = 1) -> None:
+        """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and
+        reason.
+
+        `reason` is cut after 1,024 bytes. Returns once all others have been told, or raises `UnreachableError`, which
+        says how many have not. Waits 250 ms for the scheduler, and 2 s for nodes that are told one by one.
+        """
+        self._checked(LIBRARY.muster_abort(self._handle, code, reason.encode(errors="replace").replace(b"\0", b"?")))
+
+    def recover(self, timeout: Optional[float] = DEFAULT) -> None:
+        """Makes the cluster whole again after a group was revoked: the next epoch begins once every node is in here.
+
+        Then every group is as new. `timeout` is in seconds: `muster.DEFAULT` is the forming time-out (600 s), None
+        without limit, 0 counts only what is there at once. After an error the epoch is what it was, and the call may
+        be repeated.
+        """
+        self._checked(LIBRARY.muster_recover(self._handle, milliseconds(timeout)))
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if error is None:
+            self.finalize()
+        else:
+            self._leave(error)
+
+    def _leave(self, error: Optional[BaseException]) -> None:
+        """Leaves without a complaint of its own: in order, or with the exception as everybody's reason."""
+        try:
+            if error is not None and not _is_success(error):
+                code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+                self.abort(f"{type(error).__name__}: {error}", code)
+            self.finalize()
+        except MusterError:  # the exception that is on its way says more
+            pass
+        finally:
+            self._is_left()
+
+    def _is_left(self) -> None:
+        if self in _life.open_clusters:
+            _life.open_clusters.remove(self)
+            _config.drop_claim()
+
+    # Groups and operations
+
+    def create_group(self, ranks: Sequence[int], tag: str = "", timeout: Optional[float] = DEFAULT) -> Group:
+        """Makes a group of these workers. Called by its members, and by nobody else, with the same ranks and tag.
+
+        The order of the ranks is the order in the group. The tag tells groups of the same members apart. Blocks until
+        all members have called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s),
+        None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
+        """
+        handle = ctypes.c_void_p()
+        numbers = (ctypes.c_int32 * len(ranks))(*ranks)
+        words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout), ctypes.byref(handle))
+        self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
+        assert handle.value is not None  # the library gives one out with OK
+        return Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
+
+
+    def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
+        """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
+
+        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks.
+        Both are memoryviews of one dimension, with the elements' type; of the floats of 16 bits they have the bits,
+        as unsigned integers. numpy.frombuffer makes arrays of them. It is called on any stretch of the elements, from
+        a thread of the library, and must not call muster. Where it raises, the call raises `ReductionError` on every
+        rank.
+
+        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in
+        order of rank. The result is the same for any number of ranks only if the function is associative.
+        """
+        return Operation(self._owner, function, commutative)
+
+    # About the cluster
+
+    @property
+    def role(self) -> str:
+        """"worker" or "server"."""
+        return ROLES[self._checked(LIBRARY.muster_role(self._handle))]
+
+    @property
+    def rank(self) -> int:
+        """This node's rank among the nodes of its role, 0 or more."""
+        return self._checked(LIBRARY.muster_rank(self._handle))
+
+    @property
+    def size(self) -> int:
+        """How many nodes of this node's role there are."""
+        return self._checked(LIBRARY.muster_size(self._handle))
+
+    @property
+    def local_rank(self) -> int:
+        """This node's place among those of its role on its host."""
+        return self._checked(LIBRARY.muster_local_rank(self._handle))
+
+    @property
+    def local_size(self) -> int:
+        """How many nodes of this node's role are on its host."""
+        return self._checked(LIBRARY.muster_local_size(self._handle))
+
+    @property
+    def restarts(self) -> int:
+        """How often this node was lost, started again, and took part again."""
+        return self._checked(LIBRARY.muster_restarts(self._handle))
+
+    @property
+    def epoch(self) -> int:
+        """Which membership this is: 1 for the first."""
+        return self._checked(LIBRARY.muster_epoch(self._handle))
+
+    @property
+    def node_id(self) -> str:
+        """This node's id."""
+        self._checked(LIBRARY.muster_role(self._handle))  # a query that fails where this one has no way to
+        return (LIBRARY.muster_node_id(self._handle) or b"").decode()
+
+    def failed_ranks(self) -> List[int]:
+        """The ranks of the workers that are lost, ascending."""
+        count = ctypes.c_size_t()
+        self._checked(LIBRARY.muster_failed_ranks(self._handle, None, 0, ctypes.byref(count)))
+        ranks = (ctypes.c_int32 * count.value)()
+        self._checked(LIBRARY.muster_failed_ranks(self._handle, ranks, len(ranks), ctypes.byref(count)))
+        return list(ranks)[: count.value]
+
+    def failure(self) -> Optional[Failure]:
+        """The first cause for which the cluster is broken; None while nothing has failed. Does not block."""
+        struct = FailureStruct()
+        status = LIBRARY.muster_failure(self._handle, ctypes.byref(struct), ctypes.sizeof(struct))
+        if status == Status.NOT_FOUND:
+            return None
+        self._checked(status)
+        return failure_of(struct)
+
+    def hccl_cm(self) -> HcclCm:
+        """The values with which HCCL starts by its cluster manager."""
+        struct = HcclCmStruct()
+        self._checked(LIBRARY.muster_hccl_cm(self._handle, ctypes.byref(struct), ctypes.sizeof(struct)))
+        numbers = (struct.chief_port, struct.chief_device, struct.worker_size)
+        return HcclCm(struct.chief_ip.decode(), *numbers, struct.worker_ip.decode())
+
+    def rank_table(self) -> Dict[str, Any]:
+        """The HCCL rank table, version 1.0, of the workers, as `json.loads` gives it. In a large cluster this asks
+        the scheduler.
+        """
+        needed = ctypes.c_size_t()
+        self._checked(LIBRARY.muster_rank_table(self._handle, None, 0, ctypes.byref(needed)))
+        buffer = ctypes.create_string_buffer(needed.value)
+        self._checked(LIBRARY.muster_rank_table(self._handle, buffer, len(buffer), ctypes.byref(needed)))
+        table: Dict[str, Any] = json.loads(buffer.value)
+        return table
+
+    @property
+    def _handle(self) -> int:
+        return self._owner.value
+
+    def _checked(self, status: int) -> int:
+        return check(status, cluster=self._handle)
+
+
+def _is_success(error: BaseException) -> bool:
+    return isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0))
+
+
+def init(backend_name: Optional[str] = None, *, environment: bool = True, **settings: Any) -> Cluster:
+    """Joins the cluster that the settings describe, and returns it once all nodes are there.
+
+    Settings come from keyword arguments, which are the names of docs/settings.md (`role`, `sched_host`, `worker_num`,
+    ...), and from the environment, unless `environment` is False. `role` is "worker", "server" or "scheduler". None
+    leaves a setting out. With no settings at all the process is a cluster of one. `backend_name` is there for
+    MindSpore's programs ("hccl", "nccl", "mccl"), and changes nothing: all collectives are on the host's memory.
+
+    Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process it
+    serves until the job has ended, and then raises `SystemExit(0)`, or the job's error.
+
+    Errors: `ConfigError` (also where this process has inherited the environment of one that has joined: it would
+    claim its rank), `BindError`, `UnreachableError`, `RejectedError`, `TimeoutError` (the sentence names who is
+    missing), `SecurityError`, `AbortedError`; with recovery `JournalError`, `PeerLeftError`, `FencedError`.
+    """
+    if backend_name not in _BACKENDS:
+        raise ValueError(f"backend_name: {backend_name!r} is none; hccl, nccl, mccl or nothing is right, and all mean the same")
+    handle = ctypes.c_void_p()
+    if environment:
+        _config.refuse_inherited_identity(settings)
+    with Config(settings, environment) as config, _life.waited_for_at_the_end():
+        status = LIBRARY.muster_init(config.handle, ctypes.byref(handle))
+    if handle.value is None:
+        check(status)
+        raise SystemExit(0)
+    if environment:
+        _config.claim_identity(settings)
+    cluster = Cluster(handle.value)
+    check(status)  # a signal may have come at the last moment: then the cluster is left at the end
+    return cluster

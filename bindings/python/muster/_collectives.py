@@ -1,0 +1,143 @@
+"""The collectives that wait."""
+
+from typing import Any, Optional, Sequence, TypeVar, cast
+
+from . import _calls
+from ._group_base import GroupBase
+from ._interrupt import pending
+from ._library import LIBRARY
+from ._memory import NUMBERS, Data, Place
+from ._operations import OPERATIONS, Op
+
+D = TypeVar("D", bound=Data)
+
+_ALLREDUCE = LIBRARY.muster_allreduce
+_place = Place.from_buffer
+_NOT_SO_EASY = (TypeError, ValueError, KeyError, BufferError)
+
+
+class Collectives(GroupBase):
+    """The collectives of a group that return when they are done. See `Group` for what holds for all of them."""
+
+    __slots__ = ()
+
+    def barrier(self) -> None:
+        """Returns when every member has called it."""
+        self._checked(LIBRARY.muster_barrier(self._handle))
+
+    def broadcast(self, buf: D, root: int = 0) -> D:
+        """Copies the root's `buf` to everyone's, and returns it. At the root it is only read."""
+        return cast(D, self._run("broadcast", _calls.broadcast(buf, root, root == self._rank)))
+
+    def allreduce(self, buf: D, out: Optional[D] = None, op: Op = "sum") -> D:
+        """Combines every rank's `buf`, element by element, and gives everyone the result.
+
+        In place, unless `out` is given; returns where the result is. `op` is "sum", "prod", "min", "max", "avg",
+        "and", "or", "xor", or what `Cluster.operation` has made. Every rank gets the same bits.
+        """
+        if out is None:
+            # What training loops call most, at half the price. What is unusual, or wrong, goes the long way below.
+            try:
+                view = memoryview(buf)  # type: ignore[arg-type]
+                place, count, dtype = _place(view), view.nbytes // view.itemsize, NUMBERS[view.format]
+                number = OPERATIONS[op]  # type: ignore[index]
+            except _NOT_SO_EASY:
+                pass
+            else:
+                status = _ALLREDUCE(self._handle, place, place, count, dtype, number)
+                if status or pending:
+                    self._checked(status)
+                return buf
+        return cast(D, self._run("allreduce", _calls.allreduce(buf, out, op)))
+
+    def reduce(self, buf: Data, out: Optional[Data] = None, op: Op = "sum", root: int = 0) -> Any:
+        """As `allreduce`, but only the root gets the result, in `out`, or in place. Elsewhere `buf` is only read;
+        returns None.
+        """
+        return self._run("reduce", _calls.reduce(buf, out, op, root, root == self._rank))
+
+    def allgather(self, buf: Data, out: Optional[Data] = None) -> Any:
+        """Gives everyone every rank's `buf`, in order of rank, in `out`, and returns that.
+
+        `out` has the length of `buf` times the group's size. Where it is left out its shape is `(size, *buf.shape)`.
+        """
+        return self._run("allgather", _calls.allgather(buf, out, self._size))
+
+    def allgatherv(
+        self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, displs: Optional[Sequence[int]] = None
+    ) -> Any:
+        """As `allgather` with parts of different sizes: `counts[r]` elements come from rank r, and go to `out` at
+        `displs[r]`.
+
+        All ranks pass the same `counts`. Without `displs` the parts follow each other.
+        """
+        return self._run("allgatherv", _calls.allgatherv(buf, counts, out, displs, self._rank, self._size))
+
+    def gather(self, buf: Data, out: Optional[Data] = None, root: int = 0) -> Any:
+        """As `allgather`, but only the root gets the parts. Elsewhere `out` is not used; returns None."""
+        return self._run("gather", _calls.gather(buf, out, root, root == self._rank, self._size))
+
+    def gatherv(
+        self,
+        buf: Data,
+        counts: Optional[Sequence[int]] = None,
+        out: Optional[Data] = None,
+        displs: Optional[Sequence[int]] = None,
+        root: int = 0,
+    ) -> Any:
+        """As `gather` with parts of different sizes; `counts`, `out` and `displs` are used at the root only."""
+        return self._run("gatherv", _calls.gatherv(buf, counts, out, displs, root, root == self._rank, self._size))
+
+    def scatter(self, buf: Optional[Data] = None, out: Optional[Data] = None, root: int = 0) -> Any:
+        """Gives each rank its part of the root's `buf`, in `out`, and returns that.
+
+        `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out
+        at the root; its shape is that of `buf[0]` where `buf` has a row for each member.
+        """
+        return self._run("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
+
+    def scatterv(
+        self,
+        out: Data,
+        buf: Optional[Data] = None,
+        counts: Optional[Sequence[int]] = None,
+        displs: Optional[Sequence[int]] = None,
+        root: int = 0,
+    ) -> Any:
+        """As `scatter` with parts of different sizes: `counts[r]` elements from `displs[r]` of `buf` on go to rank r.
+        """
+        call = _calls.scatterv(buf, counts, out, displs, root, root == self._rank, self._size)
+        return self._run("scatterv", call)
+
+    def reduce_scatter(self, buf: Data, out: Optional[Data] = None, op: Op = "sum") -> Any:
+        """Combines every rank's `buf`, element by element, and gives each rank its part of the result, in `out`.
+
+        `buf` has equal parts for all members, in order of rank. Shapes as for `scatter`.
+        """
+        return self._run("reduce_scatter", _calls.reduce_scatter(buf, out, op, self._size))
+
+    def reduce_scatterv(self, buf: Data, counts: Sequence[int], out: Optional[Data] = None, op: Op = "sum") -> Any:
+        """As `reduce_scatter` with parts of different sizes: rank r gets `counts[r]` elements. All ranks pass the
+        same `counts`.
+        """
+        return self._run("reduce_scatterv", _calls.reduce_scatterv(buf, counts, out, op, self._rank, self._size))
+
+    def alltoall(self, buf: Data, out: Optional[Data] = None) -> Any:
+        """Gives every rank a part of every other's `buf`: part r of `buf` becomes this rank's part of rank r's `out`.
+        """
+        return self._run("alltoall", _calls.alltoall(buf, out, self._size))
+
+    def alltoallv(
+        self,
+        buf: Data,
+        in_counts: Sequence[int],
+        out_counts: Sequence[int],
+        out: Optional[Data] = None,
+        in_displs: Optional[Sequence[int]] = None,
+        out_displs: Optional[Sequence[int]] = None,
+    ) -> Any:
+        """As `alltoall` with parts of different sizes: `in_counts[r]` elements go to rank r, and `out_counts[r]` come
+        from it.
+        """
+        call = _calls.alltoallv(buf, in_counts, out_counts, out, in_displs, out_displs, self._size)
+        return self._run("alltoallv", call)

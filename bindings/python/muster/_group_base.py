@@ -1,0 +1,48 @@
+"""How a call on a group is made: every collective and message comes through here."""
+
+import ctypes
+from typing import Any, Optional
+
+from . import _life, _reductions
+from ._calls import Call
+from ._errors import InvalidError, check
+from ._library import LIBRARY
+from ._requests import Request, received_of
+
+
+class GroupBase:
+    """A group's handle. The classes that build on it add what can be called."""
+
+    __slots__ = ("__weakref__", "_handle", "_owner", "_rank", "_size")
+
+    def __init__(self, handle: int, owner: _life.Handle) -> None:
+        self._handle: Optional[int] = handle
+        self._owner = owner
+        self._size: int = check(LIBRARY.muster_group_size(handle))
+        self._rank: int = LIBRARY.muster_group_rank(handle)
+
+    def _checked(self, status: int) -> int:
+        if self._handle is None:
+            raise InvalidError("this group has been freed")
+        return check(status, group=self._handle)
+
+    def _run(self, name: str, call: Call) -> Any:
+        """Carries a call out, and waits for its end."""
+        if call.operation is not None:
+            return _reductions.run(self, name, call)
+        self._checked(getattr(LIBRARY, "muster_" + name)(self._handle, *call.words))
+        return call.result if call.received is None else received_of(call.received)
+
+    def _start(self, name: str, call: Call) -> Request[Any]:
+        """Starts a call, and gives a request out."""
+        if call.operation is not None:
+            raise InvalidError("op: a function of Python reduces only in calls that wait; call one, in a thread if need be")
+        return self._started(name, call)
+
+    def _started(self, name: str, call: Call) -> Request[Any]:
+        handle = ctypes.c_void_p()
+        status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle))
+        # Made first: a signal that came meanwhile raises below, and the request must not be lost.
+        request: Request[Any] = Request(handle.value, self, call)
+        self._checked(status)
+        return request

@@ -1,0 +1,135 @@
+"""What outlives a call: clusters that are open, requests that nobody holds any more, and the end of the interpreter.
+
+A cluster stays open until the program finalizes or aborts it, also where it keeps no reference. Handles are freed
+when nothing in Python refers to them, so no thread can be in a call on a freed one. In a forked child nothing is
+touched: the handles are the parent's.
+
+At the end of the interpreter no thread may be left between the library and Python. Python would end such a thread where
+it stands, and the library's frames on it end the process. So, in this order:
+
+1. clusters are finalized, or aborted where an exception ends the program; this ends all calls on them;
+2. what waits without a cluster is interrupted, and waited for, as are functions that reduce;
+3. the library forgets the function of Python that it logs to.
+"""
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
+
+from . import _interrupt
+from ._callbacks import is_called_by_the_library
+from ._library import LIBRARY, LOG_FN, LOG_WARNING
+
+if TYPE_CHECKING:
+    from ._cluster import Cluster
+
+open_clusters: List["Cluster"] = []
+
+# Handles of requests that still went on when Python forgot them, with what their operation uses.
+_orphans: List[Tuple[int, Any]] = []
+
+# From this number on nobody looks at all of them each time.
+_MANY = 64
+_look_at = 0
+
+# Handles that were found while the library was calling this process.
+_late: List["Handle"] = []
+
+_under_way: List[None] = []
+# Interrupted calls come back within 0.3 s, where their thread gets a processor. A function of Python takes its time.
+_LONGEST_WAIT_S = 30.0
+
+
+class Handle:
+    """A handle of the library that is freed with this object, unless it belongs to another process."""
+
+    __slots__ = ("_free", "_owned", "_pid", "value")
+
+    def __init__(self, value: int, free: Any) -> None:
+        self.value = value
+        self._owned = [value]
+        self._free = free
+        self._pid = os.getpid()
+
+    def is_ours(self) -> bool:
+        """False in a forked child."""
+        return os.getpid() == self._pid
+
+    def free(self) -> None:
+        try:
+            value = self._owned.pop()  # by one thread only, whatever others do
+        except IndexError:
+            return
+        self.value = 0
+        if self.is_ours():
+            self._free(value)
+
+    def __del__(self) -> None:
+        if is_called_by_the_library():
+            _late.append(self)
+        else:
+            self.free()
+
+
+def adopt(handle: int, keep: Any) -> None:
+    """Takes a request that goes on, so that nobody waits for its end: it is freed once it has ended."""
+    global _look_at
+    _orphans.append((handle, keep))
+    if not is_called_by_the_library() and len(_orphans) >= _look_at:
+        free_orphans()
+        _look_at = 2 * len(_orphans) if len(_orphans) > _MANY else 0
+
+
+def free_orphans() -> None:
+    """Frees the forgotten requests that have ended, and handles that could not be freed where they were found."""
+    while _late:
+        _late.pop().free()
+    for orphan in list(_orphans):
+        if LIBRARY.muster_request_test(orphan[0]) == 1:
+            continue
+        try:
+            _orphans.remove(orphan)
+        except ValueError:  # another thread has it
+            continue
+        LIBRARY.muster_request_free(orphan[0])
+
+
+@contextlib.contextmanager
+def waited_for_at_the_end() -> Iterator[None]:
+    """Around a call that waits without a cluster, and around a function of Python that the library has called."""
+    _under_way.append(None)
+    try:
+        yield
+    finally:
+        _under_way.pop()
+
+
+def _unhandled() -> Any:
+    """The exception that ends the program, as far as the interpreter has told. At a prompt an exception ends nothing."""
+    return None if hasattr(sys, "ps1") else getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+@atexit.register
+def _end() -> None:
+    error = _unhandled()
+    for cluster in list(open_clusters):
+        cluster._leave(error)
+    _interrupt.end_all_waits()
+    deadline = time.monotonic() + _LONGEST_WAIT_S
+    while _under_way and time.monotonic() < deadline:
+        time.sleep(0.01)
+    LIBRARY.muster_set_log_callback(LOG_WARNING, LOG_FN(), None)
+    free_orphans()
+
+
+def _forget() -> None:
+    open_clusters.clear()
+    _orphans.clear()
+    _late.clear()
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

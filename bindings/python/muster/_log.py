@@ -1,0 +1,52 @@
+"""The library's log, into Python's."""
+
+import logging
+from typing import Any, Callable, Optional
+
+from . import _library
+from ._callbacks import called_by_the_library
+from ._errors import InvalidError, check
+from ._library import LIBRARY, LOG_FN
+
+LogFunction = Callable[[int, str, str], None]
+
+_LEVELS = {
+    "error": _library.LOG_ERROR,
+    "warning": _library.LOG_WARNING,
+    "info": _library.LOG_INFO,
+    "debug": _library.LOG_DEBUG,
+}
+_OF_LOGGING = {
+    _library.LOG_ERROR: logging.ERROR,
+    _library.LOG_WARNING: logging.WARNING,
+    _library.LOG_INFO: logging.INFO,
+    _library.LOG_DEBUG: logging.DEBUG,
+}
+_entry: Any = None
+
+
+def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
+    """Sends the log of every cluster of this process, up to `level`, to `function(level, speaker, line)`; None: to
+    standard error again.
+
+    `level` is "error", "warning", "info" or "debug". The function gets one of the levels of `logging`, so that
+    `muster.set_log(lambda level, speaker, line: logging.log(level, line))` does. It is called from a thread of the
+    library, one line at a time, and must not call muster. What it raises goes to `sys.unraisablehook`. Waits for a
+    call of the function before that is under way.
+    """
+    global _entry
+    number = _LEVELS.get(level)
+    if number is None:
+        raise InvalidError(f"level: {level!r} is none; there are {', '.join(_LEVELS)}")
+    entry = LOG_FN() if function is None else LOG_FN(_guarded(function))
+    check(LIBRARY.muster_set_log_callback(number, entry, None))
+    _entry = entry  # only now may the one before it go
+
+
+def _guarded(function: LogFunction) -> Callable[[int, bytes, bytes, Any], None]:
+    def entry(level: int, target: bytes, message: bytes, _: Any) -> None:
+        words = (target.decode(errors="replace"), message.decode(errors="replace"))
+        with called_by_the_library():
+            function(_OF_LOGGING.get(level, logging.DEBUG), *words)
+
+    return entry

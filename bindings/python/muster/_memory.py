@@ -1,0 +1,206 @@
+"""The memory of callers: where it lies, how many elements of which type it has. Nothing is copied.
+
+Taken are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy), numpy arrays whose element
+type the buffer protocol does not know (bfloat16 of ml_dtypes), and objects with DLPack on the CPU (torch, jax).
+"""
+
+import array
+import ctypes
+import math
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+
+from . import _dlpack, _library
+from ._errors import InvalidError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    Data = Union[Buffer, _dlpack.SupportsDLPack]
+    """What a call takes as a buffer."""
+else:
+    Data = object
+
+# By the buffer protocol's letter. The sizes of l and L are this machine's.
+_LONG, _ULONG = (
+    (_library.INT64, _library.UINT64) if ctypes.sizeof(ctypes.c_long) == 8 else (_library.INT32, _library.UINT32)
+)
+DTYPES: Dict[str, int] = {
+    "b": _library.INT8,
+    "h": _library.INT16,
+    "i": _library.INT32,
+    "l": _LONG,
+    "q": _library.INT64,
+    "B": _library.UINT8,
+    "c": _library.UINT8,
+    "?": _library.UINT8,
+    "H": _library.UINT16,
+    "I": _library.UINT32,
+    "L": _ULONG,
+    "Q": _library.UINT64,
+    "e": _library.FLOAT16,
+    "f": _library.FLOAT32,
+    "d": _library.FLOAT64,
+}
+# Those that all operations take.
+NUMBERS = {letter: dtype for letter, dtype in DTYPES.items() if letter != "?"}
+ITEMSIZES: Tuple[int, ...] = (1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8)
+NAMES: Tuple[str, ...] = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+
+# An array of no elements: it has an address and an owner, and costs least to make.
+Place = ctypes.c_char * 0
+
+
+class _PyBuffer(ctypes.Structure):
+    """`Py_buffer`, as it has been since Python 3.0; part of the stable ABI since 3.11."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = [ctypes.c_void_p]
+_release_buffer.restype = None
+
+
+class _ReadOnlyPin:
+    """Holds a buffer that may not be written, which `from_buffer` of ctypes refuses."""
+
+    __slots__ = ("_view", "address")
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = _PyBuffer()
+        _get_buffer(view, ctypes.byref(self._view), 0)
+        self.address: Optional[int] = self._view.buf
+
+    def __del__(self) -> None:
+        _release_buffer(ctypes.byref(self._view))
+
+
+class Memory:
+    """A stretch of memory: `place` is what the library is passed, `owner` what keeps it alive."""
+
+    __slots__ = ("boolean", "count", "dtype", "owner", "place", "writable")
+
+    def __init__(self, place: Any, count: int, dtype: int, writable: bool, owner: Any, boolean: bool = False) -> None:
+        self.place = place
+        self.count = count
+        self.dtype = dtype
+        self.writable = writable
+        self.owner = owner
+        self.boolean = boolean
+
+    @property
+    def itemsize(self) -> int:
+        return itemsize_of(self.dtype)
+
+
+def memory_of(data: Any, name: str = "buf") -> Memory:
+    """The memory of an object, to be read. Raises `InvalidError` with what would be right."""
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError, BufferError) as refused:
+        return _without_buffer(data, name, refused)
+    if not view.c_contiguous:
+        raise InvalidError(
+            f"{name}: its elements do not lie one after another (shape {view.shape}, strides {view.strides}); a C-contiguous "
+            "one is needed, as numpy.ascontiguousarray makes it"
+        )
+    letter = view.format if len(view.format) == 1 else view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
+    dtype = DTYPES.get(letter)
+    if dtype is None or ITEMSIZES[dtype] != view.itemsize:
+        dtype = _own_type(view, name)
+    count = view.nbytes // view.itemsize
+    if not view.readonly:
+        return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?")
+    pin = _ReadOnlyPin(view)
+    return Memory(pin.address, count, dtype, False, pin, letter == "?")
+
+
+def _own_type(view: memoryview, name: str) -> int:
+    """The type of elements that the library can move, and knows nothing else of: complex numbers, structures, texts.
+    """
+    if re.search(r"[OPX&]", re.sub(r":[^:]*:", "", view.format)):
+        raise InvalidError(f"{name}: elements of the format {view.format!r} are pointers, which mean nothing elsewhere")
+    if not 1 <= view.itemsize <= _library.ELEMENT_BYTES_MAX:
+        raise InvalidError(
+            f"{name}: elements of {view.itemsize} bytes; they may have 1 to {_library.ELEMENT_BYTES_MAX}, or be viewed as bytes"
+        )
+    return _library.ELEMENT + view.itemsize
+
+
+def itemsize_of(dtype: int) -> int:
+    return ITEMSIZES[dtype] if dtype < len(ITEMSIZES) else dtype - _library.ELEMENT
+
+
+def name_of(dtype: int) -> str:
+    """The type's name in numpy: "float32", or "V16" for elements of 16 bytes of the caller's own."""
+    return NAMES[dtype] if dtype < len(NAMES) else f"V{itemsize_of(dtype)}"
+
+
+def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
+    """What the buffer protocol does not serve: some of numpy's types, as bfloat16 and datetime64, and DLPack."""
+    numpy = sys.modules.get("numpy")
+    if numpy and isinstance(data, numpy.ndarray) and not data.dtype.hasobject:
+        memory = memory_of(data.view(f"V{data.dtype.itemsize}"), name)
+        if data.dtype.name == "bfloat16":
+            memory.dtype = _library.BFLOAT16
+        return memory
+    if hasattr(data, "__dlpack__"):
+        tensor = _dlpack.open_tensor(data, name)
+        return Memory(tensor.address, tensor.count, tensor.dtype, tensor.writable, tensor, tensor.boolean)
+    raise InvalidError(
+        f"{name}: a {type(data).__name__} has neither the buffer protocol nor DLPack ({refused}); bytes, bytearray, array.array, "
+        "memoryview, numpy arrays and tensors on the CPU do"
+    )
+
+
+def writable_memory_of(data: Any, name: str = "out") -> Memory:
+    """The memory of an object, to be written."""
+    memory = memory_of(data, name)
+    if not memory.writable:
+        raise InvalidError(f"{name}: a {type(data).__name__} that may not be written; a writable one is needed")
+    return memory
+
+
+def shape_of(data: Any) -> Tuple[int, ...]:
+    shape = getattr(data, "shape", None)
+    return tuple(int(length) for length in shape) if shape is not None else (len(data),)
+
+
+def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:
+    """New memory of this shape, of the kind and element type that `data` has.
+
+    A numpy array for a numpy array, a tensor for a torch tensor, an `array.array` for one, a bytearray for bytes. The
+    last two have no shape. A memoryview for a memoryview.
+    """
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy and isinstance(data, (numpy.ndarray, numpy.generic)):
+        return numpy.empty(shape, dtype=data.dtype)
+    if torch and isinstance(data, torch.Tensor):
+        return data.new_empty(shape)
+    count = math.prod(shape)
+    if isinstance(data, array.array):
+        return array.array(data.typecode, bytes(data.itemsize * count))
+    if isinstance(data, (bytes, bytearray)):
+        return bytearray(count)
+    if isinstance(data, memoryview):
+        return memoryview(bytearray(count * data.itemsize)).cast("B").cast(data.format)  # type: ignore[call-overload]
+    raise InvalidError(f"out: needed for a {type(data).__name__}, for nothing is known to make one like it")

@@ -1,0 +1,89 @@
+"""Reductions: the library's own by name, and functions of Python."""
+
+import ctypes
+import threading
+from typing import Any, Callable, Optional, Union
+
+from . import _library, _life
+from ._callbacks import called_by_the_library
+from ._errors import InvalidError, check
+from ._library import LIBRARY, REDUCE_FN
+from ._memory import NAMES, Memory, itemsize_of, name_of
+
+OPERATIONS = {
+    "sum": _library.SUM,
+    "prod": _library.PROD,
+    "min": _library.MIN,
+    "max": _library.MAX,
+    "avg": _library.AVG,
+    "and": _library.AND,
+    "or": _library.OR,
+    "xor": _library.XOR,
+}
+# What leaves bytes that are 0 or 1 such.
+_OF_BOOLS = (_library.MIN, _library.MAX, _library.AND, _library.OR, _library.XOR)
+
+# The letters by which a memoryview shows elements. The floats of 16 bits, which it does not know everywhere, come as their bits.
+FORMATS = ("b", "h", "i", "q", "B", "H", "I", "Q", "H", "H", "f", "d")
+
+
+class Operation:
+    """A reduction by a function of Python, made by `Cluster.operation`. Calls take it as `op`.
+
+    It is the cluster's, and lives as long as something refers to it. Ranks that reduce together must have made theirs
+    in the same order.
+    """
+
+    def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
+        self._cluster = cluster
+        self._function = function
+        self._lock = threading.Lock()
+        self._raised: Optional[BaseException] = None
+        self._entry = REDUCE_FN(self._reduce)
+        number = ctypes.c_int32()
+        status = LIBRARY.muster_op_create(cluster.value, self._entry, None, int(commutative), ctypes.byref(number))
+        check(status, cluster=cluster.value)
+        self.number: int = number.value
+
+    def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
+        """Called by a thread of the library. An exception must not go into it: it is kept for the caller."""
+        try:
+            length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
+            operands, result = (_view(place, length, letter) for place in (lower, inout))
+            with called_by_the_library(), _life.waited_for_at_the_end():
+                self._function(operands, result, name_of(dtype))
+        except BaseException as raised:
+            with self._lock:
+                self._raised = self._raised or raised
+
+    def take_exception(self) -> Optional[BaseException]:
+        """What the function raised since this was asked last."""
+        with self._lock:
+            raised, self._raised = self._raised, None
+        return raised
+
+
+def _view(place: int, length: int, letter: str) -> memoryview:
+    memory: Any = memoryview((ctypes.c_char * length).from_address(place))
+    view: memoryview = memory.cast("B").cast(letter)
+    return view
+
+
+Op = Union[str, Operation]
+
+
+def operation_number(op: Op, memory: Memory) -> int:
+    """The number that the library knows an operation by."""
+    if isinstance(op, Operation):
+        return op.number
+    number = OPERATIONS.get(op)
+    if number is None:
+        raise InvalidError(f"op: {op!r} is none; there are {', '.join(OPERATIONS)}, and what Cluster.operation makes")
+    if memory.dtype >= _library.ELEMENT:
+        raise InvalidError(
+            f"op: {op!r} cannot reduce elements of {memory.itemsize} bytes of another type than {', '.join(NAMES)}; what "
+            "Cluster.operation makes of a function can"
+        )
+    if memory.boolean and number not in _OF_BOOLS:
+        raise InvalidError(f"op: {op!r} of bool elements would make others than 0 and 1; min, max, and, or, xor do not")
+    return number

@@ -1,0 +1,216 @@
+"""Operations that were started and may still go on."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generator, Generic, Iterator, List, Optional, Sequence, TypeVar, cast
+
+from . import _life
+from ._calls import Call
+from ._errors import InvalidError, MusterError, StateError, Status, TimeoutError, check, error_of
+from ._library import LIBRARY, OK, ReceivedStruct
+from ._memory import name_of
+from ._times import milliseconds
+
+if TYPE_CHECKING:
+    from ._group_base import GroupBase
+
+T = TypeVar("T")
+
+# After these the operation has not ended: its wait was interrupted, or this process is a forked child.
+_GOES_ON = (Status.IN_PROGRESS, Status.INTERRUPTED, Status.FORKED)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a receive tells of the message that it got."""
+
+    source: int
+    """The sender's rank in the group."""
+    tag: int
+    """The sender's tag."""
+    count: int
+    """How many elements came: at most as many as were asked for."""
+    dtype: str
+    """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
+
+
+def received_of(struct: ReceivedStruct) -> Received:
+    return Received(struct.source, struct.tag, struct.count, name_of(struct.dtype))
+
+
+class Request(Generic[T]):
+    """An operation that was started: a collective or message without waiting. Its result is that of the form that
+    waits.
+
+    It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that
+    the program forgets goes on, and its buffers live, until it has ended. A request belongs to one thread at a time.
+    `await` it in a coroutine, or `wait`.
+    """
+
+    def __init__(self, handle: Optional[int], group: "GroupBase", call: Call) -> None:
+        self._handle = handle
+        self._group = group
+        self._call: Optional[Call] = call
+        self._result: Any = None
+        self._error: Optional[MusterError] = None
+        self._turn = threading.Lock()
+
+    def test(self) -> bool:
+        """Whether it has ended well. Raises its error. Does not wait.
+
+        A loop that does nothing but test keeps the processor from the thread that does the work: `wait` is better.
+        """
+        self._ask(LIBRARY.muster_request_test)
+        return self._ended()
+
+    def wait(self, timeout: Optional[float] = None) -> T:
+        """Waits until it has ended, and gives its result or raises its error.
+
+        `timeout` is in seconds; None waits for the operation's own end, which its group's time-out bounds. When the
+        time is up, `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So
+        does a signal's handler that raises.
+        """
+        self._ask(LIBRARY.muster_request_wait, -1 if timeout is None else milliseconds(timeout))
+        if not self._ended():
+            raise TimeoutError(f"the operation still goes on after {timeout} s; only the wait has ended")
+        return cast(T, self._result)
+
+    def cancel(self) -> None:
+        """Asks for its end, which comes soon: `wait` then raises `AbortedError`, or tells its own end if it was too
+        far on.
+
+        A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise
+        `AbortedError` with this rank's name. A message ends alone. May wait up to 250 ms.
+        """
+        self._take_turn()
+        try:
+            status = OK if self._handle is None else LIBRARY.muster_request_cancel(self._handle)
+        finally:
+            self._turn.release()
+        check(status)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Does not wait."""
+        if self._handle is not None:
+            try:
+                self.test()
+            except MusterError:
+                pass
+        return self._handle is None
+
+    def _ask(self, call: Any, *words: int) -> None:
+        """Asks the library what became of the operation, and frees the request once it has ended."""
+        if self._handle is None:
+            return
+        self._take_turn()
+        try:
+            status = OK if self._handle is None else call(self._handle, *words)
+            if self._handle is not None and status not in _GOES_ON:
+                self._end(self._handle, status)
+                status = OK
+        finally:
+            self._turn.release()
+        check(status)
+
+    def _take_turn(self) -> None:
+        """The library frees a request whatever others do with it, so two threads must not be in it at once."""
+        if not self._turn.acquire(blocking=False):
+            raise StateError("another thread is in a call on this request; a request belongs to one thread at a time")
+
+    def _end(self, handle: int, status: int) -> None:
+        if status < 0:
+            self._error = error_of(status, group=self._group._handle)
+        elif self._call is not None:
+            self._result = self._call.result if self._call.received is None else received_of(self._call.received)
+        self._handle = self._call = None
+        LIBRARY.muster_request_free(handle)
+
+    def _ended(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._handle is None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Waits in an event loop of asyncio, as `wait` does, while other coroutines go on.
+
+        A coroutine that is cancelled meanwhile ends the wait, but not the operation.
+        """
+        return self._wait_in_loop().__await__()
+
+    async def _wait_in_loop(self) -> T:
+        if self._handle is not None:
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            # A descriptor of its own, for an event loop knows one waiter for each.
+            descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._handle)))
+            loop.add_reader(descriptor, _wake, ended)
+            try:
+                await ended
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        return self.wait()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and self._group._owner.is_ours():
+            _life.adopt(handle, (self._group, self._call))
+
+
+def _wake(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+@contextlib.contextmanager
+def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
+    """Takes the turn of each, and gives what the library takes for them: NULL for one that has ended already."""
+    taken: List[Request[Any]] = []
+    try:
+        for request in {id(request): request for request in requests}.values():
+            request._take_turn()
+            taken.append(request)
+        yield (ctypes.c_void_p * len(requests))(*(request._handle for request in requests))
+    finally:
+        for request in taken:
+            request._turn.release()
+
+
+def wait_any(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> int:
+    """Waits until one of these has ended, well or not, and returns its place. Its `wait` then tells how, at once.
+
+    Of several that have ended it is the first. They may be of different groups and clusters. `timeout` as for
+    `Request.wait`.
+    """
+    if not requests:
+        raise InvalidError("requests: there are none, so none will end")
+    found = ctypes.c_size_t(len(requests))
+    limit = -1 if timeout is None else milliseconds(timeout)
+    with _turns_of(requests) as handles:
+        for place, handle in enumerate(handles):
+            if handle is None:
+                return place
+        status = LIBRARY.muster_request_wait_any(handles, len(requests), limit, ctypes.byref(found))
+    if found.value < len(requests):
+        status = OK  # it is that request's, which tells it
+    if check(status) == Status.IN_PROGRESS:
+        raise TimeoutError(f"none of {len(requests)} operations has ended after {timeout} s; only the wait has ended")
+    return found.value
+
+
+def wait_all(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> List[Any]:
+    """Waits until all of these have ended, and returns their results, or raises the error of the first that has failed.
+
+    They may be of different groups and clusters. `timeout` as for `Request.wait`.
+    """
+    limit = -1 if timeout is None else milliseconds(timeout)
+    with _turns_of(requests) as handles:
+        status = LIBRARY.muster_request_wait_all(handles, len(requests), limit)
+    if status in _GOES_ON and check(status) == Status.IN_PROGRESS:
+        raise TimeoutError(f"not all of {len(requests)} operations have ended after {timeout} s; only the wait has ended")
+    return [request.wait() for request in requests]

@@ -1,0 +1,12 @@
+"""Texts for the library: strings in C, which end at their first zero byte."""
+
+from ._errors import InvalidError
+
+
+def text_of(value: str, name: str) -> bytes:
+    """UTF-8. Raises `InvalidError` where a zero byte would cut the text."""
+    if not isinstance(value, str):
+        raise InvalidError(f"{name}: {value!r} is a {type(value).__name__}; a string is needed")
+    if "\0" in value:
+        raise InvalidError(f"{name}: {value!r} has a zero byte in it, which no text here may have")
+    return value.encode()

@@ -1,0 +1,20 @@
+"""Times: seconds in Python, milliseconds in the library."""
+
+from typing import Optional
+
+from ._errors import InvalidError
+from ._library import NO_LIMIT
+
+DEFAULT = -1.0
+"""In place of a time-out: the one of the settings."""
+
+
+def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
+    """None is without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
+    if seconds is None:
+        return NO_LIMIT
+    if seconds == DEFAULT:
+        return -1
+    if not seconds >= 0:
+        raise InvalidError(f"{name}: {seconds!r} seconds; 0 or more, None without limit, or muster.DEFAULT is right")
+    return min(-int(-seconds * 1000 // 1), NO_LIMIT)

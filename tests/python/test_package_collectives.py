@@ -1,0 +1,223 @@
+"""Every collective and message of the package gives what numpy gives, in both forms, on 4 ranks."""
+
+import pytest
+
+from cluster import Cluster
+from nodes import said
+from packaged import packaged
+
+START = """
+import numpy as np
+def of(rank, count=12):
+    return np.arange(count, dtype=np.float32) * (rank + 1) + rank
+c = muster.init()
+w, rank, size = c.world, c.rank, c.size
+everyone = [of(each) for each in range(size)]
+def both(name, *arguments, **named):
+    waited = getattr(w, name)(*arguments, **named)
+    started = getattr(w, "i" + name)(*arguments, **named).wait()
+    assert (waited is None and started is None) or np.array_equal(waited, started), name
+    return waited
+def same(got, wanted):
+    assert got.dtype == np.asarray(wanted).dtype and np.array_equal(got, wanted), (got, wanted)
+"""
+END = """
+w.barrier(); w.ibarrier().wait()
+say(ended=True)
+c.finalize()
+"""
+
+
+def run(lines, workers=4, timeout=120):
+    with Cluster(packaged(START + lines + END), workers=workers) as cluster:
+        for worker in cluster.succeed(timeout):
+            assert said(worker)["ended"]
+
+
+def test_reductions():
+    run("""
+total = sum(everyone)
+same(both("allreduce", of(rank), out=np.empty(12, np.float32)), total)
+x = of(rank)
+assert w.allreduce(x) is x
+same(x, total)
+same(w.iallreduce(of(rank), op="max").wait(), np.maximum.reduce(everyone))
+same(w.allreduce(of(rank), op="avg"), total / 4)
+got = both("reduce", of(rank), root=2, out=np.empty(12, np.float32))
+same(got, total) if rank == 2 else None
+assert rank == 2 or got is None
+same(both("reduce_scatter", of(rank)), total[3 * rank:][:3])
+same(both("reduce_scatter", of(rank).reshape(4, 3)), total[3 * rank:][:3])
+counts = [0, 5, 6, 1]
+same(both("reduce_scatterv", of(rank), counts), total[sum(counts[:rank]):][:counts[rank]])
+""")
+
+
+def test_gathers_and_scatters():
+    run("""
+x = of(rank).reshape(3, 4)
+same(both("broadcast", of(rank), root=1), everyone[1])
+same(both("allgather", x), np.stack(everyone).reshape(4, 3, 4))
+got = both("gather", x, root=3)
+assert got is None if rank != 3 else np.array_equal(got, np.stack(everyone).reshape(4, 3, 4))
+everything = np.stack(everyone)
+same(both("scatter", everything if rank == 1 else None, out=np.empty(12, np.float32), root=1), everyone[rank])
+counts = [2, 0, 12, 7]
+pieces = np.concatenate([of(each)[:counts[each]] for each in range(4)])
+same(both("allgatherv", of(rank)[:counts[rank]], counts), pieces)
+apart = np.full(40, -1, np.float32)
+w.allgatherv(of(rank)[:counts[rank]], counts, apart, displs=[30, 0, 1, 20])
+assert apart[0] == -1 and np.array_equal(apart[30:32], everyone[0][:2]) and np.array_equal(apart[1:13], everyone[2])
+got = both("gatherv", of(rank)[:counts[rank]], counts if rank == 0 else None)
+assert got is None if rank else np.array_equal(got, pieces)
+out = np.empty(counts[rank], np.float32)
+same(both("scatterv", out, *([pieces, counts] if rank == 0 else [])), of(rank)[:counts[rank]])
+""")
+
+
+def test_alltoall_and_messages():
+    run("""
+same(both("alltoall", of(rank).reshape(4, 3)), np.stack([each[3 * rank:][:3] for each in everyone]))
+goes = [(rank + to) % 3 for to in range(4)]
+comes = [(of_ + rank) % 3 for of_ in range(4)]
+x = np.arange(sum(goes)) + 100 * rank
+got = both("alltoallv", x, goes, comes)
+at = [sum((each + to) % 3 for to in range(rank)) for each in range(4)]
+same(got, np.concatenate([np.arange(at[each], at[each] + comes[each]) + 100 * each for each in range(4)]))
+right, left = (rank + 1) % 4, (rank - 1) % 4
+box = np.zeros(20, np.float32)
+told = w.sendrecv(of(rank), right, box, left, tag=7)
+assert told == muster.Received(source=left, tag=7, count=12, dtype="float32"), told
+same(box[:12], everyone[left]); assert not box[12:].any()
+told = w.isendrecv(of(rank), right, box, left, tag=8).wait()
+assert told.tag == 8
+sent = w.isend(b"hello", right, tag=3)
+letters = bytearray(5)
+request = w.irecv(letters, source=left, tag=3)
+assert request.wait() == muster.Received(left, 3, 5, "uint8") and letters == b"hello"
+sent.wait()
+assert w.iprobe(tag=99) is None
+w.send(b"probe", right, tag=11)
+found = w.probe(tag=11)
+assert (found.source, found.count) == (left, 5) and w.iprobe(source=left, tag=11) == found
+w.recv(bytearray(found.count), found.source, found.tag)
+w.send(b"", right); assert w.recv(bytearray(0)).count == 0
+""")
+
+
+def test_groups_and_what_is_known_of_members():
+    run("""
+assert [w.rank, w.size, w.world_rank(2), w.rank_of(2)] == [rank, 4, 2, 2]
+odd = w.split(rank % 2, key=-rank)
+assert odd.size == 2 and odd.rank == (0 if rank > 1 else 1)
+assert list(odd.allgather(np.array([rank])).ravel()) == [rank % 2 + 2, rank % 2]
+two = w.create([3, 0])
+assert (two is None) == (rank in (1, 2))
+if two is not None:
+    with two:
+        assert two.rank_of(3) == 0 and two.world_rank(1) == 0
+    assert told(two.barrier)["error"] == "InvalidError"
+assert w.split(None) is None
+members = w.members()
+assert [member.rank for member in members] == [0, 1, 2, 3] and members[rank].pid == os.getpid()
+assert members[0].role == "worker" and members[0].state == "present"
+assert told(w.member, 9)["error"] == "InvalidError"
+assert w.failure() is None and c.failure() is None and c.failed_ranks() == []
+assert [c.role, c.local_rank, c.local_size, c.epoch, c.restarts] == ["worker", rank, 4, 1, 0]
+assert c.node_id == str(rank)
+assert c.rank_table()["server_count"] == "1" and c.hccl_cm().worker_size == 4
+assert c.servers.size == 0 and c.universe.size == 4
+""")
+
+
+def test_objects():
+    run("""
+mine = {"rank": rank, "list": list(range(rank))}
+all_of = [{"rank": each, "list": list(range(each))} for each in range(4)]
+assert w.allgather_object(mine) == all_of
+assert w.gather_object(mine, root=1) == (all_of if rank == 1 else None)
+assert w.broadcast_object(mine if rank == 2 else None, root=2) == all_of[2]
+assert w.scatter_object(all_of if rank == 3 else None, root=3) == mine
+assert w.alltoall_object([(rank, to) for to in range(4)]) == [(each, rank) for each in range(4)]
+w.send_object(mine, (rank + 1) % 4, tag=5) if rank % 2 else None
+assert rank % 2 or w.recv_object(tag=5) == all_of[(rank - 1) % 4]
+""")
+
+
+def test_reductions_by_a_function_of_python():
+    run("""
+def multiply(lower, inout, dtype):
+    np.multiply(np.frombuffer(lower, dtype), np.frombuffer(inout, dtype), out=np.frombuffer(inout, dtype))
+times = c.operation(multiply)
+same(w.allreduce(np.full(3, rank + 1.0), op=times), np.full(3, 24.0))
+keep_lower = c.operation(lambda lower, inout, dtype: inout.__setitem__(slice(None), lower), commutative=False)
+same(w.allreduce(np.full(3, rank), op=keep_lower), np.full(3, 0))
+same(w.reduce_scatter(np.full(4, 2.0), op=times), np.array([16.0]))
+assert told(w.iallreduce, np.zeros(3), op=times)["error"] == "InvalidError"
+""")
+
+
+def test_elements_of_any_type_are_moved_and_reduced_by_functions():
+    run("""
+z = np.array([rank + 1j, -rank])
+same(both("allgather", z), np.array([[each + 1j, -each] for each in range(4)]))
+when = np.array(["2026-01-0%d" % (rank + 1)], "datetime64[D]")
+assert both("broadcast", when.copy(), root=3)[0] == np.datetime64("2026-01-04")
+pair = np.dtype([("loss", "f8"), ("O", "i4")])
+pairs = np.array([(1.0 / (rank + 1), rank)], pair)
+assert w.allgather(pairs).tolist() == [[(1.0 / (each + 1), each)] for each in range(4)]
+def least(lower, inout, dtype):
+    a, b = np.frombuffer(lower, pair), np.frombuffer(inout, pair)
+    b[:] = np.where(a["loss"] < b["loss"], a, b)
+many = np.full(3000, pairs[0], pair)
+assert set(w.allreduce(many, op=c.operation(least)).tolist()) == {(0.25, 3)}
+texts = np.array(["rank %d" % rank], "U10")
+assert w.sendrecv(texts, (rank + 1) % 4, out := np.empty(1, "U10"), (rank - 1) % 4).dtype == "V40"
+assert out[0] == "rank %d" % ((rank - 1) % 4)
+""")
+
+
+def test_an_exception_in_a_function_of_python_fails_the_call_on_every_rank():
+    run("""
+def reduce(lower, inout, dtype):
+    if rank == 0:
+        raise ZeroDivisionError("not today")
+broken = c.operation(reduce)
+try:
+    w.allreduce(np.ones(100_000), op=broken)
+    raise AssertionError("has not failed")
+except muster.ReductionError as error:
+    if rank == 0:
+        assert isinstance(error.__cause__, ZeroDivisionError) and "not today" in str(error)
+    else:
+        assert "rank 0" in str(error)
+assert w.allreduce(np.ones(1))[0] == 4  # the group holds
+""")
+
+
+@pytest.mark.parametrize("call, words", [
+    ("w.allreduce(np.zeros((4, 4))[:, 0])", ["C-contiguous", "(4,)"]),
+    ("w.allreduce(np.zeros(4, complex))", ["'sum'", "16 bytes", "Cluster.operation"]),
+    ("w.allreduce(b'1234')", ["buf", "bytes", "writable"]),
+    ("w.allreduce(np.zeros(4, bool))", ["'sum'", "bool"]),
+    ("w.allreduce(np.zeros(4), op='sun')", ["'sun'", "sum, prod"]),
+    ("w.allreduce(np.zeros(4), out=np.zeros(3))", ["out", "3 elements", "4"]),
+    ("w.allreduce(np.zeros(4), out=np.zeros(4, np.float32))", ["float32", "float64"]),
+    ("w.allreduce([1, 2])", ["list", "buffer protocol", "DLPack"]),
+    ("w.allgather(np.zeros(4), np.zeros(5))", ["5 elements", "8"]),
+    ("w.allgatherv(np.zeros(4), [4, 4, 1])", ["counts", "3 numbers", "2 members"]),
+    ("w.allgatherv(np.zeros(4), [4, -1])", ["counts", "-1"]),
+    ("w.allgatherv(np.zeros(4), [4, 4], np.zeros(8), [1, 5])", ["out", "8 elements", "9"]),
+    ("w.reduce_scatter(np.zeros(5))", ["5 elements", "2 members"]),
+    ("w.scatter(root=1 - rank)", ["out", "root"]),
+    ("w.send(b'', 9)", ["9"]),
+    ("w.broadcast(np.zeros(2), root=5)", ["root", "5"]),
+    ("w.set_timeout(-3)", ["-3", "seconds"]),
+    ("w.scatter_object([1], root=rank)", ["1 given", "2 members"]),
+])
+def test_bad_input_is_told_in_words_before_anything_begins(call, words):
+    with Cluster(packaged(f"{START}say(**told(lambda: {call}))\nw.barrier()\nc.finalize()"), workers=2) as cluster:
+        for worker in cluster.succeed(timeout=60):
+            assert said(worker)["error"] == "InvalidError"
+            for word in words:
+                assert word in said(worker)["sentence"], said(worker)["sentence"]

@@ -1,0 +1,160 @@
+"""The memory of callers: every kind of object that has some, without copying."""
+
+import array
+import ctypes
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cluster import Cluster
+from nodes import said
+from packaged import packaged, the_package
+
+muster = the_package()
+from muster import _library, _memory  # noqa: E402
+
+ADDRESS_OF = {np.ndarray: lambda data: data.ctypes.data, array.array: lambda data: data.buffer_info()[0]}
+
+
+class OnlyDLPack:
+    """What a tensor of another library is to this one. `versioned` is how the producer speaks."""
+
+    def __init__(self, data, device=(1, 0), versioned=True):
+        self.data, self.device, self.versioned = data, device, versioned
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **words):
+        if not self.versioned and words:
+            raise TypeError("an unknown keyword")
+        return self.data.__dlpack__(**words)
+
+
+def address(memory):
+    return ctypes.addressof(memory.place) if isinstance(memory.place, ctypes.Array) else memory.place
+
+
+@pytest.mark.parametrize("name", _memory.NAMES)
+def test_numpy_of_every_type_is_taken_where_it_lies(name):
+    data = np.zeros((3, 2), dtype=getattr(ml_dtypes, name, name))
+    memory = _memory.memory_of(data)
+    assert (address(memory), memory.count) == (data.ctypes.data, 6)
+    assert memory.dtype == getattr(_library, name.upper()) and memory.writable
+    data.flags.writeable = False
+    frozen = _memory.memory_of(data)
+    assert address(frozen) == data.ctypes.data and not frozen.writable
+
+
+@pytest.mark.parametrize("letter", "bhilqBHILQfd")
+def test_array_of_every_letter(letter):
+    data = array.array(letter, [1, 2, 3])
+    memory = _memory.memory_of(data)
+    assert (address(memory), memory.count, memory.itemsize) == (*data.buffer_info(), data.itemsize)
+    name = _memory.NAMES[memory.dtype]
+    assert name.startswith("float" if letter in "fd" else "u" if letter.isupper() else "int")
+
+
+def test_bytes_and_views_of_them():
+    for data in (b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(bytearray(b"xabc"))[1:]):
+        memory = _memory.memory_of(data)
+        assert (memory.count, memory.dtype) == (3, _library.UINT8)
+        assert ctypes.string_at(address(memory), 3) == b"abc"
+        assert memory.writable != memoryview(data).readonly
+    assert _memory.memory_of(b"").count == 0 and _memory.memory_of(np.zeros((0, 3))).count == 0
+    assert _memory.memory_of(np.float32(3)).count == 1  # a scalar of numpy is read
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+@pytest.mark.parametrize("name", ["int8", "uint64", "float16", "float32", "bool"])
+def test_dlpack_is_taken_where_it_lies(name, versioned):
+    data = np.zeros((2, 3), dtype=name)
+    memory = _memory.memory_of(OnlyDLPack(data, versioned=versioned))
+    assert (address(memory), memory.count, memory.writable) == (data.ctypes.data, 6, True)
+    assert memory.dtype == getattr(_library, {"bool": "UINT8"}.get(name, name.upper())) and memory.boolean == (name == "bool")
+
+
+@pytest.mark.parametrize("data, words", [
+    (OnlyDLPack(np.zeros((4, 4))[:, 1]), ["(4,)", "C-contiguous"]),
+    (OnlyDLPack(np.zeros(4), device=(2, 1)), ["(2, 1)", "CPU", "host"]),
+    (OnlyDLPack(np.zeros(4, complex)), ["type code 5", "128 bits"]),
+    (np.zeros((4, 4), ml_dtypes.bfloat16).T, ["C-contiguous"]),
+    (np.array(["a", None]), ["'O'", "pointers"]),
+    (memoryview(b"abcdef")[::2], ["strides", "C-contiguous"]),
+    (np.zeros(1, "V70000"), ["70000 bytes", "65536"]),
+    (7, ["int", "buffer protocol"]),
+])
+def test_what_cannot_be_taken_is_told(data, words):
+    with pytest.raises(muster.InvalidError) as refused:
+        _memory.memory_of(data, "buf")
+    for word in ["buf", *words]:
+        assert word in str(refused.value), refused.value
+
+
+@pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3])
+def test_other_types_are_taken_by_their_size(dtype):
+    data = np.zeros((2, 3), dtype)
+    memory = _memory.memory_of(data)
+    assert (address(memory), memory.count, memory.itemsize) == (data.ctypes.data, 6, data.itemsize)
+    assert memory.dtype == _library.ELEMENT + data.itemsize and memory.writable
+    assert np.dtype(_memory.name_of(memory.dtype)).itemsize == data.itemsize
+
+
+def test_dlpack_that_is_read_only_is_not_written():
+    data = np.zeros(4)
+    data.flags.writeable = False
+    assert not _memory.memory_of(OnlyDLPack(data)).writable
+    with pytest.raises(muster.InvalidError, match="may not be written"):
+        _memory.writable_memory_of(OnlyDLPack(data))
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, OnlyDLPack, memoryview])
+def test_memory_lives_as_long_as_it_is_held_and_no_longer(wrap):
+    data = np.zeros(1000)
+    gone = weakref.ref(data)
+    memory = _memory.memory_of(wrap(data))
+    del data
+    gc.collect()
+    assert gone() is not None
+    ctypes.memset(address(memory), 1, 8000)
+    del memory
+    gc.collect()
+    assert gone() is None
+
+
+def test_read_only_memory_is_let_go():
+    data = bytearray(b"abc")
+    memory = _memory.memory_of(memoryview(data).toreadonly())
+    with pytest.raises(BufferError):
+        data.append(1)
+    del memory
+    data.append(1)
+
+
+def test_new_memory_is_like_the_old():
+    assert _memory.empty_like(np.zeros(2, ml_dtypes.bfloat16), (3, 2)).dtype == ml_dtypes.bfloat16
+    assert _memory.empty_like(array.array("h"), (3, 2)) == array.array("h", [0] * 6)
+    assert _memory.empty_like(b"", (3, 2)) == bytearray(6)
+    assert _memory.empty_like(memoryview(array.array("d")), (3,)).format == "d"
+    with pytest.raises(muster.InvalidError, match="out: needed for a OnlyDLPack"):
+        _memory.empty_like(OnlyDLPack(np.zeros(1)), (3,))
+
+
+def test_half_floats_and_bools_are_reduced():
+    lines = """
+        import ml_dtypes, numpy as np
+        with muster.init() as c:
+            for dtype in (ml_dtypes.bfloat16, np.float16):
+                x = np.full(3, c.rank + 0.5, dtype=dtype)
+                out = c.world.allreduce(x)
+                assert out is x and out.dtype == dtype and out.tolist() == [2.0] * 3, out
+            assert c.world.allgather(np.array([c.rank], ml_dtypes.bfloat16)).tolist() == [[0], [1]]
+            flags = np.array([True, c.rank == 0, False])
+            assert c.world.allreduce(flags, op="min").tolist() == [True, False, False]
+            say(ended=True)
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        assert all(said(worker)["ended"] for worker in cluster.succeed(timeout=60))

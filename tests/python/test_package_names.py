@@ -1,0 +1,83 @@
+"""The names that MindSpore's users know, and settings in code."""
+
+import pytest
+
+from cluster import Cluster, Process
+from nodes import said
+from packaged import packaged
+
+NAMES = """
+    import numpy as np
+    muster.init("hccl")
+    rank = muster.get_rank()
+    assert [muster.get_rank("hccl_world_group"), muster.get_group_size(), muster.get_local_rank(), muster.get_local_rank_size()] == [rank, 4, rank, 4]
+    if rank in (3, 1):
+        group = muster.create_group("odd", [3, 1])
+        assert muster.get_rank("odd") == [3, 1].index(rank) and muster.get_group_size("odd") == 2
+        assert muster.get_process_group_ranks("odd") == [3, 1] and muster.get_process_group_ranks() == [0, 1, 2, 3]
+        assert muster.get_world_rank_from_group_rank("odd", 0) == 3 and muster.get_group_rank_from_world_rank(1, "odd") == 1
+        assert [muster.get_local_rank("odd"), muster.get_local_rank_size("odd")] == [muster.get_rank("odd"), 2]
+        assert group.allgather(np.array([rank])).tolist() == [[3], [1]]
+        assert "odd" in told(muster.create_group, "odd", [3, 1])["sentence"]
+        muster.destroy_group("odd")
+        assert "odd" in told(muster.get_rank, "odd")["sentence"]
+    assert told(muster.destroy_group, "even")["error"] == "InvalidError"
+    muster.release()
+    assert told(muster.get_rank)["error"] == "StateError"
+    say(ended=True)
+"""
+
+
+def test_the_names_that_users_know():
+    with Cluster(packaged(NAMES), workers=4) as cluster:
+        assert all(said(worker)["ended"] for worker in cluster.succeed(timeout=90))
+
+
+def test_settings_in_code_alone():
+    lines = """
+        import subprocess
+        scheduler = muster.Scheduler(worker_num=2)
+        port = int(scheduler.address.rpartition(":")[2])
+        code = f"import sys; sys.path.insert(0, {sys.path[0]!r}); import muster; " + \\
+               f"c = muster.init(role='worker', sched_host='127.0.0.1', sched_port={port}, worker_num=2, enable_ssl=False, log=None); " + \\
+               "print(c.world.allgather_object(c.rank))"
+        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        with muster.init(role="worker", sched_host="127.0.0.1", sched_port=port, worker_num=2, environment=False) as c:
+            mine = c.world.allgather_object(c.rank)
+        say(mine=mine, other=other.communicate(timeout=60)[0].strip(), code=other.returncode)
+        scheduler.wait(60)
+    """
+    with Process(packaged(lines)) as process:
+        assert process.wait(timeout=90) == 0, process.describe()
+        assert said(process) == {"mine": [0, 1], "other": "[0, 1]", "code": 0}
+
+
+@pytest.mark.parametrize("call, error, words", [
+    ("muster.init(role='sched')", "ConfigError", ["role", "sched", "MS_SCHED"]),
+    ("muster.init(worker_nun=2)", "ConfigError", ["worker_nun", "worker_num"]),
+    ("muster.init(role='worker')", "ConfigError", ["worker_num"]),
+    ("muster.Scheduler(worker_num=0)", "ConfigError", ["worker_num", "0"]),
+    ("muster.set_log(print, 'loud')", "InvalidError", ["loud", "warning"]),
+])
+def test_wrong_settings_are_told(call, error, words):
+    with Process(packaged(f"say(**told(lambda: {call}))")) as process:
+        assert process.wait(timeout=60) == 0, process.describe()
+        assert said(process)["error"] == error
+        for word in words:
+            assert word in said(process)["sentence"], said(process)["sentence"]
+
+
+def test_the_log_goes_where_the_program_wants_it():
+    lines = """
+        import logging, queue
+        heard = queue.SimpleQueue()
+        muster.set_log(lambda *words: heard.put(words), "debug")
+        with muster.init() as c:
+            level, speaker, line = heard.get(timeout=30)
+        muster.set_log(None)
+        say(known=level in (logging.DEBUG, logging.INFO), speaker=speaker, line=line)
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        words = said(alone)
+        assert words["known"] and words["speaker"] and words["line"] and alone.stderr == ""

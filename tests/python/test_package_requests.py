@@ -1,0 +1,173 @@
+"""Requests of the package: waiting, asking, giving up, and awaiting in an event loop."""
+
+from cluster import Cluster
+from nodes import said
+from packaged import packaged
+
+
+def run(lines, workers=2, timeout=90):
+    with Cluster(packaged(lines), workers=workers) as cluster:
+        return [said(worker) for worker in cluster.succeed(timeout)]
+
+
+def test_a_request_is_waited_for_asked_and_tells_the_same_again():
+    lines = """
+        with muster.init() as c:
+            w, box = c.world, bytearray(5)
+            if c.rank == 0:
+                request = w.irecv(box, source=1)
+                assert request.test() is False and request.done is False
+                try:
+                    request.wait(0.02)
+                    raise AssertionError("has not waited in vain")
+                except TimeoutError as error:
+                    assert isinstance(error, muster.TimeoutError) and "0.02 s" in str(error)
+                w.send(b"now", 1)
+                assert request.wait(60) == request.wait() == muster.Received(1, 4, 5, "uint8")
+                assert request.test() is True and request.done and box == b"hello"
+                request.cancel()  # too late, and no error
+            else:
+                w.recv(bytearray(3))
+                w.send(b"hello", 0, tag=4)
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
+def test_cancelled_messages_end_alone_and_cancelled_collectives_revoke():
+    lines = """
+        with muster.init() as c:
+            w = c.world
+            request = w.irecv(bytearray(5), source=1 - c.rank)
+            request.cancel()
+            words = told(request.wait)
+            assert words["error"] == "AbortedError" and told(request.wait)["sentence"] == words["sentence"]
+            assert request.done and told(request.test)["error"] == "AbortedError"
+            if c.rank == 1:
+                c.store.set("no call of mine goes on", b"")
+            else:
+                c.store.get("no call of mine goes on")
+                started = w.iallreduce(bytearray(8))
+                started.cancel()
+                say(**told(started.wait))
+                c.store.set("cancelled", b"")
+            c.store.get("cancelled")  # before that the other's barrier would be a mismatch
+            say(again=told(w.barrier))
+            c.recover(60)
+            w.barrier()
+    """
+    first, second = run(lines)
+    assert first["error"] == first["again"]["error"] == second["again"]["error"] == "AbortedError"
+    assert second["again"]["rank"] == 0 and second["again"]["node_id"] == "0"
+
+
+def test_many_requests_at_once_end_in_any_order():
+    lines = """
+        import numpy as np
+        with muster.init() as c:
+            w = c.world
+            boxes = [np.zeros(1000) for _ in range(50)]
+            gets = [w.irecv(box, source=1 - c.rank, tag=tag) for tag, box in enumerate(boxes)]
+            puts = [w.isend(np.full(1000, float(tag + c.rank)), 1 - c.rank, tag) for tag in reversed(range(50))]
+            sums = [w.iallreduce(np.ones(3)) for _ in range(10)]
+            for request in [*reversed(sums), *puts, *gets]:
+                request.wait(60)
+            assert all((box == tag + 1 - c.rank).all() for tag, box in enumerate(boxes))
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
+def test_a_request_is_of_one_thread_at_a_time():
+    lines = """
+        import threading
+        with muster.init() as c:
+            request = c.world.irecv(bytearray(4), source=1 - c.rank)
+            thread = threading.Thread(target=request.wait)
+            thread.start()
+            while not request._turn.locked():
+                time.sleep(0.001)
+            for call in (request.wait, request.test, request.cancel):
+                words = told(call)
+                assert words["error"] == "StateError" and "another thread" in words["sentence"]
+            c.world.send(b"1234", 1 - c.rank)
+            thread.join()
+            assert request.wait().count == 4
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
+def test_any_and_all_of_several_are_waited_for():
+    lines = """
+        import numpy as np
+        with muster.init() as c:
+            w, other = c.world, 1 - c.rank
+            never = w.irecv(bytearray(1), tag=9)
+            try:
+                muster.wait_any([never, never], 0.02)
+                raise AssertionError("has not waited in vain")
+            except TimeoutError:
+                pass
+            total = w.iallreduce(np.ones(2))
+            assert muster.wait_any([never, total], 60) == 1 and total.wait().tolist() == [2, 2]
+            assert muster.wait_any([never, total]) == 1  # it has ended before
+            boxes = [bytearray(1), bytearray(2)]
+            requests = [w.irecv(boxes[0], other, 1), w.irecv(boxes[1], other, 2), w.isend(b"a", other, 1), w.isend(b"bc", other, 2)]
+            received = muster.wait_all([*requests, total], 60)
+            assert [each.count for each in received[:2]] == [1, 2] and boxes == [b"a", b"bc"] and received[4] is total.wait()
+            try:
+                muster.wait_all([total, never], 0.02)
+                raise AssertionError("has not waited in vain")
+            except TimeoutError:
+                pass
+            never.cancel()
+            assert told(muster.wait_all, [never, total])["error"] == "AbortedError"
+            assert muster.wait_all([]) == [] and told(muster.wait_any, [])["error"] == "InvalidError"
+            w.barrier()  # what waits for any source ends when the last other has left
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))
+
+
+def test_requests_are_awaited_while_other_coroutines_go_on():
+    lines = """
+        import asyncio, numpy as np
+        async def main(c):
+            w = c.world
+            ticks = 0
+            async def tick():
+                nonlocal ticks
+                while True:
+                    ticks += 1
+                    await asyncio.sleep(0.001)
+            ticking = asyncio.create_task(tick())
+            box = bytearray(5)
+            waiting = w.irecv(box, source=1 - c.rank, tag=1)
+            first, second = asyncio.create_task(awaited(waiting)), asyncio.create_task(awaited(waiting))
+            given_up = asyncio.create_task(awaited(w.irecv(bytearray(1), tag=2)))
+            while ticks < 20:
+                await asyncio.sleep(0)
+            assert not first.done()
+            given_up.cancel()
+            out = await w.iallreduce(np.full(3, c.rank + 1.0))
+            assert out.tolist() == [3.0] * 3
+            await w.isend(b"hello", 1 - c.rank, tag=1)
+            assert await first == await second == muster.Received(1 - c.rank, 1, 5, "uint8") and box == b"hello"
+            assert (await asyncio.gather(*(w.iallgather(np.array([c.rank])) for _ in range(20))))[19].tolist() == [[0], [1]]
+            cancelled = w.irecv(bytearray(1), tag=3)
+            cancelled.cancel()
+            try:
+                await cancelled
+                raise AssertionError("cancelled")
+            except muster.AbortedError:
+                pass
+            ticking.cancel()
+            await w.ibarrier()
+        async def awaited(request):
+            return await request
+        with muster.init() as c:
+            asyncio.run(main(c))
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines))

@@ -1,0 +1,85 @@
+"""The wheel: installed into an empty environment it starts 4 workers, and it runs where glibc is old."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from cluster import TARGET, TREE, clean_environment
+
+VERSION = re.search(r'^version = "(.*)"', (TREE / "Cargo.toml").read_text(), re.MULTILINE)[1]
+GLIBC = (2, 28)
+WHEEL = TARGET / "wheels" / f"muster-{VERSION}-py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64.whl"
+HELLO = """
+import muster
+from array import array
+with muster.init() as cluster:
+    print(muster.__file__, [float(rank) for rank in cluster.world.allgather(array("f", [cluster.rank]))], flush=True)
+"""
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    assert WHEEL.exists(), f"{WHEEL} is not built: make wheel"
+    return WHEEL
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """An environment of Python with nothing in it but the wheel."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=TIMEOUT_S)
+    python = folder / "venv" / "bin" / "python"
+    words = ["--no-index", "--no-deps", "--disable-pip-version-check", "--quiet", str(wheel)]
+    subprocess.run([python, "-m", "pip", "install", *words], check=True, timeout=TIMEOUT_S)
+    return folder
+
+
+def run(environment, *words, **named):
+    path = f"{environment / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(words, env=clean_environment({"PATH": path, "PYTHONPATH": None}), cwd=environment, text=True, check=True,
+                          capture_output=True, timeout=TIMEOUT_S, **named).stdout
+
+
+@pytest.mark.parametrize("command", [["muster", "run"], ["msrun"]])
+def test_it_starts_four_workers_from_an_empty_environment(environment, command):
+    (environment / "hello.py").write_text(HELLO)
+    words = ["--worker_num=4", "--local_worker_num=4", "--master_port=0", "--join=True", "--log_dir=logs", "--cluster_time_out=60"]
+    run(environment, *command, *words, "hello.py")
+    for rank in range(4):
+        line = (environment / "logs" / f"worker_{rank}.log").read_text()
+        assert line.endswith("[0.0, 1.0, 2.0, 3.0]\n") and line.startswith(str(environment)), line
+
+
+def test_the_commands_and_the_library_are_the_wheels(environment):
+    assert run(environment, "muster", "--version").split()[-1] == VERSION
+    path = run(environment, "python", "-c", "import muster._library as library; print(library.PATH)").strip()
+    assert path.startswith(str(environment)) and path.endswith("muster/lib/libmuster.so.1")
+    assert run(environment, "python", "-c", "import muster; print(muster.__version__)").strip() == VERSION
+
+
+def test_library_and_command_need_no_newer_glibc_than_the_tag_says(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        binaries = [name for name in archive.namelist() if name.endswith((".so.1", "scripts/muster"))]
+        assert len(binaries) == 2
+        for name in binaries:
+            path = archive.extract(name, tmp_path)
+            symbols = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
+            versions = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols)}
+            assert versions and max(versions) <= GLIBC, max(versions)
+            needed = re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", path], capture_output=True, text=True).stdout)
+            system = r"(libc\.so\.6|ld-linux-x86-64\.so\.2|lib(pthread|dl|rt|m)\.so\.\d|libgcc_s\.so\.1)"
+            assert all(re.fullmatch(system, each) for each in needed), needed
+
+
+def test_it_says_what_it_is(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        words = {name.rpartition("/")[2]: name for name in archive.namelist()}
+        assert "Tag: py3-none-manylinux_2_28_x86_64" in archive.read(words["WHEEL"]).decode()
+        metadata = archive.read(words["METADATA"]).decode()
+        assert "Requires-Python: >=3.9" in metadata and "Requires-Dist" not in metadata.replace("extra ==", "")
+        assert {"py.typed", "LICENSE-MIT", "LICENSE-APACHE", "licences.txt"} <= set(words)
