@@ -15,6 +15,7 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     const std::vector<float> constant(4);
     std::vector<double> doubles(4);
     std::vector<opaque> opaques(4);
+    std::vector<float *> pointers(4);
     std::vector<bool> bits(4);
     std::list<float> list(4);
     static_cast<void>(world), static_cast<void>(cluster);
@@ -27,7 +28,7 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
 #elif CASE == 4 // must have the same element type
     world.allreduce(values, doubles);
 #elif CASE == 5 // this is no element type
-    world.broadcast(opaques);
+    world.broadcast(pointers);
 #elif CASE == 6 // no matching
     world.broadcast(bits);
 #elif CASE == 7 // no matching
@@ -42,6 +43,10 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     world.allreduce(values, cluster.make_op<double>([](double a, double) noexcept { return a; }));
 #elif CASE == 12 // no matching|invalid user-defined conversion
     cluster.make_op<double>([](double a, double) { return a; });
+#elif CASE == 14 // only a function can reduce this type
+    world.allreduce(opaques);
+#elif CASE == 15 // the function must be noexcept
+    world.allreduce(values, [](float a, float b) { return a * b; });
 #elif CASE == 13 // must not be a temporary
     world.recv(std::vector<float>(4));
 #endif

@@ -6,8 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <stdexcept>
 #include <vector>
+
+#include <poll.h>
 
 namespace {
 
@@ -186,6 +189,34 @@ template <class Call> void interrupted_call(const muster::cluster &cluster, Call
     other.join();
 }
 
+// Several at a time, and word of the end for programs with a loop of their own.
+void several(muster::cluster &cluster, int rank) {
+    const muster::group world = cluster.world();
+    std::int32_t here = -1, there = -1;
+    std::vector<muster::request> requests;
+    requests.push_back(world.irecv(muster::one(here), 1 - rank, 1));
+    requests.emplace_back();  // empty ones are passed over
+    requests.push_back(world.irecv(muster::one(there), 1 - rank, 2));
+    CHECK(!muster::wait_any(requests, std::chrono::milliseconds(1)) && !muster::wait_all(requests, std::chrono::milliseconds(1)));
+    world.barrier();
+    std::promise<muster::status> told;
+    requests[2].notify([&told](muster::status code) { told.set_value(code); });
+    pollfd watched{requests[2].descriptor(), POLLIN, 0};
+    CHECK(poll(&watched, 1, 0) == 0);
+    world.send(muster::one(rank), 1 - rank, 2);
+    CHECK(muster::wait_any(requests) == 2 && told.get_future().get() == muster::status::ok && there == 1 - rank);
+    CHECK(poll(&watched, 1, -1) == 1);
+    world.barrier();
+    world.send(muster::one(rank), 1 - rank, 1);
+    CHECK(muster::wait_all(requests) && here == 1 - rank);
+    requests.clear();
+    {
+        muster::request given_up = world.irecv(muster::one(here), 1 - rank, 3);
+        given_up.notify([&here](muster::status code) { here = code == muster::status::aborted ? 77 : 0; });
+    }
+    CHECK(here == 77);  // the destructor has waited for it
+}
+
 // An interrupted wait leaves its request as it is; an interrupted collective is cancelled.
 void interrupted(muster::cluster &cluster, int rank) {
     const muster::group world = cluster.world();
@@ -319,6 +350,7 @@ int main() {
     run_workers(kSize, thrown);
     run_workers(kSize, messages);
     run_workers(kSize, cancelled);
+    run_workers(kSize, several);
     run_workers(kSize, interrupted);
     ended_by_a_hook();
     outliving();

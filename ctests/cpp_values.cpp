@@ -279,6 +279,62 @@ void own_reductions(muster::cluster &cluster, std::int32_t rank) {
     FAILS(invalid, "op", cluster.free_op(longest));
 }
 
+// Elements of the program's own, and functions with the call.
+struct best {
+    double gain;
+    std::int32_t owner;
+    char words[100];
+};
+best better(const best &a, const best &b) noexcept { return a.gain >= b.gain ? a : b; }
+
+void own_elements(const muster::group &world, std::int32_t rank, bool blocks) {
+    static_assert(static_cast<std::int32_t>(muster::dtype_of<best>::value) == MUSTER_ELEMENT + sizeof(best));
+    static_assert(static_cast<std::int32_t>(muster::dtype_of<float *>::value) < 0 &&
+                  static_cast<std::int32_t>(muster::dtype_of<std::string_view>::value) < 0 &&
+                  static_cast<std::int32_t>(muster::dtype_of<std::string>::value) >= 0);
+    std::vector<best> mine(50), all(50 * kRanks), found(50);
+    for (std::size_t at = 0; at < mine.size(); at++) {
+        mine[at] = {static_cast<double>((rank + static_cast<std::int32_t>(at)) % kSize), rank, "words"};
+    }
+    EITHER(blocks, allgather, mine, all);
+    CHECK(all[50 * 3 + 7].owner == 3 && std::string(all[199].words) == "words");
+    EITHER(blocks, allreduce, mine, found, better);
+    CHECK(found[0].owner == 3 && found[1].owner == 2 && found[49].gain == 3);
+    EITHER(
+        blocks, allreduce, mine, [](const best &a, const best &b) noexcept { return a.gain < b.gain ? a : b; }, false);
+    CHECK(mine[0].owner == 0 && mine[1].owner == 3 && mine[49].gain == 0);
+    CHECK(world.broadcast(mine[0], 2).owner == 0);
+
+    const std::int32_t base = rank + 10;  // a function may capture; this one does not commute
+    const auto first = [base](std::int32_t low, std::int32_t high) noexcept { return low < base ? low : high; };
+    const std::vector<std::int32_t> one_digit(4, rank + 1);
+    const std::vector<std::size_t> counts(kRanks, 1);
+    std::vector<std::int32_t> number(4), part(1);
+    EITHER(blocks, reduce, one_digit, number, 1, first, false);
+    CHECK(rank != 1 || number[3] == 1);
+    EITHER(blocks, reduce_scatter, one_digit, part, first, false);
+    CHECK(part[0] == 1);
+    EITHER(blocks, reduce_scatterv, one_digit, part, counts, first, false);
+    CHECK(part[0] == 1);
+    CHECK(world.allreduce(rank + 1, first, false) == 1);
+}
+
+void lists(const muster::group &world, std::int32_t rank, bool blocks) {
+    std::vector<std::vector<int>> apart{std::vector<int>(2), std::vector<int>(0), std::vector<int>(3), std::vector<int>(1)};
+    const std::vector<int> mine(apart[static_cast<std::size_t>(rank)].size(), rank + 1);
+    EITHER(blocks, allgather_list, mine, apart);
+    CHECK((apart == std::vector<std::vector<int>>{{1, 1}, {}, {3, 3, 3}, {4}}));
+    std::vector<int> sums(mine.size());
+    EITHER(blocks, reduce_scatter_list, apart, sums);
+    CHECK(sums == std::vector<int>(mine.size(), kSize * (rank + 1)));
+    std::array<muster::span<int>, 4> views{muster::span(apart[0]), muster::span(apart[1]), muster::span(apart[2]),
+                                           muster::span(apart[3])};
+    EITHER(blocks, reduce_scatter_list, views, sums, muster::op::max);
+    CHECK(sums == mine);
+    apart.pop_back();
+    FAILS(invalid, "allgather_list: `outs` has 3 buffers: the group has 4 ranks", world.allgather_list(mine, apart));
+}
+
 // --------------------------------------------------------------------------------------------------------- Messages
 
 void messages(const muster::group &world, std::int32_t rank) {
@@ -293,6 +349,7 @@ void messages(const muster::group &world, std::int32_t rank) {
     CHECK(in[2] == before + 0.25 && in[3] == -1);
 
     muster::request going = world.isend(out, next, 8);
+    CHECK(world.probe(before).count == 3 && world.iprobe(before, 8)->tag == 8 && !world.iprobe(before, 9));
     const muster::received told = world.recv(in);
     CHECK(told.source == before && told.tag == 8 && told.dtype == MUSTER_FLOAT64);
     going.wait();
@@ -358,6 +415,10 @@ void groups(const muster::cluster &cluster, std::int32_t rank) {
         CHECK(std::string(view.member(1).node_id) == "0");
     }
     CHECK(!world.split(-1, 0));
+    if (rank >= 2) {
+        const muster::owned_group upper = cluster.create_group(std::vector<std::int32_t>{2, 3}, "upper");
+        CHECK(upper.size() == 2 && upper.allreduce(rank) == 5);
+    }
     FAILS(invalid, "rank", world.member(kSize));
     FAILS(not_found, "", cluster.servers().rank());
     CHECK(cluster.servers().size() == 0 && cluster.universe().size() == kSize);
@@ -408,6 +469,8 @@ void everything(muster::cluster &cluster, std::int32_t rank) {
     types(world);
     buffers(world);
     for (const bool blocks : {true, false}) {
+        own_elements(world, rank, blocks);
+        lists(world, rank, blocks);
         equal_parts(world, rank, blocks);
         unequal_parts(world, rank, blocks);
     }

@@ -328,6 +328,10 @@ template <class Buffer>
 inline constexpr bool lends =
     std::is_lvalue_reference_v<Buffer> || std::is_same_v<element_t<Buffer>, element_t<const std::remove_reference_t<Buffer>>>;
 
+// Whether a type itself only points to elements.
+template <class T, class = void> inline constexpr bool is_view = false;
+template <class T> inline constexpr bool is_view<T, std::enable_if_t<is_buffer<T>::value>> = lends<T>;
+
 template <class From, class To> inline constexpr bool points_to = std::is_convertible_v<From (*)[], To (*)[]>;
 
 }  // namespace basic
@@ -512,6 +516,9 @@ template <class T> constexpr dtype usual_dtype() {
     } else if constexpr (std::is_same_v<T, std::bfloat16_t>) {
         return dtype::bfloat16;
 #endif
+    } else if constexpr ((std::is_class_v<T> || std::is_enum_v<T> || std::is_same_v<T, bool>)&&!is_view<T>) {
+        return static_cast<dtype>(sizeof(T) <= MUSTER_ELEMENT_BYTES_MAX ? MUSTER_ELEMENT + static_cast<std::int32_t>(sizeof(T))
+                                                                        : -1);
     } else {
         return static_cast<dtype>(-1);
     }
@@ -520,10 +527,11 @@ template <class T> constexpr dtype usual_dtype() {
 }  // namespace basic
 /// @endcond
 
-/// Which element type a C++ type is. Known are the integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
-/// std::float16_t and std::bfloat16_t.
+/// Which element type a C++ type is. Integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
+/// std::float16_t and std::bfloat16_t have one by name. Other classes and enumerations, of up to MUSTER_ELEMENT_BYTES_MAX bytes,
+/// travel as their bytes, and none is ever split. They must be trivially copyable, and only functions reduce them.
 ///
-/// Specialize it for a type of your own that has the bits of one of these:
+/// Specialize it for a type of your own that has the bits of a named one:
 /// `template <> struct muster::dtype_of<my::half> { static constexpr auto value = muster::dtype::float16; };`
 template <class T> struct dtype_of {
     /// The element type; a negative number where `T` is none.
@@ -534,13 +542,17 @@ template <class T> struct dtype_of {
 template <class T> class reduction {
 public:
     /// A built-in one.
-    constexpr reduction(op built_in) noexcept : number_(static_cast<std::int32_t>(built_in)) {}
+    constexpr reduction(op built_in) noexcept : number_(static_cast<std::int32_t>(built_in)) {
+        static_assert(static_cast<std::int32_t>(dtype_of<T>::value) < MUSTER_ELEMENT, "only a function can reduce this type");
+    }
     /// One that the C API gave out (muster_op_create). Its function must be one for elements of type `T`.
-    static constexpr reduction from_number(std::int32_t number) noexcept { return reduction(static_cast<op>(number)); }
+    static constexpr reduction from_number(std::int32_t number) noexcept { return reduction(number, nullptr); }
     /// Its number in the C API.
     constexpr std::int32_t number() const noexcept { return number_; }
 
 private:
+    constexpr reduction(std::int32_t number, std::nullptr_t) noexcept : number_(number) {}
+
     std::int32_t number_;
 };
 
@@ -697,6 +709,28 @@ template <class In, class Out> both<In, Out> now(const In &in, std::remove_refer
 template <class In, class Out> both<In, Out> later(const std::remove_reference_t<In> &in, std::remove_reference_t<Out> &out) {
     return {read_later<In>("in", in), writable<Out>("out", out)};
 }
+// A list of buffers, which have the elements of `Like`.
+template <class Pointer> struct list {
+    std::vector<Pointer> data;
+    std::vector<std::size_t> sizes;
+};
+template <class Like, class Pointer, class Buffers> list<Pointer> listed(Buffers &buffers) {
+    static_assert(is_buffer<element_t<Buffers>>::value, "this is no list of buffers");
+    list<Pointer> all;
+    for (std::size_t at = 0; at < std::size(buffers); at++) {
+        auto &buffer = std::data(buffers)[at];
+        static_assert(std::is_same_v<std::remove_cv_t<element_t<decltype(buffer)>>, std::remove_cv_t<element_t<Like>>>,
+                      "the buffers must have the same element type");
+        all.data.push_back(std::data(buffer));
+        all.sizes.push_back(std::size(buffer));
+    }
+    return all;
+}
+template <class Like, class Buffers> list<void *> writable_list(Buffers &buffers) { return listed<Like, void *>(buffers); }
+template <class Like, class Buffers> list<const void *> readable_list(const Buffers &buffers) {
+    return listed<Like, const void *>(buffers);
+}
+
 template <class In, class Out> std::string lengths(const char *call, const In &in, const Out &out) {
     return std::string(call) + ": `" + in.name + "` has " + std::to_string(in.size) + " elements and `" + out.name + "` " +
            std::to_string(out.size);
@@ -733,6 +767,27 @@ template <class T> using when_value = std::enable_if_t<is_value<T>::value, int>;
 template <class T> struct as_it_is { using type = reduction<T>; };
 // Not deduced: what is passed for it converts.
 template <class T> using reduction_with = typename as_it_is<T>::type;
+// A function of two values that a call is given.
+template <class Combine, class T>
+inline constexpr bool combines =
+    std::is_invocable_r_v<T, const Combine &, const T &, const T &> && !std::is_convertible_v<const Combine &, reduction<T>>;
+template <class Combine, class Buffer>
+using when_combines = std::enable_if_t<combines<Combine, std::remove_cv_t<element_t<Buffer>>>, int>;
+// Applies it to many, as the library asks for it.
+template <class T, class Combine> void fold(const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
+    static_assert(std::is_nothrow_invocable_v<const Combine &, const T &, const T &>, "the function must be noexcept");
+    const Combine &combine = *static_cast<const Combine *>(ctx);
+    const T *low = static_cast<const T *>(in);
+    T *high = static_cast<T *>(inout);
+    for (std::size_t at = 0; at < count; at++) {
+        high[at] = combine(low[at], high[at]);
+    }
+}
+// The function as an argument of the C API, which does not write to it.
+template <class Combine> void *context_of(const Combine &combine) noexcept {
+    return const_cast<void *>(static_cast<const void *>(std::addressof(combine)));
+}
+
 template <class Buffer> using reduction_of = reduction<std::remove_cv_t<element_t<Buffer>>>;
 
 }  // namespace detail
@@ -861,13 +916,15 @@ public:
     /// No operation.
     request() noexcept = default;
     /// Takes the operation over.
-    request(request &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)), received_(std::move(other.received_)) {}
+    request(request &&other) noexcept
+        : handle_(std::exchange(other.handle_, nullptr)), received_(std::move(other.received_)), kept_(std::move(other.kept_)) {}
     /// Gives up its own operation, as the destructor does, and takes the other's over.
     request &operator=(request &&other) noexcept {
         if (this != &other) {
             give_up();
             handle_ = std::exchange(other.handle_, nullptr);
             received_ = std::move(other.received_);
+            kept_ = std::move(other.kept_);
         }
         return *this;
     }
@@ -900,13 +957,32 @@ public:
                                : result<muster::received>(error(status::state, "the request has received nothing yet")));
     }
 
+    /// Has `fn` called once, on a thread of the library, when the operation has ended: with `status::ok` or its error. At once if
+    /// it has. It must not throw; see muster_request_notify for what it may call. The destructor waits until it has returned.
+    outcome<void> notify(std::function<void(status)> fn) {
+        auto kept = std::make_unique<std::function<void(status)>>(std::move(fn));
+        const muster_notify_fn tell = [](muster_status_t code, void *ctx) noexcept {
+            const std::unique_ptr<std::function<void(status)>> once(static_cast<std::function<void(status)> *>(ctx));
+            (*once)(static_cast<status>(code));
+        };
+        result<void> noted = detail::checked(muster_request_notify(handle_, *kept ? tell : nullptr, kept.get()));
+        if (noted) {
+            static_cast<void>(kept.release());  // it is called once, and then frees itself
+        }
+        return detail::out(std::move(noted));
+    }
+    /// A descriptor that can be read (poll, epoll) once the operation has ended. It belongs to the library: only watch it, and
+    /// take it out of an epoll set before this object is destroyed.
+    outcome<int> descriptor() { return detail::out(detail::number(muster_request_descriptor(handle_))); }
+
     /// The handle of the C API; this object goes on owning it.
     muster_request_t *get() const noexcept { return handle_; }
 
 private:
     friend class group;
-    request(muster_request_t *handle, std::unique_ptr<muster::received> place) noexcept
-        : handle_(handle), received_(std::move(place)) {}
+    request(muster_request_t *handle, std::unique_ptr<muster::received> place,
+            std::shared_ptr<const void> kept = nullptr) noexcept
+        : handle_(handle), received_(std::move(place)), kept_(std::move(kept)) {}
 
     void give_up() noexcept {
         if (handle_ != nullptr && muster_request_test(handle_) == MUSTER_IN_PROGRESS) {
@@ -918,7 +994,41 @@ private:
 
     muster_request_t *handle_ = nullptr;
     std::unique_ptr<muster::received> received_;  // the library writes it, wherever this object is moved
+    std::shared_ptr<const void> kept_;            // what the operation calls
 };
+
+/// @cond internal
+namespace detail {
+
+inline std::vector<muster_request_t *> handles(span<const request> requests) {
+    std::vector<muster_request_t *> all;
+    for (const request &one : requests) {
+        all.push_back(one.get());
+    }
+    return all;
+}
+
+}  // namespace detail
+/// @endcond
+
+/// Waits until one of these has ended, and gives its place, also where it has failed: its `test()` tells. Empty ones are passed
+/// over. Nothing if none has ended in time. If all are empty it is `status::not_found`.
+inline outcome<std::optional<std::size_t>> wait_any(span<const request> requests, milliseconds timeout = no_limit) {
+    const std::vector<muster_request_t *> all = detail::handles(requests);
+    std::size_t index = all.size();
+    const muster_status_t code = muster_request_wait_any(all.data(), all.size(), timeout.count(), &index);
+    if (index < all.size()) {
+        return detail::out(result<std::optional<std::size_t>>(index));
+    }
+    return detail::out(detail::valued(code, std::optional<std::size_t>()));
+}
+
+/// Waits until all of these have ended; fails with the error of the first that has failed, once all have ended. Whether all have
+/// ended in time. Empty ones are passed over.
+inline outcome<bool> wait_all(span<const request> requests, milliseconds timeout = no_limit) {
+    const std::vector<muster_request_t *> all = detail::handles(requests);
+    return detail::out(detail::ended(muster_request_wait_all(all.data(), all.size(), timeout.count())));
+}
 
 // --------------------------------------------------------------------------------------------------------------- Groups
 
@@ -1033,6 +1143,44 @@ public:
         return start(alike("iallreduce", i, o), muster_iallreduce, i.data, o.data, o.size, o.type, with.number());
     }
 
+    /// As allreduce, with a function of two values in place of an operation: see muster_allreduce_with. The value of lower ranks
+    /// comes first. It must be noexcept, and must not call this library. Pass `commutative` false where the two may not be
+    /// exchanged; ranks agree on that.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<void> allreduce(const In &in, Out &&out, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(alike("allreduce", i, o), muster_allreduce_with, i.data, o.data, o.size, o.type, detail::fold<T, Combine>,
+                    detail::context_of(combine), commutative ? 1 : 0);
+    }
+    /// As that allreduce, without waiting. The request keeps the function.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<request> iallreduce(In &&in, Out &&out, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        auto kept = std::make_shared<const Combine>(std::move(combine));
+        return start_keeping(kept, alike("iallreduce", i, o), muster_iallreduce_with, i.data, o.data, o.size, o.type,
+                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+    }
+    /// As that allreduce, in place.
+    template <class Buffer, class Combine, basic::when_buffer<Buffer> = 0, detail::when_combines<Combine, Buffer> = 0>
+    outcome<void> allreduce(Buffer &&inout, Combine combine, bool commutative = true) const {
+        return allreduce(inout, std::forward<Buffer>(inout), std::move(combine), commutative);
+    }
+    /// As that allreduce, in place and without waiting.
+    template <class Buffer, class Combine, basic::when_buffer<Buffer> = 0, detail::when_combines<Combine, Buffer> = 0>
+    outcome<request> iallreduce(Buffer &&inout, Combine combine, bool commutative = true) const {
+        return iallreduce(inout, std::forward<Buffer>(inout), std::move(combine), commutative);
+    }
+    /// What all ranks' values come to by this function.
+    template <class T, class Combine, detail::when_value<T> = 0, std::enable_if_t<detail::combines<Combine, T>, int> = 0>
+    [[nodiscard]] outcome<T> allreduce(T value, Combine combine, bool commutative = true) const {
+        const muster_status_t code =
+            muster_allreduce_with(handle_, &value, &value, 1, detail::element_type<T>(), detail::fold<T, Combine>,
+                                  detail::context_of(combine), commutative ? 1 : 0);
+        return detail::out(detail::valued(code, value));
+    }
+
     /// The root gets what all ranks' elements of `in` come to. Its `out` is as long as `in`, and may be the same. Elsewhere `out`
     /// does not count, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
@@ -1045,6 +1193,24 @@ public:
     outcome<request> ireduce(In &&in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::later<In, Out>(in, out);
         return start(at(root) ? alike("ireduce", i, o) : "", muster_ireduce, i.data, o.data, i.size, o.type, with.number(), root);
+    }
+
+    /// As reduce, with a function of two values in place of an operation: see muster_reduce_with.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<void> reduce(const In &in, Out &&out, std::int32_t root, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(at(root) ? alike("reduce", i, o) : "", muster_reduce_with, i.data, o.data, i.size, o.type,
+                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0, root);
+    }
+    /// As that reduce, without waiting. The request keeps the function.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<request> ireduce(In &&in, Out &&out, std::int32_t root, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        auto kept = std::make_shared<const Combine>(std::move(combine));
+        return start_keeping(kept, at(root) ? alike("ireduce", i, o) : "", muster_ireduce_with, i.data, o.data, i.size, o.type,
+                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0, root);
     }
 
     /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. In place where `in` is this
@@ -1152,6 +1318,24 @@ public:
         return start(times("ireduce_scatter", o, i), muster_ireduce_scatter, i.data, o.data, o.size, o.type, with.number());
     }
 
+    /// As reduce_scatter, with a function of two values in place of an operation: see muster_reduce_scatter_with.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<void> reduce_scatter(const In &in, Out &&out, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(times("reduce_scatter", o, i), muster_reduce_scatter_with, i.data, o.data, o.size, o.type,
+                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0);
+    }
+    /// As that reduce_scatter, without waiting. The request keeps the function.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<request> ireduce_scatter(In &&in, Out &&out, Combine combine, bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        auto kept = std::make_shared<const Combine>(std::move(combine));
+        return start_keeping(kept, times("ireduce_scatter", o, i), muster_ireduce_scatter_with, i.data, o.data, o.size, o.type,
+                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+    }
+
     /// As reduce_scatter with parts of different sizes, which follow each other in `in`. All ranks pass the same counts. `out` is
     /// as long as this rank's part.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
@@ -1168,6 +1352,63 @@ public:
         const auto [i, o] = detail::later<In, Out>(in, out);
         return start(own_part("ireduce_scatterv", counts, i, o), muster_ireduce_scatterv, i.data, o.data, counts.data(), o.type,
                      with.number());
+    }
+
+    /// As reduce_scatterv, with a function of two values in place of an operation: see muster_reduce_scatterv_with.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<void> reduce_scatterv(const In &in, Out &&out, span<const std::size_t> counts, const Combine &combine,
+                                  bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        return call(own_part("reduce_scatterv", counts, i, o), muster_reduce_scatterv_with, i.data, o.data, counts.data(), o.type,
+                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0);
+    }
+    /// As that reduce_scatterv, without waiting. The request keeps the function.
+    template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
+    outcome<request> ireduce_scatterv(In &&in, Out &&out, span<const std::size_t> counts, Combine combine,
+                                      bool commutative = true) const {
+        using T = std::remove_cv_t<basic::element_t<Out>>;
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        auto kept = std::make_shared<const Combine>(std::move(combine));
+        return start_keeping(kept, own_part("ireduce_scatterv", counts, i, o), muster_ireduce_scatterv_with, i.data, o.data,
+                             counts.data(), o.type, detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+    }
+
+    /// As allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`, whose length says how many
+    /// they are. All ranks pass the same lengths. In place where `in` is this rank's own.
+    template <class In, class Outs, basic::when_buffers<In, Outs> = 0>
+    outcome<void> allgather_list(const In &in, Outs &&outs) const {
+        const auto i = detail::readable("in", in);
+        const auto o = detail::writable_list<In>(outs);
+        return call(listed("allgather_list", "outs", o.data.size()), muster_allgather_list, i.data, i.size, o.data.data(),
+                    o.sizes.data(), i.type);
+    }
+    /// As allgather_list, without waiting. The list itself is not needed afterwards.
+    template <class In, class Outs, basic::when_buffers<In, Outs> = 0>
+    outcome<request> iallgather_list(In &&in, Outs &&outs) const {
+        const auto i = detail::read_later<In>("in", in);
+        const auto o = detail::writable_list<In>(outs);
+        return start(listed("iallgather_list", "outs", o.data.size()), muster_iallgather_list, i.data, i.size, o.data.data(),
+                     o.sizes.data(), i.type);
+    }
+
+    /// As reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies in `ins[r]`. All ranks
+    /// pass the same lengths. In place where `out` is this rank's own.
+    template <class Ins, class Out, basic::when_buffers<Ins, Out> = 0>
+    outcome<void> reduce_scatter_list(const Ins &ins, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        const auto i = detail::readable_list<Out>(ins);
+        const auto o = detail::writable<Out>("out", out);
+        return call(listed("reduce_scatter_list", "ins", i.data.size()), muster_reduce_scatter_list, i.data.data(),
+                    i.sizes.data(), o.data, o.size, o.type, with.number());
+    }
+    /// As reduce_scatter_list, without waiting. The list itself is not needed afterwards; its buffers are.
+    template <class Ins, class Out, basic::when_buffers<Ins, Out> = 0>
+    outcome<request> ireduce_scatter_list(Ins &&ins, Out &&out, detail::reduction_of<Out> with = op::sum) const {
+        static_assert(basic::lends<Ins> || basic::lends<basic::element_t<Ins>>, "its buffers must not be temporaries");
+        const auto i = detail::readable_list<Out>(ins);
+        const auto o = detail::writable<Out>("out", out);
+        return start(listed("ireduce_scatter_list", "ins", i.data.size()), muster_ireduce_scatter_list, i.data.data(),
+                     i.sizes.data(), o.data, o.size, o.type, with.number());
     }
 
     /// Part r of `in` becomes this rank's part of rank r's `out`. Both have as many elements for every rank, and may be the same
@@ -1227,6 +1468,19 @@ public:
         return start_receiving(muster_irecv, o.data, o.size, o.type, from, tag);
     }
 
+    /// Waits for the next message that such a receive would get, and tells of it without taking it.
+    outcome<received> probe(std::int32_t from = any_source, std::int32_t tag = any_tag) const {
+        received told{};
+        const muster_status_t code = muster_probe(handle_, from, tag, &told, sizeof told);
+        return detail::out(detail::valued(code, told));
+    }
+    /// Tells of the next message that such a receive would get now; nothing if there is none.
+    outcome<std::optional<received>> iprobe(std::int32_t from = any_source, std::int32_t tag = any_tag) const {
+        received told{};
+        const muster_status_t code = muster_iprobe(handle_, from, tag, &told, sizeof told);
+        return detail::out(detail::valued(code, code == MUSTER_IN_PROGRESS ? std::nullopt : std::optional<received>(told)));
+    }
+
     /// Sends to one rank and receives from one, at once. The two may have different lengths, element types and tags.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<received> sendrecv(const In &in, std::int32_t to, std::int32_t in_tag, Out &&out, std::int32_t from,
@@ -1257,12 +1511,18 @@ private:
     // Likewise, for what gives a request out.
     template <class Call, class... Arguments>
     outcome<request> start(const std::string &misfit, Call function, Arguments... arguments) const {
+        return start_keeping(nullptr, misfit, function, arguments...);
+    }
+    // Likewise, for a request that keeps something until it is gone.
+    template <class Call, class... Arguments>
+    outcome<request> start_keeping(std::shared_ptr<const void> kept, const std::string &misfit, Call function,
+                                   Arguments... arguments) const {
         if (!misfit.empty()) {
             return detail::out(result<request>(detail::invalid(misfit)));
         }
         muster_request_t *handle = nullptr;
         const muster_status_t code = function(handle_, arguments..., &handle);
-        return detail::out(detail::valued(code, request(handle, nullptr)));
+        return detail::out(detail::valued(code, request(handle, nullptr, std::move(kept))));
     }
     // Likewise, for what has something to tell of a message.
     template <class Call, class... Arguments> outcome<request> start_receiving(Call function, Arguments... arguments) const {
@@ -1302,6 +1562,12 @@ private:
     template <class Buffer> std::string placed(const char *name, const parts &of, const Buffer &buffer) const {
         const std::string sentence = detail::misfit(of, buffer.name, buffer.size, members());
         return sentence.empty() ? "" : std::string(name) + ": " + sentence;
+    }
+    std::string listed(const char *name, const char *list, std::size_t length) const {
+        const std::size_t ranks = members();
+        return length == ranks ? ""
+                               : std::string(name) + ": `" + list + "` has " + std::to_string(length) +
+                                     " buffers: the group has " + std::to_string(ranks) + " ranks";
     }
     template <class In, class Out>
     std::string placed(const char *name, const parts &of_in, const In &in, const parts &of_out, const Out &out) const {
@@ -1583,6 +1849,20 @@ public:
     group universe() const noexcept { return group(muster_universe(handle_)); }
     /// The store. Must not be used once this cluster is gone.
     muster::store store() const noexcept { return muster::store(handle_); }
+
+    /// Makes a group of these workers, called by them alone, with the same list and tag. The tag tells groups of the same workers
+    /// apart.
+    outcome<owned_group> create_group(span<const std::int32_t> world_ranks, const std::string &tag = "",
+                                      milliseconds timeout = usual_timeout) const {
+        const result<void> fits = detail::whole("the tag", tag);
+        if (!fits) {
+            return detail::out(result<owned_group>(fits.error()));
+        }
+        muster_group_t *made = nullptr;
+        const muster_status_t code =
+            muster_group_create_members(handle_, world_ranks.data(), world_ranks.size(), tag.c_str(), timeout.count(), &made);
+        return detail::out(detail::valued(code, owned_group(made)));
+    }
 
     /// Makes a reduction of a function of two values, of which the first is that of lower ranks. Pass `commutative` false where
     /// the two may not be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same
