@@ -16,6 +16,8 @@
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
 #   make gloo     installs Gloo (from Debian) and builds its example; part of make test
 #   make test-frameworks   the examples with Gloo, UCX, NVSHMEM, LightGBM, JAX and XGBoost, which it installs (make frameworks)
+#   make test-torch   muster.torch with PyTorch, which it installs (make torch): two versions of about 5 GB each in target, and Debian's
+#   make bench-torch   a training with PyTorch on muster, beside Gloo: make bench-torch [RANKS=4]
 #   make sim SEEDS=100000   so many simulated stories, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
@@ -199,6 +201,14 @@ test-frameworks: frameworks $(VENV)/has_pytest
 	$(PYTHON) -m pytest $(addprefix tests/python/test_,$(addsuffix .py,nccl_unique_id nccl_communicator hccl_root_info gloo_store \
 	    ucx_addresses nvshmem_unique_id python_frameworks))
 
+.PHONY: torch test-torch
+torch:
+	python3 scripts/fetch_torch.py
+
+# Torch's own cases are among them. Names what it leaves out because it could not be installed.
+test-torch: library torch $(VENV)/has_pytest
+	$(PYTHON) -m pytest tests/python/test_torch.py tests/python/test_torch_store.py tests/python/test_torch_cases.py
+
 soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
@@ -270,6 +280,12 @@ detection: build
 
 bench-peers: build
 	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
+
+RANKS ?= 4
+
+.PHONY: bench-torch
+bench-torch: library torch
+	python3 scripts/bench_torch.py --ranks $(RANKS)
 
 .PHONY: bench-python
 bench-python: library $(VENV)/has_numpy $(VENV)/has_mpi4py mpi

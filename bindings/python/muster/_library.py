@@ -89,6 +89,7 @@ class HcclCmStruct(ctypes.Structure):
 
 LOG_FN = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_char_p, c_void_p)
 REDUCE_FN = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int32, c_void_p)
+NOTIFY_FN = ctypes.CFUNCTYPE(None, c_int32, c_void_p)
 # The library passes a `ctx`, too, which is left where it is.
 INTERRUPT_FN = ctypes.CFUNCTYPE(c_int32)
 
@@ -108,6 +109,8 @@ _COLLECTIVES: Dict[str, List[Any]] = {
     "scatterv": [_P, _P, _P, _P, _N, _I, _I],
     "reduce_scatter": [_P, _P, _N, _I, _I],
     "reduce_scatterv": [_P, _P, _P, _I, _I],
+    "allgather_list": [_P, _N, _P, _P, _I],
+    "reduce_scatter_list": [_P, _P, _P, _N, _I, _I],
     "alltoall": [_P, _P, _N, _I],
     "alltoallv": [_P, _P, _P, _P, _P, _P, _I],
     "send": [_P, _N, _I, _I, _I],
@@ -181,6 +184,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "request_wait_any": (_I, [_P, _N, c_int64, _P]),
     "request_wait_all": (_I, [_P, _N, c_int64]),
     "request_descriptor": (_I, [_P]),
+    "request_notify": (_I, [_P, NOTIFY_FN, _P]),
     "request_cancel": (_I, [_P]),
     "request_free": (None, [_P]),
 }

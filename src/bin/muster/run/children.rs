@@ -238,6 +238,21 @@ fn of_file(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+/// What PyTorch looks for, so that `init_process_group` finds rank, size and a port for torch's own store. muster itself
+/// goes by MS_ROLE, and does not look at these.
+fn for_torch(index: u32, rank: u32, options: &RunOptions, port: u16) -> [(&'static str, String); 6] {
+    // Two away, as the scheduler's is from MASTER_PORT under torchrun; the one in between may be HCCL's.
+    let store = port.checked_add(2).unwrap_or(port - 2);
+    [
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", options.worker_num.to_string()),
+        ("LOCAL_RANK", index.to_string()),
+        ("LOCAL_WORLD_SIZE", options.local_worker_num.to_string()),
+        ("MASTER_ADDR", options.master_addr.clone()),
+        ("MASTER_PORT", store.to_string()),
+    ]
+}
+
 /// What a child is told.
 fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<RawFd>) -> Vec<(String, String)> {
     let mut told = Vec::new();
@@ -261,6 +276,7 @@ fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<Ra
             if let Some(rank) = rank {
                 tell("MS_NODE_ID", rank.to_string());
                 tell("RANK_ID", rank.to_string());
+                for_torch(index, rank, options, meeting.port).into_iter().for_each(|(name, value)| tell(name, value));
             }
         }
     }

@@ -1,0 +1,124 @@
+"""Where a process group's cluster comes from, and how it is left.
+
+- The store that torch was given is a `muster.torch.Store`: its cluster.
+- The program has joined a cluster: that one.
+- The environment says which node this process is (MS_ROLE, MUSTER_ROLE), as under `muster run`: it joins.
+- Otherwise torch's own launcher has given ranks and a store. Rank 0 starts a scheduler, and the store tells the others where.
+
+A cluster that was joined here is left by `destroy_process_group`, or when the interpreter ends. A scheduler that rank 0 has
+started serves until the process ends, and then for as long as others need it, at most 30 s.
+"""
+
+import atexit
+import os
+from multiprocessing import util
+from typing import Any, List, Optional
+
+from .. import _life
+from .._cluster import Cluster, init
+from .._errors import InvalidError, MusterError, StateError
+from .._scheduler import Scheduler
+from ._backend import Backend
+from ._store import Store
+from ._work import none_is_left, translated
+
+_ADDRESS = "muster/scheduler"
+_LINGER_S = 30.0
+
+_schedulers: List[Scheduler] = []
+_joined: List[Cluster] = []
+# That of torch's default group, which is one for a process.
+_default: List[Cluster] = []
+
+
+def make_backend(options: Any, _: Optional[object] = None) -> Backend:
+    """Makes the backend of a process group: what torch calls for the default group, and then for each further group on its
+    members. `options` is torch's `_DistributedBackendOptions`.
+    """
+    try:
+        ranks = list(options.global_ranks_in_group)
+        if not ranks:
+            cluster = _join(options)
+            _default[:] = [cluster]
+            return Backend(cluster.world, options, lambda: _shut_down(cluster))
+        if not _default:
+            raise StateError('a group of muster needs a default group of muster: init_process_group("muster")')
+        group = _default[0].create_group(ranks, f"torch {options.group_id}", options.timeout.total_seconds())
+        return Backend(group, options, group.free)
+    except MusterError as error:
+        raise translated(error)  # which names what is behind it
+
+
+def _join(options: Any) -> Cluster:
+    rank, size = options.group_rank, options.group_size
+    store = _innermost(options.store)
+    if isinstance(store, Store):
+        cluster = store.cluster
+    elif _life.open_clusters:
+        cluster = _life.open_clusters[-1]
+    else:
+        cluster = init() if _is_told_its_role() else _form(options, store, rank, size)
+        _joined.append(cluster)
+        # A child of multiprocessing ends without what atexit calls.
+        util.Finalize(None, _end, exitpriority=0)
+    if (cluster.rank, cluster.size) != (rank, size):
+        told = f"rank {cluster.rank} of {cluster.size}"
+        _shut_down(cluster)
+        raise InvalidError(
+            f"init_process_group: this process is {told} in muster's cluster, and rank {rank} of {size} for torch "
+            "(RANK and WORLD_SIZE, or rank and world_size); both must be the same"
+        )
+    return cluster
+
+
+def _is_told_its_role() -> bool:
+    return bool(os.environ.get("MS_ROLE") or os.environ.get("MUSTER_ROLE"))
+
+
+def _innermost(store: Any) -> Any:
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
+
+
+def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
+    """Makes a cluster of the ranks that torch's launcher has given."""
+    if rank == 0:
+        host = os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1"
+        scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
+        _schedulers.append(scheduler)
+        options.store.set(_ADDRESS, scheduler.address)
+    address = options.store.get(_ADDRESS).decode()
+    host, _, port = address.rpartition(":")
+    words = {"sched_host": host.strip("[]"), "sched_port": port, "worker_num": size, "rank_id": rank}
+    return init(role="worker", cluster_timeout=max(1, int(options.timeout.total_seconds())), **words)
+
+
+def _shut_down(cluster: Cluster) -> None:
+    """The end of the default group: a cluster that was joined for it is left. Of a broken one all have been told already."""
+    _default.clear()
+    if cluster in _joined:
+        _joined.remove(cluster)
+        cluster._leave(None)
+
+
+@atexit.register
+def _end() -> None:
+    """Before the interpreter ends no thread of the library may still be about to call Python."""
+    error = _life._unhandled()
+    for cluster in list(_joined):
+        cluster._leave(error)
+    none_is_left(_life._LONGEST_WAIT_S)
+    while _schedulers:
+        try:
+            _schedulers.pop().wait(0 if error else _LINGER_S)
+        except MusterError:  # the others have said what broke the job; or they need it no more
+            pass
+
+
+def _forget() -> None:
+    for kept in (_joined, _schedulers, _default):
+        kept.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,126 @@
+"""torch's store on the cluster's."""
+
+import datetime
+from typing import Any, List, Optional, Sequence, Union
+
+import torch.distributed
+
+from .. import _life
+from .._cluster import Cluster, init
+from .._errors import MusterError, TimeoutError
+from ._versions import check_store
+
+check_store()
+
+# A class of its own since torch 2.1; a RuntimeError there, too.
+_StoreError = getattr(torch.distributed, "DistStoreError", RuntimeError)
+
+_DEFAULT = datetime.timedelta(seconds=300)
+
+# torch's own objects call a store, and do not keep it as an object of Python.
+_alive: List["Store"] = []
+
+
+class Store(torch.distributed.Store):  # type: ignore[misc]
+    """A store of `torch.distributed` that the cluster's scheduler keeps, for any backend.
+
+    `cluster` is one that the program has joined. Without it that is the one joined last, or `muster.init()` joins one.
+    `timeout` is how long `get` and `wait` wait; `set_timeout` changes it. Keys and values are those of `cluster.store`, where
+    programs in other languages find them, too. The object lives until the process ends.
+
+    Calls may come from any thread, and wait for the scheduler's answer. When the time is up they raise torch's
+    `DistStoreError` (a `RuntimeError`), as they do where the cluster is broken.
+    """
+
+    def __init__(self, cluster: Optional[Cluster] = None, timeout: datetime.timedelta = _DEFAULT) -> None:
+        super().__init__()
+        if cluster is None:
+            cluster = _life.open_clusters[-1] if _life.open_clusters else init()
+        self.cluster = cluster
+        """The cluster whose store it is."""
+        self.set_timeout(timeout)
+        _alive.append(self)
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """How long `get` and `wait` wait from now on."""
+        super().set_timeout(timeout)
+        self._timeout_s = timeout.total_seconds()
+
+    def clone(self) -> "Store":
+        """This store: its calls may come from any thread."""
+        return self
+
+    def set(self, key: str, value: Union[str, bytes]) -> None:
+        """Sets a key."""
+        self._told(self.cluster.store.set, key, value)
+
+    def get(self, key: str) -> bytes:
+        """The value of a key; waits until somebody sets it."""
+        value: bytes = self._told(self.cluster.store.get, key, self._timeout_s)
+        return value
+
+    def add(self, key: str, value: int) -> int:
+        """Adds to the number in a key, and returns the sum. A key that is not there counts as 0."""
+        total: int = self._told(self.cluster.store.add, key, value)
+        return total
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all keys are there. Does not wait for them."""
+        return all(self._told(self.cluster.store.check, list(keys)))
+
+    def compare_set(self, key: str, expected_value: Union[str, bytes], desired_value: Union[str, bytes]) -> bytes:
+        """Sets a key to what is desired if its value is what is expected; returns the value afterwards. A key that is not there
+        is set where nothing (an empty value) is expected; otherwise the expected value is returned.
+        """
+        words = (key, expected_value, desired_value)
+        value: bytes = self._told(lambda: self.cluster.store.compare_set(*words, c10d=True))
+        return value
+
+    def delete_key(self, key: str) -> bool:
+        """Deletes a key, and returns whether it was there."""
+        existed: bool = self._told(self.cluster.store.delete, key)
+        return existed
+
+    def num_keys(self) -> int:
+        """How many keys the cluster has."""
+        count: int = self._told(self.cluster.store.count)
+        return count
+
+    def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
+        """Waits until all keys are there."""
+        self._told(self.cluster.store.wait, list(keys), self._timeout_s if timeout is None else timeout.total_seconds())
+
+    def append(self, key: str, value: Union[str, bytes]) -> None:
+        """Puts bytes behind those of a key."""
+        self._told(self.cluster.store.append, key, value)
+
+    def multi_get(self, keys: Sequence[str]) -> List[bytes]:
+        """The values of several keys; waits for all of them."""
+        values: List[bytes] = self._told(self.cluster.store.multi_get, list(keys), self._timeout_s)
+        return values
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[Union[str, bytes]]) -> None:
+        """Sets several keys at once, all or none."""
+        self._told(self.cluster.store.multi_set, dict(zip(keys, values)))
+
+    def has_extended_api(self) -> bool:
+        """Whether `append`, `multi_get` and `multi_set` are there: yes."""
+        return True
+
+    # By these names torch's own objects call a store in Python, some by one of the two.
+    compareSet = compare_set  # noqa: N815
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
+    multiGet = multi_get  # noqa: N815
+    multiSet = multi_set  # noqa: N815
+    hasExtendedApi = has_extended_api  # noqa: N815
+
+    def _told(self, call: Any, *words: Any) -> Any:
+        try:
+            return call(*words)
+        except ValueError:  # a wrong key or value: the caller's
+            raise
+        except TimeoutError as error:
+            raise _StoreError(f"wait timeout: {error}") from error
+        except MusterError as error:
+            raise _StoreError(str(error)) from error

@@ -1,0 +1,204 @@
+"""What a call of the backend gives out, and how it learns of the end.
+
+A call that torch waits for at once runs on the caller's thread. Any other is started, and a thread of the library tells of its
+end: on that thread, with the interpreter's lock, the work is finished and its future completed. So no thread of Python waits
+for anything, calls of one group end in any order, and callbacks of futures run while the program computes.
+"""
+
+import ctypes
+import itertools
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+from torch._C._distributed_c10d import Work as TorchWork
+from torch.distributed import DistBackendError
+
+from .. import _life
+from .._callbacks import called_by_the_library
+from .._calls import Call
+from .._errors import InvalidError, MusterError, UnsupportedError, check
+from .._group import Group
+from .._library import LIBRARY, NOTIFY_FN
+from .._requests import Request
+
+_tokens = itertools.count(1)
+_started: Dict[int, "Part"] = {}
+
+
+class Part:
+    """One operation of a work: its name, what is passed, and what is to be done once it has ended well."""
+
+    __slots__ = ("call", "finish", "name", "request", "work")
+
+    def __init__(self, name: str, call: Call, finish: Optional[Callable[[], None]] = None) -> None:
+        self.name = name
+        self.call = call
+        self.finish = finish
+        self.request: Optional[Request[Any]] = None
+        self.work: Optional["Work"] = None
+
+    def end(self) -> None:
+        """Tells the work how the operation has ended."""
+        request, work = self.request, self.work
+        assert request is not None and work is not None  # both were set before anybody could call this
+        error: Optional[BaseException] = None
+        try:
+            work._take(request.wait())
+            if self.finish:
+                self.finish()
+        except MusterError as raised:
+            error = translated(raised)
+        except BaseException as raised:  # such as torch's about the copy: the work's, not this thread's
+            error = raised
+        work._part_ended(error)
+
+
+class Work(TorchWork):  # type: ignore[misc]
+    """An operation, or several that are waited for together. It keeps its tensors until it has ended."""
+
+    def __init__(self, tensors: Sequence[Any], sequence: int) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._sequence = sequence
+        self._error: Optional[BaseException] = None
+        self._source: Optional[int] = None
+        self._left = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._inner: Any = None
+        self._future: Any = None
+
+    # Carrying out
+
+    def run(self, group: Group, parts: Sequence[Part]) -> "Work":
+        """Carries out on this thread, and waits."""
+        try:
+            for part in parts:
+                self._take(group._run(part.name, part.call))
+                if part.finish:
+                    part.finish()
+        except MusterError as error:
+            self._error = translated(error)
+        self._end()
+        return self
+
+    def start(self, group: Group, parts: Sequence[Part]) -> "Work":
+        """Starts all, and returns."""
+        self._left = len(parts)
+        if not parts:
+            self._end()
+        for done, part in enumerate(parts):
+            part.work = self
+            try:
+                _start(group, part)
+            except MusterError as error:
+                self._part_ended(translated(error), len(parts) - done)
+                break
+        return self
+
+    def _take(self, result: Any) -> None:
+        self._source = getattr(result, "source", self._source)
+
+    def _part_ended(self, error: Optional[BaseException], parts: int = 1) -> None:
+        with self._lock:
+            self._error = self._error or error
+            self._left -= parts
+            last = self._left == 0
+        if last:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended.set()
+            inner = self._inner
+        if inner is not None:
+            inner.set_result(None)
+
+    # What torch asks
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none."""
+        seconds = timeout.total_seconds() if timeout and timeout.total_seconds() > 0 else None
+        if not self._ended.wait(seconds):
+            raise DistBackendError(f"the operation still goes on after {seconds} s; only the wait has ended")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def get_future(self) -> Any:
+        """A future with the tensors. Its callbacks run on a thread of the library, which has taken the interpreter's lock."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._inner = torch.futures.Future()
+            # What a callback raises is an error to torch's own threads, too. An exception that is set is a value to them.
+            self._future = self._inner.then(self._outcome)
+            comes_late = self._ended.is_set()
+        if comes_late:
+            self._inner.set_result(None)
+        return self._future
+
+    def _outcome(self, _: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return list(self._tensors)
+
+    def is_completed(self) -> bool:
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        return self._error
+
+    def result(self) -> List[Any]:
+        return list(self._tensors)
+
+    def source_rank(self) -> int:
+        return -1 if self._source is None else self._source
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def _get_sequence_number(self) -> int:
+        return self._sequence
+
+
+def translated(error: MusterError) -> BaseException:
+    """What torch's callers expect: what was wrong with the call as it is, anything else as `DistBackendError`."""
+    if isinstance(error, (InvalidError, UnsupportedError)):
+        return error
+    wrapped = DistBackendError(str(error))
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _start(group: Group, part: Part) -> None:
+    part.request = group._started(part.name, part.call)
+    token = next(_tokens)
+    _started[token] = part
+    try:
+        check(LIBRARY.muster_request_notify(part.request._handle, _NOTIFY, token))
+    except MusterError:
+        del _started[token]
+        raise
+
+
+def _notified(_: int, token: int) -> None:
+    """Called by a thread of the library when an operation has ended."""
+    part = _started.pop(token)
+    with called_by_the_library(), _life.waited_for_at_the_end():
+        part.end()
+
+
+_NOTIFY = NOTIFY_FN(_notified)
+
+
+def none_is_left(timeout: float) -> bool:
+    """Waits until every operation that was started has been told of. Whether that was so within `timeout` seconds."""
+    ended = [part.work for part in list(_started.values()) if part.work is not None]
+    return all(work._ended.wait(timeout) for work in ended)

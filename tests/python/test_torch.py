@@ -1,0 +1,316 @@
+"""muster.torch with real PyTorch: the backend in its calls, with its groups, at its ends, and when a rank is lost."""
+
+import re
+import signal
+import subprocess
+
+import pytest
+
+import fetch_torch
+from cluster import MUSTER, clean_environment
+from torches import TIMEOUT_S, Ranks, python, said
+
+NEWEST = fetch_torch.VERSIONS[-1]
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory):
+    return fetch_torch.installed(tmp_path_factory.mktemp("installed"))
+
+
+def succeed(env, lines, ranks=2, version=NEWEST):
+    with Ranks(python(version), lines, env, ranks) as running:
+        return [said(rank) for rank in running.succeed(TIMEOUT_S)]
+
+
+COLLECTIVES = """
+    rank, size = begin()
+    def like(*numbers, dtype=torch.float32):
+        return torch.tensor(numbers, dtype=dtype)
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8,
+                  torch.uint8, torch.int16, torch.int32, torch.int64):
+        x = torch.full((5,), rank + 1, dtype=dtype)
+        dist.all_reduce(x)
+        assert x.dtype is dtype and x.tolist() == [size * (size + 1) // 2] * 5, (dtype, x)
+    x = like(rank, 10.0 * rank)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    assert x.tolist() == [(size - 1) / 2, 5.0 * (size - 1)]
+    x = torch.tensor([rank == 1, False])
+    dist.all_reduce(x)
+    assert x.tolist() == [True, False]
+
+    x = torch.arange(6.0) if rank == 1 else torch.zeros(6)
+    dist.broadcast(x, src=1)
+    assert x.tolist() == list(range(6))
+    z = torch.full((3,), complex(rank, 1)) if rank == 0 else torch.zeros(3, dtype=torch.complex64)
+    dist.broadcast(z, src=0)
+    assert z.tolist() == [1j] * 3
+
+    x = like(rank + 1.0)
+    dist.reduce(x, dst=0, op=dist.ReduceOp.MAX)
+    assert rank or x.item() == size
+    outs = [torch.zeros(2) for _ in range(size)]
+    dist.all_gather(outs, like(rank, -rank))
+    assert [out.tolist() for out in outs] == [[r, -r] for r in range(size)]
+    uneven = [torch.zeros(r + 1) for r in range(size)]
+    dist.all_gather(uneven, torch.full((rank + 1,), float(rank)))
+    assert [out.tolist() for out in uneven] == [[r] * (r + 1) for r in range(size)]
+    flat = torch.zeros(2 * size)
+    dist.all_gather_into_tensor(flat, like(rank, rank))
+    assert flat.tolist() == [r for r in range(size) for _ in range(2)]
+    gathered = [torch.zeros(1) for _ in range(size)] if rank == 0 else None
+    dist.gather(like(rank), gathered, dst=0)
+    assert rank or [out.item() for out in gathered] == list(range(size))
+    x = torch.zeros(2)
+    dist.scatter(x, [like(r, r + 1) for r in range(size)] if rank == 0 else None, src=0)
+    assert x.tolist() == [rank, rank + 1]
+    x = torch.zeros(2)
+    dist.reduce_scatter(x, [like(r, 1) for r in range(size)])
+    assert x.tolist() == [size * rank, size]
+    x = torch.zeros(1)
+    dist.reduce_scatter_tensor(x, torch.arange(float(size)))
+    assert x.item() == size * rank
+    outs = [torch.zeros(1) for _ in range(size)]
+    dist.all_to_all(outs, [like(10 * rank + r) for r in range(size)])
+    assert [out.item() for out in outs] == [10 * r + rank for r in range(size)]
+    x = torch.zeros(size, 2)
+    dist.all_to_all_single(x, torch.full((size, 2), float(rank)))
+    assert x[:, 0].tolist() == list(range(size))
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": r} for r in range(size)]
+    dist.barrier()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    sends, x = dist.isend(like(rank), right, tag=3), torch.zeros(1)
+    dist.recv(x, left, tag=3)
+    sends.wait()
+    assert x.item() == left
+    pairs = [dist.P2POp(dist.isend, like(rank), right), dist.P2POp(dist.irecv, x, left)]
+    for work in dist.batch_isend_irecv(pairs):
+        work.wait()
+    assert x.item() == left
+    dist.destroy_process_group()
+    say(done=True)
+"""
+
+
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_call(env, version, ranks):
+    lines = COLLECTIVES if ranks > 1 else COLLECTIVES.replace("src=1", "src=0").replace("rank == 1", "rank == 0")
+    assert succeed(env, lines, ranks, version) == [{"done": True}] * ranks
+
+
+def test_tensors_that_do_not_lie_one_after_another_and_empty_ones(env):
+    succeed(env, """
+        rank, size = begin()
+        x = torch.full((3, 2), rank + 1.0).t()
+        dist.all_reduce(x)
+        assert x.tolist() == [[3.0] * 3] * 2 and not x.is_contiguous()
+        work = dist.broadcast(wide := torch.full((2, 4), float(rank))[:, ::2], src=1, async_op=True)
+        work.wait()
+        assert wide.tolist() == [[1.0, 1.0]] * 2
+        outs = [torch.zeros(2, 2).t() for _ in range(size)]
+        dist.all_gather(outs, torch.arange(4.0).view(2, 2).t() + rank)
+        assert outs[1].tolist() == [[1.0, 3.0], [2.0, 4.0]]
+        empty = torch.zeros(0, 3)
+        dist.all_reduce(empty)
+        dist.all_gather([torch.zeros(0) for _ in range(size)], torch.zeros(0))
+        dist.broadcast(empty, 0)
+        dist.barrier()
+        dist.destroy_process_group()
+    """)
+
+
+def test_works_and_futures(env):
+    """A work keeps its tensors, several go on at a time, and callbacks of futures run on another thread."""
+    succeed(env, """
+        import gc, threading
+        rank, size = begin()
+        works = [dist.all_reduce(torch.full((1000,), float(i)), async_op=True) for i in range(20)]
+        gc.collect()
+        for i, work in enumerate(works):
+            assert work.wait() and work.get_future().value()[0].tolist() == [2.0 * i] * 1000
+        x, threads = torch.ones(3), []
+        def after(future):
+            threads.append(threading.get_ident())
+            return future.value()[0] + 1
+        future = dist.all_reduce(x, async_op=True).get_future().then(after)
+        assert future.wait().tolist() == [3.0] * 3
+        receiving = dist.irecv(late := torch.zeros(1), src=1 - rank)
+        from datetime import timedelta
+        error = told(receiving.wait, timedelta(milliseconds=50))
+        assert "still goes on" in error["sentence"], error
+        dist.barrier()
+        dist.send(torch.ones(1), 1 - rank)
+        receiving.wait()
+        assert late.item() == 1
+        dist.destroy_process_group()
+    """)
+
+
+def test_sub_groups(env):
+    succeed(env, """
+        rank, size = begin()
+        groups = [dist.new_group([0, 1]), dist.new_group([1, 2]), dist.new_group([0, 1])]
+        for group, members in zip(groups, ([0, 1], [1, 2], [0, 1])):
+            if rank in members:
+                x = torch.tensor([rank + 1])
+                dist.all_reduce(x, group=group)
+                assert x.item() == sum(member + 1 for member in members)
+        if rank != 2:       # made by its members alone
+            own = dist.new_group([0, 1], use_local_synchronization=True)
+            x = torch.tensor([5.0]) if rank == 1 else torch.zeros(1)
+            dist.broadcast(x, src=1, group=own)
+            assert x.item() == 5
+            dist.destroy_process_group(own)
+        dist.barrier()
+        dist.destroy_process_group()
+    """, ranks=3)
+
+
+def test_ddp_and_fsdp_on_the_cpu(env):
+    """The same gradients as one process has, from autograd's threads."""
+    succeed(env, """
+        from torch.distributed.fsdp import fully_shard
+        rank, size = begin()
+        def train(wrap, inputs):
+            torch.manual_seed(1)
+            model = wrap(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)))
+            for _ in range(3):
+                model.zero_grad()
+                model(inputs).pow(2).mean().backward()
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p -= 0.1 * p.grad
+            return [getattr(p, "full_tensor", lambda: p)().detach().clone() for p in model.parameters()]
+        torch.manual_seed(7)
+        whole = torch.randn(2 * size, 4)
+        mine, wanted = whole[2 * rank : 2 * rank + 2], train(lambda model: model, whole)
+        from torch.distributed.device_mesh import init_device_mesh
+        mesh = init_device_mesh("cpu", (size,))
+        for wrap in (torch.nn.parallel.DistributedDataParallel, lambda model: fully_shard(model, mesh=mesh)):
+            for got, right in zip(train(wrap, mine), wanted):
+                torch.testing.assert_close(got, right)
+        dist.destroy_process_group()
+    """)
+
+
+REFUSED = {
+    "recv": ("dist.recv(torch.zeros(1))", "src is needed"),
+    "premul_sum": ("dist.all_reduce(torch.ones(2), op=dist._make_nccl_premul_sum(2.0))", "PREMUL_SUM is not supported"),
+    "sparse": ("dist.all_reduce(torch.eye(2).to_sparse())", "Backend muster does not support allreduce.sparse"),
+    "average of bools": ("dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG)", "average of bools"),
+    "bits of floats": ("dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)", "and"),
+    "float8": ("dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fn))", "float8_e4m3fn can be moved, but not reduced"),
+    "lengths": ("dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2))", "has 3 elements, and 4 are needed"),
+}
+
+
+def test_what_is_not_supported_is_refused_by_name(env):
+    calls = ", ".join(f"{name!r}: told(lambda: {call})" for name, (call, _) in REFUSED.items())
+    for words in succeed(env, f"begin()\nsay(**{{{calls}}})\ndist.barrier()\ndist.destroy_process_group()"):
+        for name, (_, pattern) in REFUSED.items():
+            assert re.search(pattern, words[name]["sentence"]), (name, words[name])
+
+
+LOSS = """
+    import os, signal
+    rank, size = begin()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    waiting = dist.irecv(torch.zeros(1), src=1)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    say(sync=told(dist.all_reduce, torch.ones(2)), work=told(waiting.wait), future=told(waiting.get_future().wait),
+        ddp=told(lambda: model(torch.ones(1, 2)).sum().backward()))
+    dist.destroy_process_group()
+    say(ended=True)
+"""
+
+
+def test_a_lost_rank_is_torchs_error_with_our_sentence(env):
+    with Ranks(python(NEWEST), LOSS, env, ranks=3) as ranks:
+        ranks.wait(TIMEOUT_S)
+        assert ranks.workers[1].returncode == -signal.SIGKILL
+        for rank in (ranks.workers[0], ranks.workers[2]):
+            assert rank.returncode == 0, rank.stderr
+            words = said(rank)
+            assert words["ended"]
+            for name in ("sync", "work"):
+                assert words[name]["error"] == "DistBackendError"
+            for name in ("sync", "work", "future", "ddp"):
+                assert re.search(r"rank 1 \(node id .*\) is lost", words[name]["sentence"]), (name, words[name])
+                assert "RuntimeError" in words[name]["kinds"]
+
+
+ENDS = {
+    "destroyed": "dist.destroy_process_group()",
+    "not destroyed": "pass",
+    "with work pending": "waiting = dist.irecv(torch.zeros(1), src=1 - rank)",
+    "destroyed with work pending": "waiting = dist.irecv(torch.zeros(1), src=1 - rank)\ndist.destroy_process_group()",
+    "a future pending": "f = dist.irecv(torch.zeros(1), src=1 - rank).get_future().then(lambda f: f.value())",
+    "rank 0 leaves first": "import time\nif rank == 1: time.sleep(1)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ends(env, end):
+    """However a program ends, it does not hang and does not crash."""
+    lines = f"rank, size = begin()\ndist.all_reduce(torch.ones(2))\n{ENDS[end]}\nsay(rank=rank)"
+    assert [words["rank"] for words in succeed(env, lines)] == [0, 1]
+
+
+def test_an_exception_is_everybodys_reason(env):
+    lines = "rank, size = begin()\nif rank == 1: raise ValueError('my own fault')\ndist.all_reduce(torch.ones(2))"
+    with Ranks(python(NEWEST), lines, env) as ranks:
+        zero, one = ranks.wait(TIMEOUT_S)
+        assert (zero.returncode, one.returncode) == (1, 1)
+        assert "DistBackendError" in zero.stderr and "my own fault" in zero.stderr
+
+
+def test_a_group_can_be_made_again(env):
+    succeed(env, """
+        for _ in range(3):
+            rank, size = begin()
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            assert x.item() == size
+            dist.destroy_process_group()
+    """)
+
+
+PROGRAM = """
+import torch, torch.distributed as dist
+dist.init_process_group("muster")
+x = torch.ones(1)
+dist.all_reduce(x)
+print("rank", dist.get_rank(), "sum", x.item(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_under_torchrun(env, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [python(NEWEST), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "program.py"]
+    done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 sum 2.0", "rank 1 sum 2.0"]
+
+
+def test_under_muster_run(env, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    words = ["--worker_num=2", "--master_port=0", "--join=True", f"--log_dir={tmp_path}", "--cluster_time_out=120"]
+    command = [MUSTER, "run", *words, python(NEWEST), tmp_path / "program.py"]
+    done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "worker_1.log").read_text().splitlines()[-1] == "rank 1 sum 2.0"
+
+
+def test_other_versions_are_refused_by_name(env):
+    code = ("import torch\ntorch.__version__ = '2.13.0'\nimport muster.torch\ntry:\n    muster.torch.register()\n"
+            "except NotImplementedError as error:\n    print(error)")
+    command = [python(NEWEST), "-c", code]
+    done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert "this is version 2.13.0, and muster's backend works with 2.14 and 2.15" in done.stdout, done.stderr

@@ -1,0 +1,104 @@
+"""muster.torch.Store: torch's store on the cluster's, with the newest torch and with Debian's old one."""
+
+import pytest
+
+import fetch_torch
+from cluster import Cluster
+from torches import PROGRAM, TIMEOUT_S, python, said
+
+VERSIONS = (fetch_torch.DEBIAN, fetch_torch.VERSIONS[-1])
+
+
+def succeed(tmp_path, version, lines, workers=2):
+    """Runs the lines on workers of a cluster; the scheduler's process runs a program without torch."""
+    env = fetch_torch.installed(tmp_path)
+    scheduler = [python(version), "-c", "import muster; muster.init()"]
+    with Cluster([python(version), PROGRAM, lines], workers, scheduler=scheduler, env=env) as cluster:
+        return [said(worker) for worker in cluster.succeed(TIMEOUT_S)]
+
+
+GLOO = """
+from muster.torch import Store
+store = Store()
+rank, size = store.cluster.rank, store.cluster.size
+dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+x = torch.full((3,), float(rank + 1))
+dist.all_reduce(x)
+pair = dist.new_group([0, 1])
+dist.barrier()
+dist.destroy_process_group()
+store.cluster.finalize()
+say(sum=x.tolist())
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_gloo_runs_on_it(tmp_path, version):
+    assert succeed(tmp_path, version, GLOO) == [{"sum": [3.0] * 3}] * 2
+
+
+CALLS = """
+from datetime import timedelta
+from muster.torch import Store
+store = Store(timeout=timedelta(seconds=60))
+rank = store.cluster.rank
+kept = dist.PrefixStore("mine", store)            # torch's own code calls ours
+if rank == 0:
+    kept.set("key", "value")
+    store.set("bytes", "a")
+assert kept.get("key") == b"value" and store.get("mine/key") == b"value"
+store.wait(["bytes"])
+store.wait(["bytes"], timedelta(seconds=1))
+assert kept.add("count", 2) in (2, 4)
+if rank == 0:
+    assert store.compare_set("word", "", "first") == b"first"
+    assert store.compare_set("word", "wrong", "second") == b"first"
+    assert store.compare_set("word", "first", "second") == b"second"
+    assert store.compare_set("absent", "something", "else") == b"something"
+    assert store.check(["word"]) and not store.check(["word", "absent"])
+    assert store.delete_key("word") and not store.delete_key("word")
+    assert store.multi_get(["bytes", "mine/key"]) == [b"a", b"value"]
+    if store.has_extended_api() and hasattr(dist.Store, "append"):
+        kept.multi_set(["a", "b"], ["1", "2"])
+        kept.append("a", "0")
+        assert kept.multi_get(["a", "b"]) == [b"10", b"2"] and kept.delete_key("a") and kept.delete_key("b")
+    store.set_timeout(timedelta(milliseconds=100))
+    say(get=told(store.get, "never"), wait=told(kept.wait, ["never"], timedelta(milliseconds=100)), keys=store.num_keys())
+    store.set("done", "yes")
+store.wait(["done"], timedelta(seconds=60))
+store.cluster.finalize()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_calls_are_torchs(tmp_path, version):
+    words = succeed(tmp_path, version, CALLS)[0]
+    for name in ("get", "wait"):
+        assert "RuntimeError" in words[name]["kinds"] and "never" in words[name]["sentence"], words
+    assert words["keys"] == 3
+
+
+def test_the_backend_takes_its_cluster(tmp_path):
+    lines = GLOO.replace('"gloo"', '"muster"')
+    assert succeed(tmp_path, VERSIONS[-1], lines) == [{"sum": [3.0] * 3}] * 2
+
+
+def test_the_backend_takes_the_cluster_that_the_program_has_joined(tmp_path):
+    words = succeed(tmp_path, VERSIONS[-1], """
+import muster
+with muster.init() as cluster:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if cluster.rank == 0 else None
+    port = cluster.world.broadcast_object(store.port if store else None)
+    store = store or dist.TCPStore("127.0.0.1", port, wait_for_workers=False)
+    dist.init_process_group("muster", store=store, rank=cluster.rank, world_size=cluster.size)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    say(sum=x.item(), ours=cluster.world.allgather_object("still here"))
+    wrong = told(dist.init_process_group, "muster", store=store, rank=1 - cluster.rank, world_size=cluster.size)
+    say(wrong=wrong)
+    cluster.world.barrier()
+""")
+    for rank, said_by in enumerate(words):
+        assert said_by["sum"] == 2 and said_by["ours"] == ["still here"] * 2
+        assert f"this process is rank {rank} of 2" in said_by["wrong"]["sentence"]
