@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every function of the header is called in these files. muster.hpp also hands functions on by their names, and names every status.
+# Every function of the header is called in these files. muster.hpp also hands functions on by their names, and names every status;
+# where a function has a form for keys with a length (_bytes), it takes that one.
 # covered.sh <muster.h> <file>...
 set -eu
 header=$1
@@ -13,6 +14,9 @@ case $1 in
 esac
 missing=0
 for function in $functions; do
+    case "$1 $functions " in *.hpp*"
+${function}_bytes
+"*) continue ;; esac
     echo "$code" | grep -qE "\b$function$behind" || { echo "$function is not called in $*" >&2; missing=1; }
 done
 exit $missing

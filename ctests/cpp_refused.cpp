@@ -29,9 +29,9 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     world.allreduce(values, doubles);
 #elif CASE == 5 // this is no element type
     world.broadcast(pointers);
-#elif CASE == 6 // no matching
+#elif CASE == 6 // trivially copyable
     world.broadcast(bits);
-#elif CASE == 7 // no matching
+#elif CASE == 7 // trivially copyable
     world.broadcast(list);
 #elif CASE == 8 // ignoring return
     world.ibarrier();

@@ -388,7 +388,17 @@ void stored(const muster::cluster &cluster, std::int32_t rank) {
     CHECK(store.compare_set(mine + "x", "", "first") == "first");
     CHECK(store.compare_set(mine + "x", "other", "second") == "first");
     CHECK(store.remove(mine + "x") && !store.remove(mine + "x"));
-    FAILS(invalid, "zero byte, at 1", store.set(std::string("k\0l", 3), "v"));
+    CHECK(store.compare_set(mine + "y", "other", "second").empty());
+    CHECK(store.compare_set(mine + "y", "other", "second", MUSTER_STORE_C10D) == "other");
+    const std::vector<std::string> zeros = {mine + std::string("\0l", 2), mine + std::string("\0m", 2)}; // two keys
+    store.multi_set(zeros, std::vector<std::string>{"one", ""});
+    CHECK(store.append(zeros[1], "two") == 3);
+    CHECK((store.multi_get(zeros) == std::vector<std::string>{"one", "two"}));
+    CHECK((store.list(zeros[0].substr(0, 5)) == zeros));
+    CHECK((store.check(std::vector<std::string>{zeros[0], "nobody's"}) == std::vector<bool>{true, false}));
+    CHECK(store.count() >= 4);
+    FAILS(invalid, "2 keys have 1 values", store.multi_set(zeros, std::vector<std::string>{"one"}));
+    FAILS(invalid, "key", store.set("", "v"));
     FAILS(timeout, "nobody's", store.wait(std::vector<std::string>{"nobody's"}, std::chrono::milliseconds(1)));
     FAILS(timeout, "nobody's", store.get("nobody's", std::chrono::milliseconds(1)));
 }

@@ -1632,25 +1632,41 @@ inline outcome<owned_group> group::split(std::int32_t colour, std::int32_t key) 
 class store {
 public:
     /// Sets a key to some bytes, or text.
-    outcome<void> set(const std::string &key, std::string_view value) const {
+    outcome<void> set(std::string_view key, std::string_view value) const {
         return detail::out(
-            with(key, [&] { return detail::checked(muster_store_set(handle_, key.c_str(), value.data(), value.size())); }));
+            detail::checked(muster_store_set_bytes(handle_, key.data(), key.size(), value.data(), value.size())));
     }
     /// Sets a key to the bytes of these elements.
     template <
         class Buffer,
         std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
-    outcome<void> set(const std::string &key, const Buffer &value) const {
+    outcome<void> set(std::string_view key, const Buffer &value) const {
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
         return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), std::size(value) * sizeof(element)));
     }
+    /// Sets several keys to one value each, at one moment, exactly once. There must be as many values as keys.
+    outcome<void> multi_set(span<const std::string> keys, span<const std::string> values) const {
+        if (keys.size() != values.size()) {
+            return detail::out(result<void>(detail::invalid(std::to_string(keys.size()) + " keys have " +
+                                                            std::to_string(values.size()) + " values: expected one for each")));
+        }
+        const std::vector<muster_bytes_t> names = bytes(keys), contents = bytes(values);
+        return detail::out(detail::checked(muster_store_multi_set(handle_, names.data(), contents.data(), names.size())));
+    }
+    /// Adds bytes at the end of a key's value, exactly once, and gives its new length. A key that is not there counts as empty.
+    outcome<std::size_t> append(std::string_view key, std::string_view value) const {
+        std::size_t total = 0;
+        const muster_status_t code =
+            muster_store_append(handle_, key.data(), key.size(), value.data(), value.size(), &total);
+        return detail::out(detail::valued(code, total));
+    }
     /// The value of a key, waiting until somebody sets it.
-    outcome<std::string> get(const std::string &key, milliseconds timeout = usual_timeout) const {
+    outcome<std::string> get(std::string_view key, milliseconds timeout = usual_timeout) const {
         return detail::out(value_of(key, timeout));
     }
     /// The value of a key, if it is there now.
-    outcome<std::optional<std::string>> try_get(const std::string &key) const {
+    outcome<std::optional<std::string>> try_get(std::string_view key) const {
         result<std::string> value = value_of(key, milliseconds(0));
         if (value.has_value()) {
             return detail::out(result<std::optional<std::string>>(std::move(*value)));
@@ -1658,65 +1674,93 @@ public:
         return detail::out(value.error().code() == status::not_found ? result<std::optional<std::string>>(std::nullopt)
                                                                      : result<std::optional<std::string>>(value.error()));
     }
+    /// The values of several keys, in their order and in one trip, waiting until all are there.
+    outcome<std::vector<std::string>> multi_get(span<const std::string> keys, milliseconds timeout = usual_timeout) const {
+        const std::vector<muster_bytes_t> names = bytes(keys);
+        muster_bytes_t *values = nullptr;
+        const muster_status_t code = muster_store_multi_get(handle_, names.data(), names.size(), timeout.count(), &values);
+        return detail::out(texts(code, values, names.size()));
+    }
     /// Adds to the number in a key, exactly once, and gives the sum. A key that is not there counts as 0.
-    outcome<std::int64_t> add(const std::string &key, std::int64_t delta) const {
-        return detail::out(with(key, [&] {
-            std::int64_t sum = 0;
-            const muster_status_t code = muster_store_add(handle_, key.c_str(), delta, &sum);
-            return detail::valued(code, sum);
-        }));
+    outcome<std::int64_t> add(std::string_view key, std::int64_t delta) const {
+        std::int64_t sum = 0;
+        const muster_status_t code = muster_store_add_bytes(handle_, key.data(), key.size(), delta, &sum);
+        return detail::out(detail::valued(code, sum));
     }
     /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not
-    /// there counts as empty.
-    outcome<std::string> compare_set(const std::string &key, std::string_view expected, std::string_view desired) const {
-        return detail::out(with(key, [&] {
-            void *value = nullptr;
-            std::size_t length = 0;
-            const muster_status_t code = muster_store_compare_set(handle_, key.c_str(), expected.data(), expected.size(),
-                                                                  desired.data(), desired.size(), &value, &length);
-            return taken(code, value, length);
-        }));
+    /// there counts as empty. With `MUSTER_STORE_C10D` as `flags` a key that is not there, where something was expected, answers
+    /// as in PyTorch's c10d.
+    outcome<std::string> compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                                     std::int32_t flags = 0) const {
+        void *value = nullptr;
+        std::size_t length = 0;
+        const muster_status_t code =
+            muster_store_compare_set_bytes(handle_, key.data(), key.size(), expected.data(), expected.size(), desired.data(),
+                                           desired.size(), flags, &value, &length);
+        return detail::out(taken(code, value, length));
     }
     /// Deletes a key. Whether it was there.
-    outcome<bool> remove(const std::string &key) const {
-        return detail::out(with(key, [&] {
-            std::int32_t existed = 0;
-            const muster_status_t code = muster_store_delete(handle_, key.c_str(), &existed);
-            return detail::valued(code, existed != 0);
-        }));
+    outcome<bool> remove(std::string_view key) const {
+        std::int32_t existed = 0;
+        const muster_status_t code = muster_store_delete_bytes(handle_, key.data(), key.size(), &existed);
+        return detail::out(detail::valued(code, existed != 0));
     }
     /// Waits until all these keys are there.
     outcome<void> wait(span<const std::string> keys, milliseconds timeout = usual_timeout) const {
-        std::vector<const char *> names;
-        for (const std::string &key : keys) {
-            const result<void> whole = detail::whole("the key", key);
-            if (!whole) {
-                return detail::out(result<void>(whole));
-            }
-            names.push_back(key.c_str());
-        }
-        return detail::out(detail::checked(muster_store_wait(handle_, names.data(), names.size(), timeout.count())));
+        const std::vector<muster_bytes_t> names = bytes(keys);
+        return detail::out(detail::checked(muster_store_wait_bytes(handle_, names.data(), names.size(), timeout.count())));
+    }
+    /// Which of these keys are there, all at one moment.
+    outcome<std::vector<bool>> check(span<const std::string> keys) const {
+        const std::vector<muster_bytes_t> names = bytes(keys);
+        std::vector<std::int32_t> exists(names.size());
+        const muster_status_t code = muster_store_check(handle_, names.data(), names.size(), exists.data());
+        return detail::out(detail::valued(code, std::vector<bool>(exists.begin(), exists.end())));
+    }
+    /// How many keys there are.
+    outcome<std::uint64_t> count() const {
+        std::uint64_t keys = 0;
+        const muster_status_t code = muster_store_count(handle_, &keys);
+        return detail::out(detail::valued(code, keys));
+    }
+    /// The keys that begin with this, in ascending order of their bytes; all keys for an empty prefix.
+    outcome<std::vector<std::string>> list(std::string_view prefix = {}) const {
+        muster_bytes_t *keys = nullptr;
+        std::size_t found = 0;
+        const muster_status_t code = muster_store_list(handle_, prefix.data(), prefix.size(), &keys, &found);
+        return detail::out(texts(code, keys, found));
     }
 
 private:
     friend class cluster;
     explicit store(muster_cluster_t *handle) noexcept : handle_(handle) {}
 
-    template <class Call> static auto with(const std::string &key, Call call) -> decltype(call()) {
-        const result<void> whole = detail::whole("the key", key);
-        return whole ? call() : decltype(call())(whole.error());
+    static std::vector<muster_bytes_t> bytes(span<const std::string> given) {
+        std::vector<muster_bytes_t> all;
+        for (const std::string &one_of_them : given) {
+            all.push_back({one_of_them.data(), one_of_them.size()});
+        }
+        return all;
     }
-    result<std::string> value_of(const std::string &key, milliseconds timeout) const {
-        return with(key, [&] {
-            void *value = nullptr;
-            std::size_t length = 0;
-            const muster_status_t code = muster_store_get(handle_, key.c_str(), timeout.count(), &value, &length);
-            return taken(code, value, length);
-        });
+    result<std::string> value_of(std::string_view key, milliseconds timeout) const {
+        void *value = nullptr;
+        std::size_t length = 0;
+        const muster_status_t code =
+            muster_store_get_bytes(handle_, key.data(), key.size(), timeout.count(), &value, &length);
+        return taken(code, value, length);
     }
     static result<std::string> taken(muster_status_t code, void *value, std::size_t length) {
         const detail::owner<void, muster_free> owned(value);
         return detail::valued(code, value == nullptr ? std::string() : std::string(static_cast<const char *>(value), length));
+    }
+    // What came as one block, of so many entries.
+    static result<std::vector<std::string>> texts(muster_status_t code, muster_bytes_t *block, std::size_t entries) {
+        const detail::owner<void, muster_free> owned(block);
+        std::vector<std::string> all;
+        for (std::size_t i = 0; block != nullptr && i < entries; i++) {
+            all.emplace_back(static_cast<const char *>(block[i].data), block[i].len);
+        }
+        return detail::valued(code, std::move(all));
     }
 
     muster_cluster_t *handle_;

@@ -68,7 +68,10 @@ fn what_was_recorded_is_written_at_the_end() {
     for (key, value) in [("sequence", 1000), ("rank", 7), ("bytes", 10), ("count", 5)] {
         assert_eq!(args[key], value, "{key}");
     }
-    assert_eq!((&args["op"], &args["dtype"]), (&Value::from("user's operation 2"), &Value::from("bfloat16")));
+    assert_eq!(
+        (&args["op"], &args["dtype"]),
+        (&Value::from("user's operation 2 in rank order"), &Value::from("bfloat16"))
+    );
     assert_eq!((&args["ok"], &calls[998]["args"]["ok"]), (&Value::from(true), &Value::from(false)));
     assert_eq!(calls[1]["dur"], 3.0);
     assert_eq!(calls[1]["ts"].as_f64().unwrap() - calls[0]["ts"].as_f64().unwrap(), 1000.0);
