@@ -13,7 +13,7 @@ use crate::types::GroupId;
 use crate::wire::{MadeByMembers, MakeByMembers, Message, Record};
 
 impl Conductor {
-    /// A member wants the group, or does not wait for it any more. Who has come back asks for those that were made before.
+    /// A member wants the group, or does not wait for it any more. A member that has come back asks for those that were made before.
     pub(super) fn make_by_members(&mut self, key: u32, wanted: MakeByMembers) {
         let MakeByMembers { ask, wants, tag, nth, members } = wanted;
         let (cluster, table) = (&mut self.cluster, &mut self.groups.table);
@@ -112,7 +112,7 @@ fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Opti
     })
 }
 
-/// Who has not asked, for one who does not wait any more.
+/// The members that have not asked, as one hears that does not wait any more.
 fn awaited(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Failure {
     let mut missing = name.members.iter().filter(|member| **member != key && !table.pacts.waits(name, **member));
     let first = missing.next().and_then(|member| cluster.nodes.get(member)).map(|node| node.culprit());

@@ -15,7 +15,7 @@ CONSTANTS = {name: int(value) for name, value in re.findall(r"#define MUSTER_(\w
 WORDS = {"int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
          "size_t": ctypes.c_size_t, "muster_status_t": ctypes.c_int32, "char*": ctypes.c_char_p, "void": None,
          "muster_reduce_fn": _library.REDUCE_FN, "muster_log_fn": _library.LOG_FN,
-         "muster_interrupt_fn": _library.INTERRUPT_FN}
+         "muster_interrupt_fn": _library.INTERRUPT_FN, "muster_notify_fn": _library.NOTIFY_FN}
 
 
 def kind(words):

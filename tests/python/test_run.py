@@ -126,7 +126,7 @@ def test_what_workers_are_told():
         assert int(port) >= 1024
         for rank in (0, 1):
             told = dict(line.split("=", 1) for line in launch.log(f"worker_{rank}.log").splitlines() if "=" in line)
-            ours = {name: value for name, value in told.items() if re.match("MS_|MUSTER_|RANK|DEVICE", name)}
+            ours = {name: value for name, value in told.items() if re.match("MS_|MUSTER_|RANK|DEVICE|WORLD_|LOCAL_|MASTER_", name)}
             assert re.fullmatch("[0-9a-f]{32}", ours["MUSTER_LAUNCH_ID"])
             assert re.fullmatch("[0-9a-f]{64}", ours["MUSTER_JOB_SECRET"])
             assert ours == {
@@ -141,6 +141,13 @@ def test_what_workers_are_told():
                 "RANK_ID": str(rank),
                 "RANK_SIZE": "2",
                 "DEVICE_ID": str(rank),
+                # For torch.
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(int(port) + 2),
             }
 
 

@@ -27,7 +27,7 @@ pub(super) struct Shelf {
     spare: Mutex<Vec<Arc<Record>>>,
     /// Those in whose waits the program's threads sleep: to be woken when it interrupts them.
     pub(super) slept_in: Mutex<Vec<Arc<Record>>>,
-    /// Who interrupts them, and is told of ends.
+    /// The program: it interrupts them, and is told of ends.
     pub(super) program: std::sync::Arc<Program>,
 }
 
@@ -95,7 +95,7 @@ impl Drop for Notified {
     }
 }
 
-/// Who is told of an end with the record unlocked, for they want it next.
+/// Those that are told of an end, with the record unlocked, for they want it next.
 #[derive(Default)]
 struct Hearers {
     waiting: u32,

@@ -7,7 +7,7 @@ have one. What torch does not find here it refuses itself, with the names of the
 import contextlib
 import ctypes
 import datetime
-from typing import Any, Callable, Iterator, List, Sequence, Set
+from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
 
 from torch._C._distributed_c10d import Backend as TorchBackend
 
@@ -23,7 +23,7 @@ from ._work import Part, Work
 _alive: Set["Backend"] = set()
 
 
-class Backend(TorchBackend):  # type: ignore[misc]
+class Backend(TorchBackend):
     """A process group's operations on one of muster's groups. torch calls it; programs call `torch.distributed`.
 
     Calls may come from any thread. Those of one group must come in the same order on all its ranks.
@@ -149,7 +149,7 @@ class Backend(TorchBackend):  # type: ignore[misc]
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: List[Any], inputs: List[Any], opts: Any) -> Work:
-        return self._do(outputs, [self._reduced(*pair, opts) for pair in _pairs(outputs, inputs)], opts)
+        return self._do(outputs, [self._reduced(output, input, opts) for output, input in _pairs(outputs, inputs)], opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -221,7 +221,7 @@ class Backend(TorchBackend):  # type: ignore[misc]
         input = only(inputs, "tensor")
         writing, given = Writing(), reading(input, "tensor")
         if opts.rootRank != self.rank():
-            words = (given.place, given.count, None, None, None, given.dtype, opts.rootRank)
+            words: Tuple[Any, ...] = (given.place, given.count, None, None, None, given.dtype, opts.rootRank)
             return self._do([], [_part("gatherv", words, [given], writing)], opts)
         outs = only(outputs, "gather_list")
         self._one_each(outs, "gather_list")

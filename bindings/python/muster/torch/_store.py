@@ -21,7 +21,7 @@ _DEFAULT = datetime.timedelta(seconds=300)
 _alive: List["Store"] = []
 
 
-class Store(torch.distributed.Store):  # type: ignore[misc]
+class Store(torch.distributed.Store):
     """A store of `torch.distributed` that the cluster's scheduler keeps, for any backend.
 
     `cluster` is one that the program has joined. Without it that is the one joined last, or `muster.init()` joins one.

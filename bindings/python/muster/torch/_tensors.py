@@ -4,7 +4,8 @@ The library takes elements that lie one after another. Other tensors (transposed
 before, and back afterwards.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+import dataclasses
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 from torch.distributed import ReduceOp
@@ -41,7 +42,8 @@ _OPERATIONS: Dict[Any, int] = {
 _OF_BOOLS = {**_OPERATIONS, ReduceOp.SUM: _library.OR, ReduceOp.PRODUCT: _library.AND}
 
 
-class Elements(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Elements:
     """A stretch of memory for the library: its address, how many elements, and their type. `tensor` keeps it alive."""
 
     place: int

@@ -54,7 +54,7 @@ class Part:
         work._part_ended(error)
 
 
-class Work(TorchWork):  # type: ignore[misc]
+class Work(TorchWork):
     """An operation, or several that are waited for together. It keeps its tensors until it has ended."""
 
     def __init__(self, tensors: Sequence[Any], sequence: int) -> None:
@@ -172,7 +172,7 @@ def translated(error: MusterError) -> BaseException:
     """What torch's callers expect: what was wrong with the call as it is, anything else as `DistBackendError`."""
     if isinstance(error, (InvalidError, UnsupportedError)):
         return error
-    wrapped = DistBackendError(str(error))
+    wrapped: BaseException = DistBackendError(str(error))
     wrapped.__cause__ = error
     return wrapped
 
