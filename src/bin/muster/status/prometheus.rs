@@ -244,7 +244,7 @@ mod tests {
             ],
         );
         assert!(
-            !page.contains("failure_info") && !page.contains("revoked") && !page.contains("role=\"server\""),
+            !page.contains("failure_info{") && !page.contains("revoked") && !page.contains("role=\"server\""),
             "{page}"
         );
     }
