@@ -70,7 +70,9 @@ def test_a_broken_link_ends_the_build_and_is_named(tmp_path):
     shutil.copytree(TREE / "docs", docs)
     (docs / "glossary.md").write_text("# Glossary\n\n[nowhere](nowhere.md) [no part](tutorial.md#nothing)\n")
     config = (TREE / "mkdocs.yml").read_text().replace("docs_dir: docs", f"docs_dir: {docs}")
-    (tmp_path / "mkdocs.yml").write_text(config.replace("scripts/site", str(TREE / "scripts" / "site")))
+    for folder in ("scripts/site", "bindings/python"):
+        config = config.replace(folder, str(TREE / folder))
+    (tmp_path / "mkdocs.yml").write_text(config)
     built = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert built.returncode != 0
     assert "'nowhere.md'" in built.stderr and "'tutorial.md#nothing'" in built.stderr
