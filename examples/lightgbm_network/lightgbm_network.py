@@ -5,8 +5,8 @@ LightGBM does its communication through two functions, a reduce-scatter and an a
 the program by LGBM_NetworkInitWithFunctions. `Network` gives it muster's. So it needs no list of machines and no ports of its
 own, and is encrypted where the cluster is.
 
-Its reductions are its own: it passes a function each time, and elements of its own size (8 kB where ranks agree on a split).
-So every rank gets all pieces of its block whole, and folds them in order of rank. All ranks end with the same model.
+Its reductions are its own: it passes a function each time, for elements of its own size (8 kB where ranks agree on a split), which
+may not be cut. To muster these are elements of the caller's own, and the function is an operation. All ranks end with the same model.
 
     muster run --worker_num 4 --local_worker_num 4 examples/lightgbm_network/lightgbm_network.py digits.csv [ROUNDS]
 """
@@ -35,6 +35,7 @@ class Network:
     def __init__(self, cluster):
         self.cluster = cluster
         self._functions = (REDUCE_SCATTER(self._reduce_scatter), ALLGATHER(self._allgather))  # kept as long as they are called
+        self._operation = cluster.operation(self._reduce, commutative=False)  # what it does is told with each call
 
     def __enter__(self):
         check(LIB.LGBM_NetworkInitWithFunctions(self.cluster.size, self.cluster.rank, *self._functions))
@@ -44,16 +45,17 @@ class Network:
         check(LIB.LGBM_NetworkFree())
 
     def _reduce_scatter(self, data, size, element, starts, lengths, blocks, out, out_size, reducer):
-        """Block r of all ranks' data, reduced, to rank r. `reducer(a, b, ...)` does b += a."""
+        """Block r of all ranks' data, reduced, to rank r. Blocks lie one after another, and are whole elements."""
         with self._all_or_nothing():
-            lengths, starts = lengths[:blocks], starts[:blocks]
+            self._reducer, self._element = reducer[0], element
+            counts = [length // element for length in lengths[:blocks]]
             own = lengths[self.cluster.rank]
-            pieces = self.cluster.world.alltoallv(view(data, size), lengths, [own] * blocks, in_displs=starts,
-                                                  out=np.empty(own * blocks, np.uint8))
-            folded, *others = (pieces.ctypes.data + rank * own for rank in range(blocks))
-            for other in others if own else ():
-                reducer[0](other, folded, element, own)
-            ctypes.memmove(out, folded, own)
+            self.cluster.world.reduce_scatterv(view(data, size, element), counts, view(out, own, element), self._operation)
+
+    def _reduce(self, lower, inout, _):
+        """LightGBM's `reducer(a, b, ...)` does b += a."""
+        lower, inout = (np.frombuffer(elements, np.uint8) for elements in (lower, inout))
+        self._reducer(lower.ctypes.data, inout.ctypes.data, self._element, inout.size)
 
     def _allgather(self, data, size, starts, lengths, blocks, out, out_size):
         """Every rank's data to everyone, where the list of starts says. LightGBM may pass the beginning of `out` as `data`."""
@@ -92,9 +94,9 @@ def check(result):
         raise lightgbm.basic.LightGBMError(LIB.LGBM_GetLastError().decode())
 
 
-def view(address, size):
-    """The memory itself, as bytes."""
-    return np.ctypeslib.as_array(ctypes.cast(address, POINTER(ctypes.c_uint8)), (size,))
+def view(address, size, element=1):
+    """The memory itself, as elements of so many bytes."""
+    return np.ctypeslib.as_array(ctypes.cast(address, POINTER(ctypes.c_uint8)), (size,)).view(f"V{element}")
 
 
 def main(path, rounds=20):
