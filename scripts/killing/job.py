@@ -85,7 +85,7 @@ class Job:
         program = [TRAIN, "--checkpoint", self.checkpoints, "--save", self.weights, "--trace", self.trace.path, *words]
         launcher = [MUSTER, "run", "--worker_num", ranks, "--local_worker_num", ranks, "--master_port", 0, "--join",
                     "--max_restarts", restarts, "--cluster_time_out", 60, "--log_dir", self.folder / "logs",
-                    "--tail_worker_log", 9999]
+                    "--tail_worker_log", "none"]
         environment = clean_environment(MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH=self.folder / "recovery", MUSTER_LOG="info",
                                         **(settings or {}))
         with open(self.log, "wb") as log:
@@ -191,7 +191,7 @@ def train_quietly(folder, ranks, words, timeout):
     """The weights of a training in which nothing dies, as bytes."""
     weights = pathlib.Path(folder) / "quiet_weights"
     launcher = [MUSTER, "run", "--worker_num", ranks, "--local_worker_num", ranks, "--master_port", 0, "--join",
-                "--log_dir", pathlib.Path(folder) / "quiet_logs", "--tail_worker_log", 9999, TRAIN, "--save", weights]
+                "--log_dir", pathlib.Path(folder) / "quiet_logs", "--tail_worker_log", "none", TRAIN, "--save", weights]
     with open(pathlib.Path(folder) / "quiet.log", "wb") as log:
         process = subprocess.Popen([str(word) for word in [*launcher, *words]], env=clean_environment(),
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)

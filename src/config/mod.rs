@@ -38,6 +38,7 @@ mod value;
 pub use derived::DerivedJob;
 pub use docs::{settings_help, settings_markdown};
 pub use hccl::hccl_chief_port;
+pub use json::parse as parse_json;
 pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
 pub use rank_entry::Host;

@@ -65,6 +65,11 @@ class Launch(Process):
     def wait_for_log(self, name, pattern, timeout=30):
         return until(lambda: re.search(pattern, self.log(name)), timeout, f"{pattern!r} in {name}: {self.log(name)!r}")
 
+    def warnings(self):
+        """What it warns of, without that the machine of the test is small."""
+        lines = [line for line in self.stderr.splitlines() if "muster: warning: " in line]
+        return [line for line in lines if " workers outnumber the " not in line and "this container's quota is " not in line]
+
     def describe(self):
         logs = [f"{path.name}:\n{path.read_text(errors='replace').rstrip()}" for path in sorted(self.logs.glob("*"))]
         return "\n".join([super().describe(), *logs])

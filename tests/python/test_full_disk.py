@@ -27,7 +27,7 @@ class Job(Launch):
     def __init__(self, tmp_path, restarts):
         self.kept = tmp_path
         settings = {"HOLD_FOLDER": tmp_path, "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
-        words = ["--worker_num=1", "--master_port=0", "--join", f"--max_restarts={restarts}", "--tail_worker_log=9"]
+        words = ["--worker_num=1", "--master_port=0", "--join", f"--max_restarts={restarts}", "--tail_worker_log=none"]
         super().__init__(*words, *node(LINES), env=settings, command=REFUSING)
 
     def fill(self, *pids):

@@ -31,7 +31,7 @@ FIRST, SECOND = (0, 1), (2, 3)  # the ranks of each
 @contextlib.contextmanager
 def two_hosts(*program, workers, words=(), first=None, second=None):
     """The launcher that has the scheduler, and the other."""
-    sizes = [f"--worker_num={workers}", f"--local_worker_num={workers // 2}", "--join", "--tail_worker_log=99"]
+    sizes = [f"--worker_num={workers}", f"--local_worker_num={workers // 2}", "--join", "--tail_worker_log=none"]
     with Launch("--node_rank=0", "--master_port=0", *sizes, *words, *program, env=first) as here:
         port = here.wait_for(r"the scheduler is here: 127\.0\.0\.1 port (\d+)", LIMIT)[1]
         there = ["--node_rank=1", f"--master_addr={LEADS_HERE}", f"--master_port={port}"]

@@ -38,7 +38,7 @@ def test_workers_take_their_ranks_by_device(write):
 
 
 def test_workers_of_the_launcher_take_their_ranks_by_device(write):
-    words = ("--worker_num=4", "--master_port=0", "--join=True", "--tail_worker_log=99")
+    words = ("--worker_num=4", "--master_port=0", "--join=True", "--tail_worker_log=none")
     with Launch(*words, RUN_WORKER, "leave", env={"RANK_TABLE_FILE": write(table())}) as launch:
         assert launch.wait(timeout=60) == 0
         logs = [launch.log(f"worker_{device}.log") for device in range(4)]

@@ -42,7 +42,6 @@ def run(*words, env=None, **more):
         (["--worker_num=2", "--local_worker_num=3", "true"], "--local_worker_num is 3; it must be at most"),
         (["--master_port=80x", "true"], '--master_port is "80x"; it must be 0 (the system chooses) or 1024 to 65535'),
         (["--worker_nun=2", "true"], "did you mean --worker_num?"),
-        (["--bind_core=True", "true"], "this version does not have --bind_core"),
         (["--worker_num=2"], "there is no program to run"),
         (["--join", "yes", "./hello"], "write --join=True for what it may mean, and where it is the program --join=True ./yes"),
         (["--master_addr=192.0.2.1", "--master_port=0", "true"], "192.0.2.1 is not an address of this host"),
@@ -322,7 +321,7 @@ def test_the_only_worker_shown_is_passed_on_as_it_is():
 
 
 @pytest.mark.parametrize(
-    "words, shown", [([], {0, 1, 2}), (["--tail_worker_log=0,2"], {0, 2}), (["--tail_worker_log=3"], set())]
+    "words, shown", [([], {0, 1, 2}), (["--tail_worker_log=0,2"], {0, 2}), (["--tail_worker_log=none"], set())]
 )
 def test_several_workers_are_shown_in_whole_lines(words, shown):
     """Each writes its lines in small pieces; none may end up within another's."""

@@ -240,7 +240,7 @@ def test_recovery_tells_who_waits_and_who_is_awaited(tmp_path):
 
 
 def test_a_scheduler_that_was_started_again_tells_of_the_same_job(tmp_path):
-    words = ["--worker_num=2", "--master_port=0", "--join", "--max_restarts=3", "--tail_worker_log=99"]
+    words = ["--worker_num=2", "--master_port=0", "--join", "--max_restarts=3", "--tail_worker_log=none"]
     program = node('c = join(); c.world.barrier(); hold("leave"); c.leave()')
     with Launch(*words, *program, env=recovery(tmp_path)) as launch:
         port = int(launch.wait_for(r"the scheduler is here: \S+ port (\d+)", LIMIT)[1])

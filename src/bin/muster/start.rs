@@ -6,7 +6,7 @@
 //! `tests/python/test_run.py`.
 
 use crate::sys;
-use std::ffi::{c_char, c_void, CString, OsStr, OsString};
+use std::ffi::{c_char, c_ulong, c_void, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,20 +29,35 @@ pub struct Start<'a> {
     pub output: BorrowedFd<'a>,
     /// A descriptor that it keeps under the same number.
     pub keeps: Option<BorrowedFd<'a>>,
+    /// The cores that it may use, a bit each; none: all that this process may use.
+    pub cores: &'a [c_ulong],
+    /// The NUMA nodes whose memory it may use, a bit each; none: all that this process may use.
+    pub memory_nodes: &'a [c_ulong],
     /// Whether it is killed when the thread that starts it ends.
     pub dies_with_parent: bool,
 }
 
 /// What the child reads, and where it writes why it could not become the program.
-struct Plan {
+struct Plan<'a> {
     program: *const c_char,
     words: Vec<*const c_char>,
     environment: Vec<*const c_char>,
+    cores: &'a [c_ulong],
+    memory_nodes: &'a [c_ulong],
     input: Option<RawFd>,
     output: RawFd,
     keeps: Option<RawFd>,
     dies_with: Option<i32>,
-    error: Option<i32>,
+    /// What it could not do, and why not.
+    error: Option<(Step, Option<i32>)>,
+}
+
+/// What a child does before it is the program.
+#[derive(Clone, Copy)]
+enum Step {
+    Own,
+    BindCores,
+    BindMemory,
 }
 
 /// Starts it and gives its process id. It leads a process group of its own, blocks no signal, and no terminal controls it. When
@@ -58,15 +73,24 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
         input: what.input.map(|fd| fd.as_raw_fd()),
         output: what.output.as_raw_fd(),
         keeps: what.keeps.map(|fd| fd.as_raw_fd()),
+        cores: what.cores,
+        memory_nodes: what.memory_nodes,
         dies_with: what.dies_with_parent.then(|| std::process::id() as i32),
         error: None,
     };
     let pid = borrowing(&mut plan)?;
     match plan.error {
         None => Ok(pid),
-        Some(error) => {
+        Some((step, error)) => {
             sys::await_end(pid);
-            Err(io::Error::from_raw_os_error(error))
+            let error = io::Error::from_raw_os_error(error.unwrap_or(libc::EIO));
+            Err(match step {
+                Step::Own => error,
+                Step::BindCores => io::Error::other(format!("it can't be bound to its cores: {error}")),
+                Step::BindMemory => {
+                    io::Error::other(format!("it can't be bound to the memory of its NUMA nodes: {error}"))
+                }
+            })
         }
     }
 }
@@ -85,7 +109,7 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 }
 
 /// A child that carries out this plan, in our memory and on a stack of its own, while this thread stands still.
-fn borrowing(plan: &mut Plan) -> io::Result<i32> {
+fn borrowing(plan: &mut Plan<'_>) -> io::Result<i32> {
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -101,27 +125,34 @@ fn borrowing(plan: &mut Plan) -> io::Result<i32> {
 /// The child. It makes only calls that are safe after a fork, allocates nothing, and takes no lock.
 extern "C" fn child(plan: *mut c_void) -> libc::c_int {
     // SAFETY: `borrowing` passes its plan, and touches it again when this process has left its memory.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
-    plan.error = become_program(plan).raw_os_error();
+    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
+    let (step, error) = become_program(plan);
+    plan.error = Some((step, error.raw_os_error()));
     // SAFETY: ends this process alone, without the exit handlers of the memory's owner.
     unsafe { libc::_exit(127) }
 }
 
 /// Returns only when that failed.
-fn become_program(plan: &Plan) -> io::Error {
+fn become_program(plan: &Plan<'_>) -> (Step, io::Error) {
     let standard = [(plan.input, 0), (Some(plan.output), 1), (Some(plan.output), 2)];
     for (from, to) in standard {
         // SAFETY: takes numbers only, and is safe after fork.
         if from.is_some_and(|from| unsafe { libc::dup2(from, to) } < 0) {
-            return io::Error::last_os_error();
+            return (Step::Own, io::Error::last_os_error());
         }
     }
     if let Err(error) = sys::prepare_child(plan.dies_with, plan.keeps) {
-        return error;
+        return (Step::Own, error);
+    }
+    if let Err(error) = sys::bind_cores(plan.cores) {
+        return (Step::BindCores, error);
+    }
+    if let Err(error) = sys::bind_memory(plan.memory_nodes) {
+        return (Step::BindMemory, error);
     }
     // SAFETY: the path and both lists end as C wants it, and live in the memory of the waiting parent.
     unsafe { libc::execvpe(plan.program, plan.words.as_ptr(), plan.environment.as_ptr()) };
-    io::Error::last_os_error()
+    (Step::Own, io::Error::last_os_error())
 }
 
 #[cfg(test)]
@@ -147,6 +178,8 @@ mod tests {
             input,
             output: writer.as_fd(),
             keeps: None,
+            cores: &[],
+            memory_nodes: &[],
             dies_with_parent: true,
         };
         let pid = start(&what).unwrap();
@@ -188,6 +221,8 @@ mod tests {
             input: None,
             output: writer.as_fd(),
             keeps: None,
+            cores: &[],
+            memory_nodes: &[],
             dies_with_parent: false,
         };
         assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::NotFound);

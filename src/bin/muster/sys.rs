@@ -1,7 +1,7 @@
 //! The few calls of the operating system that the standard library does not have, each a safe function around a single
 //! libc call. Nothing here decides anything.
 
-use std::ffi::CString;
+use std::ffi::{c_ulong, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -135,6 +135,48 @@ pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Res
         checked(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
     }
     Ok(())
+}
+
+/// The cores that this process may use, a bit each.
+pub fn usable_cores() -> io::Result<Vec<c_ulong>> {
+    let mut bits: Vec<c_ulong> = vec![0; 1];
+    loop {
+        let bytes = std::mem::size_of_val(&bits[..]);
+        // SAFETY: the pointer and length are those of a buffer that is valid for writing.
+        match checked(unsafe { libc::sched_getaffinity(0, bytes, bits.as_mut_ptr().cast()) }) {
+            // The kernel has more bits than these.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bytes < CORES_MAX_BYTES => {
+                bits.resize(bits.len() * 2, 0);
+            }
+            result => return result.map(|_| bits),
+        }
+    }
+}
+
+/// More than any Linux needs for a bit for each core.
+const CORES_MAX_BYTES: usize = 1 << 16;
+
+/// From now on this process uses these cores only, a bit each; none: nothing changes. Safe after fork.
+pub fn bind_cores(bits: &[c_ulong]) -> io::Result<()> {
+    if bits.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the pointer and length are those of a slice.
+    checked(unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(bits), bits.as_ptr().cast()) }).map(|_| ())
+}
+
+/// From now on this process gets memory of these NUMA nodes only, a bit each; none: nothing changes. Safe after fork.
+pub fn bind_memory(nodes: &[c_ulong]) -> io::Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    // The kernel takes one bit less than it is told.
+    let bits = nodes.len() as c_ulong * c_ulong::from(c_ulong::BITS) + 1;
+    // SAFETY: the pointer is that of as many bits.
+    match unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// No terminal controls this process any more: it reads from one as from any file, and is not stopped or ended by it.

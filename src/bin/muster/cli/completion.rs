@@ -5,7 +5,7 @@
 //! Each line of the answer is one word that would do. The scripts for zsh and fish ask in the same way. There the word that is
 //! completed has the option's name before its `=`, as these shells want it.
 
-use super::table::{Command, Operands, Opt, Takes};
+use super::table::{Command, Operands, Opt};
 use std::ffi::OsStr;
 
 /// What the shell calls this command with, behind `muster completion`.
@@ -95,14 +95,14 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
     let mut words = words.iter();
     let mut operand = false;
     while let Some(word) = words.next() {
-        let takes_next = called(word).is_some_and(|option| option.takes != Takes::Flag);
+        let takes_next = called(word).is_some_and(|option| !option.takes.may_stand_alone());
         if takes_next && words.as_slice().is_empty() {
             return called(word).map_or_else(Vec::new, |option| matching(option.takes.words(), begun));
         }
         if takes_next {
             words.next();
         } else if *word == "--" || !word.starts_with('-') {
-            operand |= !matches!(*word, "True" | "False");
+            operand |= !matches!(*word, "True" | "False") && !word.starts_with(['{', '\'']);
         }
     }
     // The shell takes what stands behind `=` for a word of its own.

@@ -12,8 +12,14 @@ pub fn page(command: &Command, called: &str) -> String {
     let mut text = format!("Usage: {}\n\n{}", command.usage(called), paragraphs(command.about));
     if !command.options.is_empty() {
         text.push_str("\nOptions:\n");
-        for option in command.options {
+        for (heading, option) in command.headed_options() {
+            if let Some(heading) = heading {
+                text.push_str(&format!("\n{heading}:\n"));
+            }
             text.push_str(&format!("  {}\n{}", names(option), wrapped(&described(option), INDENT)));
+        }
+        if command.options.iter().any(|option| !option.group.is_empty()) {
+            text.push_str("\nHelp:\n");
         }
         text.push_str("  -h, --help\n        this text\n\n");
         text.push_str(
@@ -22,6 +28,12 @@ pub fn page(command: &Command, called: &str) -> String {
     }
     if !command.notes.is_empty() {
         text.push_str(&format!("\n{}", paragraphs(command.notes)));
+    }
+    if !command.examples.is_empty() {
+        text.push_str("\nExamples:\n");
+        text.extend(
+            command.examples.iter().map(|(words, what)| format!("  {called} {words}\n{}", wrapped(what, INDENT))),
+        );
     }
     if !command.exit_codes.is_empty() {
         let codes: Vec<String> = command.exit_codes.iter().map(|(code, when)| format!("{code} {when}")).collect();
@@ -88,6 +100,21 @@ mod tests {
             for option in command.options {
                 assert!(page.contains(&format!("\n  {}\n", names(option))), "{}: {page}", option.name);
                 assert!(!option.doc.is_empty() && plain.contains(&described(option)), "{}: {page}", option.name);
+            }
+            for (words, what) in command.examples {
+                assert!(
+                    page.contains(&format!("\n  {} {words}\n", command.name)) && plain.contains(what),
+                    "{words}: {page}"
+                );
+            }
+            for (index, option) in command.options.iter().enumerate().filter(|(_, option)| !option.group.is_empty()) {
+                let again = command.options[..index].iter().rposition(|before| before.group == option.group);
+                assert!(
+                    again.is_none_or(|before| before + 1 == index),
+                    "{}: what has one heading stands together",
+                    option.name
+                );
+                assert!(page.contains(&format!("\n\n{}:\n", option.group)), "{page}");
             }
             assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
             assert!(overview(&COMMANDS).contains(command.summary));

@@ -21,11 +21,17 @@ pub fn page(commands: &[&Command]) -> String {
 
 fn section(command: &Command) -> String {
     let mut text = format!(".SH \"{}\"\n{}", escaped(&command.name.to_uppercase()), paragraphs(command.about));
-    for option in command.options {
+    for (heading, option) in command.headed_options() {
+        text.extend(heading.map(|heading| format!(".SS \"{}\"\n", escaped(heading))));
         text.push_str(&tagged(&names(option), &described(option)));
     }
     if !command.notes.is_empty() {
         text.push_str(&format!(".PP\n{}", paragraphs(command.notes)));
+    }
+    if !command.examples.is_empty() {
+        text.push_str(".SS \"Examples\"\n");
+        let call = |words| format!("{} {words}", command.name);
+        text.extend(command.examples.iter().map(|(words, what)| tagged(&call(words), what)));
     }
     if !command.exit_codes.is_empty() {
         text.push_str(".PP\nIt exits with:\n");
@@ -73,6 +79,13 @@ mod tests {
             assert!(page.contains(&format!(".SH \"{}\"\n", escaped(&command.name.to_uppercase()))), "{page}");
             for option in command.options {
                 assert!(page.contains(&tagged(&names(option), &described(option))), "{}: {page}", option.name);
+                assert!(
+                    page.contains(&format!(".SS \"{}\"\n", escaped(option.group))) || option.group.is_empty(),
+                    "{page}"
+                );
+            }
+            for (words, what) in command.examples {
+                assert!(page.contains(&tagged(&format!("{} {words}", command.name), what)), "{words}: {page}");
             }
         }
     }

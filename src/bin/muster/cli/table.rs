@@ -5,6 +5,8 @@
 pub enum Takes {
     /// True or False, and True when neither follows.
     Flag,
+    /// The same, or else JSON, or a file of it (`*.json`); the help calls it so.
+    FlagOr(&'static str),
     /// Any value; the help calls it so.
     Value(&'static str),
     /// The path of a directory.
@@ -18,16 +20,22 @@ impl Takes {
     pub fn called(self) -> String {
         match self {
             Takes::Flag => "True|False".to_owned(),
+            Takes::FlagOr(called) => format!("True|False|{called}"),
             Takes::Value(called) => called.to_owned(),
             Takes::Directory => "DIR".to_owned(),
             Takes::OneOf(words) => words.join("|"),
         }
     }
 
+    /// Whether the option may stand without a value.
+    pub fn may_stand_alone(self) -> bool {
+        matches!(self, Takes::Flag | Takes::FlagOr(_))
+    }
+
     /// The words that a shell offers for it.
     pub fn words(self) -> &'static [&'static str] {
         match self {
-            Takes::Flag => &["True", "False"],
+            Takes::Flag | Takes::FlagOr(_) => &["True", "False"],
             Takes::OneOf(words) => words,
             Takes::Value(_) | Takes::Directory => &[],
         }
@@ -47,17 +55,25 @@ pub struct Opt {
     pub default: &'static str,
     /// What it is for.
     pub doc: &'static str,
+    /// The heading under which the help has it, with those beside it that have the same; empty where the command has no headings.
+    pub group: &'static str,
 }
 
 /// An option without a letter.
 pub const fn option(name: &'static str, takes: Takes, default: &'static str, doc: &'static str) -> Opt {
-    Opt { name, letter: None, takes, default, doc }
+    Opt { name, letter: None, takes, default, doc, group: "" }
 }
 
 impl Opt {
     /// The same option with a letter.
     pub const fn letter(mut self, letter: char) -> Opt {
         self.letter = Some(letter);
+        self
+    }
+
+    /// The same option under a heading.
+    pub const fn under(mut self, group: &'static str) -> Opt {
+        self.group = group;
         self
     }
 }
@@ -93,6 +109,8 @@ pub struct Command {
     pub options: &'static [Opt],
     /// What else a user must know.
     pub notes: &'static str,
+    /// The words behind the command's name, and what they do.
+    pub examples: &'static [(&'static str, &'static str)],
     /// What it ends with, and when.
     pub exit_codes: &'static [(&'static str, &'static str)],
     /// Options of the same purpose elsewhere that this version does not have, as they are written there.
@@ -108,9 +126,18 @@ impl Command {
         about: "",
         options: &[],
         notes: "",
+        examples: &[],
         exit_codes: &[],
         not_yet: &[],
     };
+
+    /// Its options in their order, each with the heading that stands before it, where one begins there.
+    pub fn headed_options(&self) -> impl Iterator<Item = (Option<&'static str>, &'static Opt)> {
+        let groups = std::iter::once("").chain(self.options.iter().map(|option| option.group));
+        let heads =
+            self.options.iter().zip(groups).map(|(option, before)| (option.group != before).then_some(option.group));
+        heads.zip(self.options)
+    }
 
     /// Its call in a line.
     pub fn usage(&self, called: &str) -> String {

@@ -92,7 +92,7 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Wor
         };
         let option = find(command, &written)?;
         let value = match option.takes {
-            Takes::Flag => flag(option, &mut parser)?,
+            takes if takes.may_stand_alone() => flag(option, &mut parser)?,
             takes => {
                 let joint = if written.starts_with("--") { "=" } else { " " };
                 let missing = |_| format!("{written} needs a value: {written}{joint}{}", takes.called());
@@ -134,8 +134,8 @@ fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String
     if command.not_yet.contains(&canonical.as_str()) {
         return Err(format!("this version does not have {canonical}"));
     }
-    let near = closest(canonical.trim_start_matches('-'), command.options.iter().map(|option| option.name));
-    let hint = near.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
+    let near = near(command, canonical.trim_start_matches('-'));
+    let hint = if near.is_empty() { String::new() } else { format!("; did you mean --{}?", near.join(" or --")) };
     let note = match command.operands {
         Operands::Program => "options of the program come after its name".to_owned(),
         Operands::None | Operands::One { .. } => format!("{} --help lists them", command.name),
@@ -143,7 +143,23 @@ fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String
     Err(format!("there is no option {written}{hint} ({note})"))
 }
 
-/// The value of a flag: what stands behind `=`, or the next word where that is True or False, and True otherwise.
+/// The options that somebody may have meant: the one that differs by some letters; or else those that begin so; or else those that
+/// have all its words.
+fn near(command: &Command, name: &str) -> Vec<&'static str> {
+    let names = || command.options.iter().map(|option| option.name);
+    if let Some(near) = closest(name, names()) {
+        return vec![near];
+    }
+    let begin: Vec<&str> = names().filter(|known| name.len() > 1 && known.starts_with(name)).collect();
+    if !begin.is_empty() {
+        return begin;
+    }
+    let has = |known: &str, word: &str| known.split('_').any(|own| own == word);
+    names().filter(|known| name.split('_').all(|word| has(known, word))).collect()
+}
+
+/// The value of a flag: what stands behind `=`, or the next word where that is True or False, and True otherwise. Where the
+/// flag may have a value of another kind the next word is it, too, if it begins as such a value does.
 fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
     let name = option.name;
     if let Some(value) = parser.optional_value() {
@@ -157,19 +173,29 @@ fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
              program --{name}=True ./{word} (or -- {word} for one in PATH)"
         ));
     }
-    Ok(words.next_if(|word| boolean(word).is_some()).unwrap_or_else(|| "True".into()))
+    let is_value = |word: &OsStr| match option.takes {
+        Takes::FlagOr(_) if begins_as_json(word) => true,
+        _ => boolean(word).is_some(),
+    };
+    Ok(words.next_if(is_value).unwrap_or_else(|| "True".into()))
+}
+
+/// Whether this is JSON, or the name of a file of it.
+fn begins_as_json(word: &OsStr) -> bool {
+    let bytes = word.as_encoded_bytes();
+    bytes.trim_ascii_start().starts_with(b"{") || bytes.ends_with(b".json")
 }
 
 /// What a flag's value means.
-fn boolean(word: &OsStr) -> Option<bool> {
+pub fn boolean(word: &OsStr) -> Option<bool> {
     let is = |name| word.eq_ignore_ascii_case(name);
     is("true").then_some(true).or(is("false").then_some(false))
 }
 
 /// A word that is no value of a flag here, but often is one elsewhere, and what it would be here.
 fn like_boolean(word: &str) -> Option<&'static str> {
-    let is = |names: [&str; 3]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
-    is(["yes", "on", "1"]).then_some("True").or(is(["no", "off", "0"]).then_some("False"))
+    let is = |names: [&str; 5]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    is(["yes", "y", "t", "on", "1"]).then_some("True").or(is(["no", "n", "f", "off", "0"]).then_some("False"))
 }
 
 #[cfg(test)]
@@ -207,6 +233,16 @@ mod tests {
         for line in ["-h", "a --help", "--long_name --help", "-n -h", "--long_name 1 -h a"] {
             assert_eq!(words(line).unwrap_err(), "help", "{line}");
         }
+    }
+
+    #[test]
+    fn an_unknown_option_is_answered_with_what_may_be_meant() {
+        let near = |name| near(&crate::run::options::COMMAND, name);
+        assert_eq!(near("wroker_num"), ["worker_num"]);
+        assert_eq!(near("log"), ["log_dir"]);
+        assert_eq!(near("sim"), ["sim_level", "sim_rank_id"]);
+        assert_eq!(near("tail_log"), ["tail_worker_log"]);
+        assert_eq!(near("gpus"), [""; 0]);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Every child leads a process group of its own, so that its own children can be stopped with it. With --join it is killed when
 //! the launcher dies, and reads the launcher's standard input; without, it outlives the launcher on purpose.
 
+use super::binding::{Binding, Bound};
+use super::dry_run::Preview;
 use super::folder::{self, Claim};
+use super::log_names::LogNames;
 use super::parse::RunOptions;
 use super::part::Part;
 use super::program::Program;
@@ -34,6 +37,9 @@ const DECIDED: [Key; 11] = [
     Key::SchedFd,
     Key::LaunchId,
 ];
+
+/// What the scheduler is told to be called, and its command.
+const SCHEDULER: [&str; 2] = ["muster", "scheduler"];
 
 /// How the line begins, in a log, after which the next life writes.
 pub const NEXT_LIFE: &str = "--- muster: ";
@@ -81,6 +87,8 @@ pub struct Launch<'a> {
     program: &'a Program,
     listener: Option<TcpListener>,
     meeting: Meeting,
+    names: LogNames,
+    binding: Binding,
     /// Of the launcher's own environment, what they get too.
     inherited: Vec<(OsString, OsString)>,
     /// An input in which there is nothing.
@@ -96,9 +104,11 @@ impl<'a> Launch<'a> {
         program: &'a Program,
         listener: Option<TcpListener>,
         meeting: Meeting,
+        names: LogNames,
+        binding: Binding,
     ) -> io::Result<Launch<'a>> {
         let null = File::open("/dev/null")?;
-        Ok(Launch { options, program, listener, meeting, inherited: inherited(), null, claim: None })
+        Ok(Launch { options, program, listener, meeting, names, binding, inherited: inherited(), null, claim: None })
     }
 
     /// The scheduler's port.
@@ -107,7 +117,7 @@ impl<'a> Launch<'a> {
     }
 
     /// The scheduler, where this host has it, and then the workers.
-    fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         parts.extend(self.listener.as_ref().map(|_| Part::Scheduler));
         let rank = |index| self.options.rank(index).filter(|_| !self.meeting.ranks_by_table);
@@ -117,7 +127,7 @@ impl<'a> Launch<'a> {
 
     /// Takes the logs, which must not be those of another run. The error is a sentence.
     pub fn claim(&mut self) -> Result<(), String> {
-        let own = folder::Tenant::this(self.options, &self.parts(), self.port());
+        let own = folder::Tenant::this(self.options, &self.parts(), self.port(), &self.names);
         self.claim = Some(folder::claim(&self.options.log_dir, &own)?);
         Ok(())
     }
@@ -127,7 +137,7 @@ impl<'a> Launch<'a> {
     pub fn start_all(&self) -> io::Result<Vec<Child>> {
         let mut children = Vec::new();
         for (index, part) in self.parts().into_iter().enumerate() {
-            let log = self.options.log_dir.join(part.log_name());
+            let log = self.log(part);
             let output = self.fresh_log(&log, index == 0).map_err(|error| of_file(&log, &error));
             match output.and_then(|output| self.start(part, &output)) {
                 Ok((pid, launch)) => children.push(Child { part, pid, pid_before: None, launch, restarts: 0, log }),
@@ -138,6 +148,25 @@ impl<'a> Launch<'a> {
             }
         }
         Ok(children)
+    }
+
+    fn log(&self, part: Part) -> PathBuf {
+        self.options.log_dir.join(self.names.of(part))
+    }
+
+    /// What it is bound to.
+    pub fn bound(&self, part: Part) -> &Bound {
+        self.binding.of(part)
+    }
+
+    /// How it would be started.
+    pub fn preview(&self, part: Part) -> Preview {
+        let words = match part {
+            Part::Scheduler => SCHEDULER.map(OsString::from).to_vec(),
+            Part::Worker { .. } => self.program.words.clone(),
+        };
+        let told = told(part, self.options, &self.meeting, None);
+        Preview { part, words, told, bound: self.bound(part).clone(), log: self.log(part) }
     }
 
     /// An empty log. Without --join the child has its lock from now on.
@@ -176,7 +205,7 @@ impl<'a> Launch<'a> {
     }
 
     fn start(&self, part: Part, output: &File) -> io::Result<(i32, LaunchId)> {
-        let (own, scheduler) = (std::env::current_exe, ["muster", "scheduler"].map(OsString::from));
+        let (own, scheduler) = (std::env::current_exe, SCHEDULER.map(OsString::from));
         let (program, words, keeps) = match part {
             Part::Scheduler => (own()?, &scheduler[..], self.listener.as_ref()),
             Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
@@ -191,6 +220,8 @@ impl<'a> Launch<'a> {
             input: (!reads_input).then(|| self.null.as_fd()),
             output: output.as_fd(),
             keeps: keeps.map(AsFd::as_fd),
+            cores: &self.bound(part).cores.bits(),
+            memory_nodes: &self.bound(part).memory.bits(),
             dies_with_parent: self.options.join,
         })?;
         Ok((pid, LaunchId::of(&launch)))

@@ -11,6 +11,7 @@
 //!
 //! Where a file system has no locks a warning says so, and nobody is refused.
 
+use super::log_names::LogNames;
 use super::parse::RunOptions;
 use super::part::Part;
 use crate::voice::Voice;
@@ -41,39 +42,43 @@ pub struct Tenant {
     port: u16,
     /// It has the scheduler.
     scheduler: bool,
-    /// The number in the name of its first worker's log, and how many follow.
+    /// What its workers' logs are called, the number in the name of the first, and how many follow.
+    names: LogNames,
     workers: (u32, u32),
     host: String,
 }
 
 impl Tenant {
     /// This launcher, which starts these.
-    pub fn this(options: &RunOptions, parts: &[Part], port: u16) -> Tenant {
+    pub fn this(options: &RunOptions, parts: &[Part], port: u16, names: &LogNames) -> Tenant {
         let numbers: Vec<u32> = parts.iter().filter_map(|part| part.number()).collect();
         Tenant {
             pid: std::process::id(),
             join: options.join,
             port,
             scheduler: parts.contains(&Part::Scheduler),
+            names: names.clone(),
             workers: (numbers.first().copied().unwrap_or(0), numbers.len() as u32),
             host: host::name().unwrap_or_else(|_| "?".to_owned()),
         }
     }
 
     fn line(&self) -> String {
-        let Tenant { pid, join, port, scheduler, workers: (first, count), host } = self;
-        format!("{pid} {} {port} {} {first} {count} {host}\n", u8::from(*join), u8::from(*scheduler))
+        let Tenant { pid, join, port, scheduler, names, workers: (first, count), host } = self;
+        let (join, scheduler, stem) = (u8::from(*join), u8::from(*scheduler), names.stem());
+        format!("{pid} {join} {port} {scheduler} {stem} {first} {count} {host}\n")
     }
 
     /// None of a line that another version wrote.
     fn read(line: &str) -> Option<Tenant> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [pid, join, port, scheduler, first, count, host] = words[..] else { return None };
+        let [pid, join, port, scheduler, stem, first, count, host] = words[..] else { return None };
         Some(Tenant {
             pid: pid.parse().ok()?,
             join: join == "1",
             port: port.parse().ok()?,
             scheduler: scheduler == "1",
+            names: LogNames::new(stem),
             workers: (first.parse().ok()?, count.parse().ok()?),
             host: host.to_owned(),
         })
@@ -81,7 +86,7 @@ impl Tenant {
 
     fn logs(&self) -> impl Iterator<Item = String> + '_ {
         let (first, count) = self.workers;
-        let workers = (0..count).map(move |index| format!("worker_{}.log", first.saturating_add(index)));
+        let workers = (0..count).map(move |index| self.names.of_worker(first.saturating_add(index)));
         self.scheduler.then(|| "scheduler.log".to_owned()).into_iter().chain(workers)
     }
 
@@ -89,7 +94,7 @@ impl Tenant {
         let [(first, count), (others_first, others_count)] = [self.workers, other.workers];
         let is_apart =
             first.saturating_add(count) <= others_first || others_first.saturating_add(others_count) <= first;
-        (self.scheduler && other.scheduler) || !is_apart
+        (self.scheduler && other.scheduler) || (self.names == other.names && !is_apart)
     }
 
     /// Whether both can't write here.

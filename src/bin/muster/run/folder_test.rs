@@ -1,3 +1,4 @@
+use super::super::log_names;
 use super::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,7 +22,8 @@ impl Drop for Folder {
 }
 
 fn tenant(pid: u32, port: u16, scheduler: bool, workers: (u32, u32)) -> Tenant {
-    Tenant { pid, join: true, port, scheduler, workers, host: format!("host{pid}") }
+    let names = LogNames::new(log_names::WORKER);
+    Tenant { pid, join: true, port, scheduler, names, workers, host: format!("host{pid}") }
 }
 
 #[test]
@@ -29,7 +31,7 @@ fn a_line_is_read_as_it_was_written_and_another_versions_is_passed_by() {
     for own in [tenant(7, 8118, true, (0, 4)), Tenant { join: false, ..tenant(1, 65535, false, (4, 1)) }] {
         assert_eq!(Tenant::read(own.line().trim_end()), Some(own));
     }
-    for line in ["", "7", "7 1 8118 1 0 4", "x 1 8118 1 0 4 host", "7 1 8118 1 0 4 host more"] {
+    for line in ["", "7", "7 1 8118 1 0 4 host", "x 1 8118 1 worker 0 4 host", "7 1 8118 1 worker 0 4 host more"] {
         assert_eq!(Tenant::read(line), None, "{line}");
     }
 }
@@ -40,6 +42,9 @@ fn who_has_which_logs() {
     assert_eq!(names(tenant(1, 1, true, (0, 2))), "scheduler.log worker_0.log worker_1.log");
     assert_eq!(names(tenant(1, 1, false, (4, 1))), "worker_4.log");
     let first = tenant(1, 8118, true, (0, 4));
+    let other_names = Tenant { names: LogNames::new("x"), ..tenant(2, 8118, false, (0, 2)) };
+    assert_eq!(names(other_names.clone()), "x_0.log x_1.log");
+    assert!(!first.is_in_the_way_of(&other_names), "their logs are called otherwise");
     // Launchers of one run: other workers, the same port.
     assert!(!first.is_in_the_way_of(&tenant(2, 8118, false, (4, 4))));
     assert!(first.is_in_the_way_of(&tenant(2, 8118, false, (3, 4))));

@@ -26,13 +26,7 @@ pub fn variables(
         return Ok(Vec::new());
     }
     let chief_port = hccl_chief_port(port, "--master_port").map_err(|error| error.message().to_owned())?;
-    let chief = match listener.map(TcpListener::local_addr) {
-        // A scheduler at every address is told by the one at which nodes look for it.
-        Some(Ok(address)) if address.ip().is_unspecified() => elsewhere(&options.master_addr, port)?,
-        Some(Ok(address)) => address,
-        Some(Err(error)) => return Err(format!("can't tell the scheduler's address: {error}")),
-        None => elsewhere(&options.master_addr, port)?,
-    };
+    let chief = scheduler(options, listener, port)?;
     let worker = own_address(&config, chief)?;
     Ok(vec![
         ("CM_CHIEF_IP", chief.ip().to_string()),
@@ -41,6 +35,22 @@ pub fn variables(
         ("CM_WORKER_SIZE", options.worker_num.to_string()),
         ("CM_WORKER_IP", worker.to_string()),
     ])
+}
+
+/// This host's address, as the workers have it.
+pub fn address_of_host(options: &RunOptions, listener: Option<&TcpListener>, port: u16) -> Result<IpAddr, String> {
+    own_address(&environment(), scheduler(options, listener, port)?)
+}
+
+/// The scheduler's address.
+fn scheduler(options: &RunOptions, listener: Option<&TcpListener>, port: u16) -> Result<SocketAddr, String> {
+    match listener.map(TcpListener::local_addr) {
+        // A scheduler at every address is told by the one at which nodes look for it.
+        Some(Ok(address)) if address.ip().is_unspecified() => elsewhere(&options.master_addr, port),
+        Some(Ok(address)) => Ok(address),
+        Some(Err(error)) => Err(format!("can't tell the scheduler's address: {error}")),
+        None => elsewhere(&options.master_addr, port),
+    }
 }
 
 fn environment() -> Config {

@@ -4,12 +4,20 @@
 //! | --- | --- |
 //! | [`options`] | the options, once |
 //! | [`parse`] | words become validated options |
+//! | [`bind_values`] | what --bind_core and --bind_numa say |
 //! | [`part`] | what a child is in the job |
 //! | [`program`] | which file a task names |
 //! | [`master`] | whether the scheduler belongs here, and its listener |
 //! | [`hccl`] | what the environment says for HCCL |
 //! | [`recovery`] | whether lost processes may return |
 //! | [`secret`] | the run's secret, where nobody has set one |
+//! | [`rank_table`] | the table that --rank_table_file names |
+//! | [`topology`] | the cores and NUMA nodes of this host |
+//! | [`number_set`] | a set of them |
+//! | [`binding`] | which process has which: pure |
+//! | [`capacity`] | warns where the host is too small |
+//! | [`log_names`] | what the logs are called |
+//! | [`dry_run`] | shows what would be started |
 //! | [`thresholds`] | whether the scheduler can read them |
 //! | [`folder`] | to which run the logs of a folder belong |
 //! | [`children`] | environment, logs and start of each child |
@@ -30,18 +38,25 @@
 //! s at most for each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`,
 //! `test_restarts.py` and `test_hosts.py`.
 
+mod bind_values;
+mod binding;
+mod capacity;
 mod children;
+mod dry_run;
 mod exit_report;
 mod folder;
 mod hccl;
 mod join;
 mod lives;
+mod log_names;
 mod master;
+mod number_set;
 pub mod options;
 mod parse;
 mod part;
 mod program;
 mod question;
+mod rank_table;
 mod recovery;
 mod restart_check;
 mod secret;
@@ -50,22 +65,30 @@ mod summary;
 mod supervise;
 mod tail;
 mod thresholds;
+mod topology;
+#[cfg(test)]
+mod tree_test;
 mod unclean_exits;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
 use crate::voice::Voice;
 use crate::{code, sys};
+use binding::Binding;
 use children::{Child, Launch, Meeting};
 use join::Signals;
+use log_names::LogNames;
 use muster::config::Key;
-use parse::{RunOptions, Tail};
+use muster::net::host;
+use number_set::NumberSet;
+use parse::{DryRun, RunOptions, Tail};
 use part::Part;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use supervise::Verdict;
+use topology::Topology;
 
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
@@ -101,16 +124,24 @@ impl Refusal {
 
 fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
+    rank_table::take(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     secret::check().map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
+    let binding = binding(options, voice)?;
     let listener = master::listener(options, hccl::of_environment(Key::SchedBind), voice).map_err(failed)?;
     if listener.is_some() {
         thresholds::check().map_err(|words| Refusal::new(code::USAGE, words))?;
     }
     let port = port(options, listener.as_ref())?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
+    let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
+    let names = log_names(options, listener.as_ref(), port)?;
+    if let Some(dry_run) = options.dry_run {
+        let launch = Launch::new(options, &program, listener, meeting, names, binding);
+        return show(dry_run, options, &launch.map_err(|error| failed(error.to_string()))?);
+    }
     let mut folders = std::fs::DirBuilder::new();
     folders
         .recursive(true)
@@ -124,8 +155,8 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     if options.join {
         sys::adopt_orphans();
     }
-    let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
-    let mut launch = Launch::new(options, &program, listener, meeting).map_err(|error| failed(error.to_string()))?;
+    let launch = Launch::new(options, &program, listener, meeting, names, binding);
+    let mut launch = launch.map_err(|error| failed(error.to_string()))?;
     launch.claim().map_err(failed)?;
     let children = launch.start_all().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
@@ -136,7 +167,7 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         let lives_as_long = scheduler.filter(|_| !options.join).map_or_else(std::process::id, |child| child.pid as u32);
         secret.show(port, lives_as_long, voice);
     }
-    announce(options, &children, port, voice);
+    announce(options, &launch, &children, voice);
     if options.max_restarts == 0 {
         // The scheduler has it now, and alone: when it dies its port must be closed.
         launch.close_port();
@@ -149,6 +180,44 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         return Ok(code::SIGNAL + signal);
     }
     Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
+    Ok(0)
+}
+
+/// What each process is bound to. Says where this host is too small for its workers.
+fn binding(options: &RunOptions, voice: &Voice) -> Result<Binding, Refusal> {
+    let workers = options.local_worker_num;
+    let usable = sys::usable_cores().map(|bits| NumberSet::of_bits(&bits));
+    let usable = usable.unwrap_or_default(); // a kernel that does not tell is not asked to bind
+    let mut warnings = capacity::warnings(workers, usable.len());
+    let mut binding = Binding::default();
+    if options.binds.any() {
+        let visible = std::env::var("ASCEND_RT_VISIBLE_DEVICES").ok();
+        let devices = binding::devices(workers, visible.as_deref());
+        let host = Topology::read(std::path::Path::new("/"), usable);
+        let planned = Binding::plan(&options.binds, &devices, &host);
+        binding = planned.map_err(|words| Refusal::new(code::USAGE, words))?;
+        warnings.extend(binding.warning(&options.binds, &devices));
+    }
+    if !options.join && options.tail != Tail::All {
+        warnings.push("--tail_worker_log has no effect without --join".to_owned());
+    }
+    warnings.iter().for_each(|words| voice.say(format!("muster: warning: {words}\n")));
+    Ok(binding)
+}
+
+/// What the logs are called.
+fn log_names(options: &RunOptions, listener: Option<&TcpListener>, port: u16) -> Result<LogNames, Refusal> {
+    let host = || host::name().map_err(|error| error.message().to_owned());
+    let names =
+        LogNames::of_template(&options.worker_log_name, host, || hccl::address_of_host(options, listener, port));
+    names.map_err(|words| Refusal::new(code::FAILED, words))
+}
+
+/// Shows what would be started.
+fn show(dry_run: DryRun, options: &RunOptions, launch: &Launch<'_>) -> Result<i32, Refusal> {
+    let parts = dry_run::chosen(dry_run, options, launch.parts());
+    let voice = Voice::output();
+    parts.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part))));
     Ok(0)
 }
 
@@ -173,10 +242,12 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
 /// How much is said with one call: far below what may wait to be written.
 const SAID_AT_ONCE: usize = 32 << 10;
 
-fn announce(options: &RunOptions, children: &[Child], port: u16, voice: &Voice) {
+fn announce(options: &RunOptions, launch: &Launch<'_>, children: &[Child], voice: &Voice) {
     let mut said = String::new();
     for child in children {
-        said += &format!("muster: {} has pid {} and writes {}\n", child.part, child.pid, child.log.display());
+        let bound = launch.bound(child.part);
+        let bound = if bound.any() { format!(", bound to {bound}") } else { String::new() };
+        said += &format!("muster: {} has pid {} and writes {}{bound}\n", child.part, child.pid, child.log.display());
         if said.len() >= SAID_AT_ONCE {
             voice.say(std::mem::take(&mut said));
         }
@@ -185,7 +256,7 @@ fn announce(options: &RunOptions, children: &[Child], port: u16, voice: &Voice) 
         said += "muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0\n";
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
-    said += &format!("muster: the scheduler is {here}: {} port {port}\n", options.master_addr);
+    said += &format!("muster: the scheduler is {here}: {} port {}\n", options.master_addr, launch.port());
     voice.say(said);
 }
 

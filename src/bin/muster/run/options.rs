@@ -10,8 +10,9 @@ pub const COMMAND: Command = Command {
     about:
         "Starts a scheduler and workers on this host, each with its log. `x.py` runs under python3, any other program \
             as it is. Without --join their process ids are printed and they outlive the launcher.",
-    options: &OPTIONS,
+    options: OPTIONS,
     notes: "",
+    examples: EXAMPLES,
     exit_codes: &[
         ("0", "all ended well"),
         ("2", "usage"),
@@ -23,53 +24,112 @@ pub const COMMAND: Command = Command {
     not_yet: &NOT_YET,
 };
 
-/// All of them, in the order of the help.
-const OPTIONS: [Opt; 10] = [
-    option("worker_num", Takes::Value("N"), "8", "workers in total, on all hosts"),
-    option("local_worker_num", Takes::Value("N"), "8, or worker_num when that is less", "workers started on this host"),
-    option(
-        "master_addr",
-        Takes::Value("ADDRESS"),
-        "127.0.0.1",
-        "the scheduler's address or host name; the launcher whose host has it starts the scheduler",
+const EXAMPLES: &[(&str, &str)] = &[
+    ("--worker_num 4 --join train.py --epochs 3", "four workers here; waits for them, and shows what they write"),
+    (
+        "--worker_num 16 --local_worker_num 8 --master_addr 10.0.0.1 --node_rank 0 --join train.py",
+        "on the first of two hosts, whose address that is; on the second the same with --node_rank 1",
     ),
-    option("master_port", Takes::Value("PORT"), "8118", "the scheduler's port, 1024 to 65535; 0 lets the system choose"),
+    (
+        "--worker_num 4 --join --log_dir logs --tail_worker_log 0,2 ./a.out",
+        "logs in a folder of their own, and the output of two ranks here",
+    ),
+    ("--worker_num 4 --bind_core --join ./a.out", "each worker has a part of the cores for itself"),
+    (
+        r#"--worker_num 2 --bind_core '{"device0":"0-3","device1":"4-7"}' --join ./a.out"#,
+        "each worker has the cores that are named",
+    ),
+    ("--worker_num 4 --sim_level 0 ./a.out", "shows what would be started, and starts nothing"),
+];
+
+const RANKS: &str = "Workers and their ranks";
+const SCHEDULER: &str = "The scheduler, and forming";
+const WAITING: &str = "Waiting";
+const OUTPUT: &str = "Logs and output";
+const BINDING: &str = "Cores and memory";
+const DRY_RUN: &str = "Dry run";
+
+/// All of them, in the order of the help.
+const OPTIONS: &[Opt] = &[
+    option("worker_num", Takes::Value("N"), "8", "workers in total, on all hosts").under(RANKS),
+    option("local_worker_num", Takes::Value("N"), "8, or worker_num when that is less", "workers started on this host")
+        .under(RANKS),
     option(
         "node_rank",
         Takes::Value("N"),
         "-1",
         "index of this host: rank = node_rank x local_worker_num + i; -1: ranks are assigned",
-    ),
-    option("log_dir", Takes::Directory, ".", "where scheduler.log and worker_<rank>.log go; made if missing"),
-    option("join", Takes::Flag, "False", "wait for all, and exit with the first failure's code"),
+    )
+    .under(RANKS),
+    option(
+        "rank_table_file",
+        Takes::Value("FILE"),
+        "",
+        "an HCCL rank table (JSON, version 1.0) that gives the ranks; the same as RANK_TABLE_FILE in the environment",
+    )
+    .under(RANKS),
+    option(
+        "master_addr",
+        Takes::Value("ADDRESS"),
+        "127.0.0.1",
+        "the scheduler's address or host name; the launcher whose host has it starts the scheduler",
+    )
+    .under(SCHEDULER),
+    option("master_port", Takes::Value("PORT"), "8118", "the scheduler's port, 1024 to 65535; 0 lets the system choose")
+        .under(SCHEDULER),
+    option("cluster_time_out", Takes::Value("SECONDS"), "600", "how long forming the cluster may take; negative: no limit")
+        .under(SCHEDULER),
+    option("join", Takes::Flag, "False", "wait for all, and exit with the first failure's code").under(WAITING),
     option(
         "max_restarts",
         Takes::Value("N"),
         "0",
         "with --join and recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH): how often each process of this host, worker or \
          scheduler, is started again when it is killed or fails (a scheduler only when its journal failed while it served)",
-    ),
-    option("cluster_time_out", Takes::Value("SECONDS"), "600", "how long forming the cluster may take; negative: no limit"),
+    )
+    .under(WAITING),
+    option("log_dir", Takes::Directory, ".", "where scheduler.log and worker_<rank>.log go; made if missing").under(OUTPUT),
+    option(
+        "worker_log_name",
+        Takes::Value("NAME"),
+        "worker",
+        "what workers' logs are called: NAME_<rank>.log; {ip} and {hostname} in it stand for this host's address and name",
+    )
+    .under(OUTPUT),
     option(
         "tail_worker_log",
         Takes::Value("RANKS"),
         "-1",
         "with --join: ranks, separated by commas, whose output is shown here as it comes, line by line after `[rank N]` \
-         if there are several; -1: all of this host",
-    ),
+         if there are several; -1: all of this host; none: nobody's",
+    )
+    .under(OUTPUT),
+    option(
+        "bind_core",
+        Takes::FlagOr("JSON"),
+        "False",
+        "bind processes to cores. True: the workers share the cores of this host, those of one NUMA node first. JSON: device and \
+         cores, as in '{\"device0\":\"0-3,8\",\"scheduler\":[\"9\"]}'; what is not named is not bound",
+    )
+    .under(BINDING),
+    option(
+        "bind_numa",
+        Takes::FlagOr("JSON|FILE.json"),
+        "False",
+        "bind processes to the memory of NUMA nodes, and, without --bind_core, to their cores. True: the workers share the nodes. \
+         JSON: device and nodes, as in '{\"device0\":\"0\",\"device1\":\"1\"}'. FILE.json: both in a file, as msrun has it",
+    )
+    .under(BINDING),
+    option(
+        "sim_level",
+        Takes::Value("N"),
+        "-1",
+        "0 to 3: show what would be started, with its environment, and start nothing; -1: no dry run",
+    )
+    .under(DRY_RUN),
+    option("sim_rank_id", Takes::Value("RANK"), "-1", "with --sim_level: show the worker of this rank alone; -1: all of this host")
+        .under(DRY_RUN),
 ];
 
 /// What other launchers of this kind take and this version does not: a different answer from "unknown".
-const NOT_YET: [&str; 11] = [
-    "--bind_core",
-    "--sim_level",
-    "--sim_rank_id",
-    "--rank_table_file",
-    "--worker_log_name",
-    "--hostfile",
-    "--ssh",
-    "--host",
-    "-n",
-    "-H",
-    "-x",
-];
+const NOT_YET: [&str; 6] = ["--hostfile", "--ssh", "--host", "-n", "-H", "-x"];

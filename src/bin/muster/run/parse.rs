@@ -3,6 +3,8 @@
 //!
 //! Every complaint names the option, its value, and what would be right.
 
+use super::bind_values::Binds;
+use super::log_names;
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked, Words};
 use muster::config::NODES_LIMIT;
@@ -16,6 +18,15 @@ pub enum Tail {
     All,
     /// These ranks, as far as they run on this host.
     Ranks(Vec<u32>),
+}
+
+/// What is shown in place of being started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// Every process of this host.
+    All,
+    /// The worker of this rank.
+    Rank(u32),
 }
 
 /// What to run, and how.
@@ -39,8 +50,16 @@ pub struct RunOptions {
     pub max_restarts: u32,
     /// Seconds for forming; negative: no limit.
     pub cluster_time_out: i64,
+    /// What workers' logs are called: a template.
+    pub worker_log_name: String,
     /// The ranks whose output is shown.
     pub tail: Tail,
+    /// A table that gives the ranks.
+    pub rank_table_file: Option<PathBuf>,
+    /// What is bound to cores and memory.
+    pub binds: Binds,
+    /// Show, and start nothing.
+    pub dry_run: Option<DryRun>,
     /// The program and its arguments.
     pub task: Vec<OsString>,
 }
@@ -101,7 +120,9 @@ fn validate(words: Words) -> Result<RunOptions, String> {
     if words.operands.first().is_none_or(|program| program.is_empty()) {
         return Err("there is no program to run; it comes after the options".to_owned());
     }
-    Ok(RunOptions {
+    let worker_log_name = words.value("worker_log_name").filter(|name| !name.is_empty()).unwrap_or(log_names::WORKER);
+    log_names::check(worker_log_name)?;
+    let options = RunOptions {
         worker_num,
         local_worker_num,
         master_addr: address(words.value("master_addr").unwrap_or("127.0.0.1"))?,
@@ -111,9 +132,61 @@ fn validate(words: Words) -> Result<RunOptions, String> {
         join,
         max_restarts,
         cluster_time_out: cluster_time_out.unwrap_or(600),
+        worker_log_name: worker_log_name.to_owned(),
         tail: tail(words.value("tail_worker_log").unwrap_or("-1"))?,
+        rank_table_file: words.value("rank_table_file").filter(|path| !path.is_empty()).map(PathBuf::from),
+        binds: Binds::read(words.value("bind_core"), words.value("bind_numa"))?,
+        dry_run: dry_run(&words, worker_num)?,
         task: words.operands,
+    };
+    check_tail(&options)?;
+    check_dry_run(&options)?;
+    Ok(options)
+}
+
+/// Every rank whose output is to be shown must be one that there is.
+fn check_tail(options: &RunOptions) -> Result<(), String> {
+    let Tail::Ranks(ranks) = &options.tail else { return Ok(()) };
+    let are_known = options.rank(0).is_some() && options.rank_table_file.is_none();
+    let workers = if are_known { options.worker_num } else { options.local_worker_num };
+    let Some(rank) = ranks.iter().find(|rank| **rank >= workers) else { return Ok(()) };
+    Err(match are_known {
+        true => format!("--tail_worker_log has rank {rank}; the ranks are 0 to {}", workers - 1),
+        false => format!(
+            "--tail_worker_log has {rank}; ranks are not known yet when workers start, so those of this host are counted: 0 to {}",
+            workers - 1
+        ),
     })
+}
+
+fn dry_run(words: &Words, worker_num: u32) -> Result<Option<DryRun>, String> {
+    let level = number(words, "sim_level", "0 to 3, or -1 for no dry run", -1..=3)?;
+    let right = format!("a rank, 0 to {}, or -1 for all of this host", worker_num - 1);
+    let rank = number(words, "sim_rank_id", &right, -1..=i64::from(worker_num) - 1)?;
+    let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+    match (level.is_some_and(|level| level >= 0), rank) {
+        (false, None) => Ok(None),
+        (false, Some(rank)) => {
+            Err(format!("--sim_rank_id is \"{rank}\", but without --sim_level the run is none that only shows"))
+        }
+        (true, rank) => Ok(Some(rank.map_or(DryRun::All, DryRun::Rank))),
+    }
+}
+
+fn check_dry_run(options: &RunOptions) -> Result<(), String> {
+    let Some(DryRun::Rank(rank)) = options.dry_run else { return Ok(()) };
+    if options.rank_table_file.is_some() {
+        return Err(format!(
+            "--sim_rank_id is \"{rank}\", but with --rank_table_file each worker finds its rank when it starts: leave one out"
+        ));
+    }
+    match options.node_rank {
+        Some(node_rank) if !options.all_here() && node_rank != rank / options.local_worker_num => Err(format!(
+            "--sim_rank_id is \"{rank}\", which is not a rank of the host with --node_rank {node_rank}: it is one of --node_rank {}",
+            rank / options.local_worker_num
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Every worker of this host must have a rank below the number of workers.
@@ -163,13 +236,15 @@ fn directory(text: Option<&str>) -> PathBuf {
 }
 
 fn tail(text: &str) -> Result<Tail, String> {
-    if text == "-1" {
-        return Ok(Tail::All);
+    match text {
+        "-1" => return Ok(Tail::All),
+        "none" => return Ok(Tail::Ranks(Vec::new())),
+        _ => {}
     }
     let ranks: Result<Vec<u32>, _> = text.split(',').map(|rank| rank.trim().parse::<u32>()).collect();
-    ranks
-        .map(Tail::Ranks)
-        .map_err(|_| format!("--tail_worker_log is {text:?}; it must be ranks separated by commas, or -1 for all"))
+    ranks.map(Tail::Ranks).map_err(|_| {
+        format!("--tail_worker_log is {text:?}; it must be ranks separated by commas, -1 for all, or none")
+    })
 }
 
 #[cfg(test)]

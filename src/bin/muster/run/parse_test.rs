@@ -1,3 +1,4 @@
+use super::super::bind_values::Bind;
 use super::*;
 use crate::cli::table::Takes;
 
@@ -20,6 +21,9 @@ fn defaults() {
     assert_eq!((run.node_rank, run.join, run.cluster_time_out), (None, false, 600));
     assert_eq!(run.max_restarts, 0);
     assert_eq!((run.log_dir, run.tail), (PathBuf::from("."), Tail::All));
+    assert_eq!((run.worker_log_name.as_str(), run.rank_table_file, run.dry_run), ("worker", None, None));
+    assert!(!run.binds.any());
+    assert_eq!(options("--worker_log_name= --rank_table_file= a.out"), options("a.out"));
     assert_eq!(run.task, ["a.out"]);
 }
 
@@ -86,6 +90,26 @@ fn restarts() {
 }
 
 #[test]
+fn a_value_behind_a_flag_that_may_have_one() {
+    let by_hand = options(r#"--bind_core={"device0":"0"} a.out"#);
+    assert_ne!(by_hand.binds, Binds::default());
+    assert_eq!(by_hand, options(r#"--bind-core {"device0":"0"} a.out"#));
+    let shared = options("--bind_core a.out");
+    assert_eq!((&shared.binds.cores, &shared.task[..]), (&Bind::Shared, &["a.out".into()][..]));
+    assert_eq!(shared, options("--bind_core True a.out"));
+    assert_eq!(options("--bind_core=False --bind_numa false a.out"), options("a.out"));
+    assert!(asked("--bind_numa no-such.json a.out").unwrap_err().contains("can't be read"));
+}
+
+#[test]
+fn a_dry_run_is_of_all_or_of_one_rank() {
+    assert_eq!(options("--sim_level=-1 a.out").dry_run, None);
+    assert_eq!(options("--sim_level 0 a.out").dry_run, Some(DryRun::All));
+    assert_eq!(options("--sim_level=3 --sim_rank_id=-1 a.out").dry_run, Some(DryRun::All));
+    assert_eq!(options("--sim_level=1 --sim_rank_id=7 a.out").dry_run, Some(DryRun::Rank(7)));
+}
+
+#[test]
 fn ranks_are_known_here_or_by_node_rank() {
     let here = options("--worker_num=4 a.out");
     assert_eq!((0..4).map(|i| here.rank(i)).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
@@ -101,6 +125,10 @@ fn tail() {
     assert_eq!(options("--tail_worker_log=-1 a.out").tail, Tail::All);
     assert_eq!(options("--tail_worker_log -1 a.out").tail, Tail::All);
     assert_eq!(options("--tail_worker_log=0,3 a.out").tail, Tail::Ranks(vec![0, 3]));
+    assert_eq!(options("--tail_worker_log=none a.out").tail, Tail::Ranks(vec![]));
+    // A rank of another host: each host may be given the same list.
+    let elsewhere = "--worker_num=8 --local_worker_num=4 --node_rank=1 --tail_worker_log=0 a.out";
+    assert_eq!(options(elsewhere).tail, Tail::Ranks(vec![0]));
 }
 
 #[test]
@@ -143,12 +171,35 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--cluster_time_out=0 a", "negative for no limit"),
         ("--join=maybe a", "--join is \"maybe\"; it must be True or False"),
         ("--tail_worker_log=0,x a", "--tail_worker_log is \"0,x\"; it must be ranks"),
-        ("--tail_worker_log=-2 a", "-1 for all"),
+        ("--tail_worker_log=-2 a", "-1 for all, or none"),
+        ("--tail_worker_log=0,8 a", "--tail_worker_log has rank 8; the ranks are 0 to 7"),
+        ("--worker_num=8 --local_worker_num=4 --node_rank=1 --tail_worker_log=8 a", "the ranks are 0 to 7"),
+        (
+            "--worker_num=8 --local_worker_num=4 --tail_worker_log=4 a",
+            "--tail_worker_log has 4; ranks are not known yet when workers start, so those of this host are counted: 0 to 3",
+        ),
+        ("--tail_worker_log= a", "--tail_worker_log is \"\""),
         ("--worker_nun=4 a", "there is no option --worker_nun; did you mean --worker_num?"),
         ("--log-dri=x a", "did you mean --log_dir?"),
         ("-z a", "there is no option -z"),
-        ("--bind_core=True a", "this version does not have --bind_core"),
-        ("--bind-core a", "this version does not have --bind_core"),
+        ("--bind_core=maybe a", "--bind_core is \"maybe\", which is not JSON"),
+        ("--bind-core yes ./a", "write --bind_core=True for what it may mean"),
+        ("--bind_core={device0:0-3} a", "in single quotes"),
+        ("--bindcore a", "did you mean --bind_core?"),
+        ("--bind_num=True a", "did you mean --bind_numa?"),
+        ("--bind_numa=/no/such.json a", "--bind_numa is \"/no/such.json\", which can't be read"),
+        ("--sim_level=4 a", "--sim_level is \"4\"; it must be 0 to 3, or -1 for no dry run"),
+        ("--sim_level a b", "--sim_level is \"a\""),
+        ("--sim_rank_id=0 a", "--sim_rank_id is \"0\", but without --sim_level"),
+        ("--sim_level=1 --sim_rank_id=8 a", "--sim_rank_id is \"8\"; it must be a rank, 0 to 7, or -1"),
+        (
+            "--worker_num=8 --local_worker_num=4 --node_rank=0 --sim_level=1 --sim_rank_id=5 a",
+            "--sim_rank_id is \"5\", which is not a rank of the host with --node_rank 0: it is one of --node_rank 1",
+        ),
+        ("--sim_level=1 --sim_rank_id=5 --rank_table_file=t a", "with --rank_table_file each worker finds its rank"),
+        ("--worker_log_name=a/b a", "--worker_log_name is \"a/b\", which has a slash"),
+        ("--worker_log_name={rank} a", "{rank} stands for nothing"),
+        ("--worker-log-nam=a a", "did you mean --worker_log_name?"),
         ("-n 4 a", "this version does not have -n"),
         ("-np 4 a", "this version does not have -n"),
         ("--max_restarts=-1 --join a", "--max_restarts is \"-1\"; it must be how often"),

@@ -32,11 +32,6 @@ impl Part {
             Part::Worker { rank, .. } => rank,
         }
     }
-
-    /// The name of its log.
-    pub fn log_name(self) -> String {
-        self.number().map_or_else(|| "scheduler.log".to_owned(), |number| format!("worker_{number}.log"))
-    }
 }
 
 impl fmt::Display for Part {
