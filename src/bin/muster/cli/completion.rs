@@ -6,6 +6,7 @@
 //! completed has the option's name before its `=`, as these shells want it.
 
 use super::table::{Command, Operands, Opt};
+use super::words::{begins_as_json, boolean};
 use std::ffi::OsStr;
 
 /// What the shell calls this command with, behind `muster completion`.
@@ -102,7 +103,8 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
         if takes_next {
             words.next();
         } else if *word == "--" || !word.starts_with('-') {
-            operand |= !matches!(*word, "True" | "False") && !word.starts_with(['{', '\'']);
+            let bare = OsStr::new(word.trim_matches('\''));
+            operand |= boolean(bare).is_none() && !begins_as_json(bare);
         }
     }
     // The shell takes what stands behind `=` for a word of its own.
@@ -153,6 +155,11 @@ mod tests {
             ("/usr/bin/msrun --join=", &["True", "False"]),
             ("muster run --join True --log", &["--log_dir"]),
             ("muster run --log_dir ", &[]),
+            ("muster run --bind", &["--bind_core", "--bind_numa"]),
+            ("msrun --bind-core=", &["True", "False"]),
+            ("muster run --bind_core true --sim_r", &["--sim_rank_id"]),
+            ("muster run --bind_core '{\"device0\":\"0\"}' --jo", &["--join"]),
+            ("muster run --bind_numa bind.json --jo", &["--join"]),
             ("muster run a.out --jo", &[]),
             ("muster run --worker_num 4 a.out --jo", &[]),
             ("muster status --format=j", &["json"]),

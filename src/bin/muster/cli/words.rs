@@ -90,14 +90,10 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Wor
                 continue;
             }
         };
-        let option = find(command, &written)?;
-        let value = match option.takes {
-            takes if takes.may_stand_alone() => flag(option, &mut parser)?,
-            takes => {
-                let joint = if written.starts_with("--") { "=" } else { " " };
-                let missing = |_| format!("{written} needs a value: {written}{joint}{}", takes.called());
-                parser.value().map_err(missing)?
-            }
+        let option = find(command, &written).map_err(|why| one_dash(command, &written, &mut parser).unwrap_or(why))?;
+        let value = match option.takes.may_stand_alone() {
+            true => flag(option, &mut parser)?,
+            false => value(command, option, &written, &mut parser)?,
         };
         if value == "--help" || value == "-h" {
             return Ok(Asked::Help);
@@ -106,6 +102,29 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Wor
         found.given.push(Given { option, written, value });
     }
     Ok(Asked::With(found))
+}
+
+/// The value of an option that must have one. Another option in its place is a value that was forgotten.
+fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Parser) -> Result<OsString, String> {
+    let joint = if written.starts_with("--") { "=" } else { " " };
+    let missing = format!("{written} needs a value: {written}{joint}{}", option.takes.called());
+    if let Some(value) = parser.optional_value() {
+        return Ok(value);
+    }
+    let value = parser.value().map_err(|_| missing.clone())?;
+    let name = value.to_str().filter(|word| word.starts_with("--")).and_then(|word| word.split('=').next());
+    match name.filter(|name| find(command, name).is_ok()) {
+        Some(name) => Err(format!("{missing}, but {name} follows")),
+        None => Ok(value),
+    }
+}
+
+/// The sentence about a name that has one dash where it needs two.
+fn one_dash(command: &'static Command, written: &str, parser: &mut Parser) -> Option<String> {
+    let letter = written.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
+    let name = format!("{letter}{}", parser.optional_value()?.to_str()?.split('=').next()?);
+    let option = find(command, &format!("--{name}")).ok()?;
+    Some(format!("there is no option -{name}; did you mean --{}?", option.name))
 }
 
 fn take_operand(command: &Command, operands: &mut Vec<OsString>, operand: OsString) -> Result<(), String> {
@@ -147,6 +166,7 @@ fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String
 /// have all its words.
 fn near(command: &Command, name: &str) -> Vec<&'static str> {
     let names = || command.options.iter().map(|option| option.name);
+    let name = &name.to_lowercase();
     if let Some(near) = closest(name, names()) {
         return vec![near];
     }
@@ -177,11 +197,27 @@ fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
         Takes::FlagOr(_) if begins_as_json(word) => true,
         _ => boolean(word).is_some(),
     };
+    if let (Takes::FlagOr(called), Some(word)) = (option.takes, next.filter(|word| like_numbers(word))) {
+        return Err(format!(
+            "--{name} {word}: {word:?} is no value here; expected True, False or {called}, in single quotes where it has quotes \
+             itself (where {word} is the program: --{name}=True {word})"
+        ));
+    }
     Ok(words.next_if(is_value).unwrap_or_else(|| "True".into()))
 }
 
+/// A word that is more like a value in which something is missing than like a program: `0-3`, or what a shell makes of
+/// `{"device0":"0-3","device1":"4-7"}` without quotes around it.
+fn like_numbers(word: &str) -> bool {
+    let is_numbers = |text: &str| {
+        let fits = text.bytes().all(|byte| byte.is_ascii_digit() || b",-[]\"".contains(&byte));
+        fits && text.bytes().any(|byte| byte != b'-')
+    };
+    is_numbers(word) || word.split_once(':').is_some_and(|(_, numbers)| is_numbers(numbers))
+}
+
 /// Whether this is JSON, or the name of a file of it.
-fn begins_as_json(word: &OsStr) -> bool {
+pub fn begins_as_json(word: &OsStr) -> bool {
     let bytes = word.as_encoded_bytes();
     bytes.trim_ascii_start().starts_with(b"{") || bytes.ends_with(b".json")
 }
@@ -223,6 +259,7 @@ mod tests {
             let words = words(line).unwrap();
             assert_eq!((words.value("long_name"), &words.operands[..]), (Some("7"), &["a".into()][..]), "{line}");
         }
+        assert_eq!(words("-n --other").unwrap().value("long_name"), Some("--other"));
         assert_eq!(words("-n -1").unwrap().value("long_name"), Some("-1"));
         assert_eq!(words("-- -n").unwrap().operands, ["-n"]);
         assert_eq!(words("a").unwrap().value("long_name"), None);
@@ -242,6 +279,7 @@ mod tests {
         assert_eq!(near("log"), ["log_dir"]);
         assert_eq!(near("sim"), ["sim_level", "sim_rank_id"]);
         assert_eq!(near("tail_log"), ["tail_worker_log"]);
+        assert_eq!(near("BIND_CORE"), ["bind_core"]);
         assert_eq!(near("gpus"), [""; 0]);
     }
 
@@ -252,6 +290,10 @@ mod tests {
             ("--lomg-name", "there is no option --lomg-name; did you mean --long_name? (muster plain --help"),
             ("--long-name", "--long-name needs a value: --long-name=N"),
             ("-n", "-n needs a value: -n N"),
+            ("--long_name --long-name", "--long_name needs a value: --long_name=N, but --long-name follows"),
+            ("-n --long_name=1", "-n needs a value: -n N, but --long_name follows"),
+            ("-long-name 1", "there is no option -long-name; did you mean --long_name?"),
+            ("-long_name=1", "there is no option -long_name; did you mean --long_name?"),
             ("a b", "\"b\" is not expected: muster plain takes one thing"),
         ] {
             let error = words(line).unwrap_err();

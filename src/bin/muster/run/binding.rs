@@ -45,6 +45,7 @@ impl Binding {
         let known = Known { devices, kind: "NUMA node", exist: &existing, usable: &existing };
         known.check("--bind_numa", &binds.core_nodes)?;
         Known { usable: &host.usable_nodes, ..known }.check("--bind_numa", &binds.memory)?;
+        nodes_have_usable_cores(binds, host)?;
         let places: Vec<Place> = devices.iter().copied().map(Place::Device).collect();
         let cores = cores(binds, &places, host);
         let workers =
@@ -151,6 +152,22 @@ impl Known<'_> {
         }
         Ok(())
     }
+}
+
+/// A node whose cores this process may not use leaves a process that is to be bound to them unbound.
+fn nodes_have_usable_cores(binds: &Binds, host: &Topology) -> Result<(), String> {
+    let Bind::ByHand(places) = &binds.core_nodes else { return Ok(()) };
+    for (place, nodes) in places.iter().filter(|(place, _)| by_hand(&binds.cores, **place).is_none()) {
+        let has_cores = nodes.iter().filter_map(|node| host.nodes.get(&node)).any(|cores| !cores.is_empty());
+        if has_cores && host.cores_of(nodes).is_empty() {
+            return Err(format!(
+                "--bind_numa: {place} has NUMA node {nodes}, of whose cores this process may use none: a cpuset, taskset or another \
+                 launcher has left it {}",
+                host.usable_cores
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What was given by hand to this process, if anything was.
@@ -294,6 +311,13 @@ mod tests {
             let error = plan(cores, nodes, 2, &narrowed).unwrap_err();
             assert!(error.contains(said), "{cores}{nodes}: {error}");
         }
+        narrowed.usable_cores = NumberSet::parse("0-1").unwrap();
+        let error = plan("", r#"{"device0":"1"}"#, 2, &narrowed).unwrap_err();
+        assert!(error.contains("NUMA node 1, of whose cores this process may use none"), "{error}");
+        assert_eq!(
+            plan(r#"{"device0":"0"}"#, r#"{"device0":"1"}"#, 2, &narrowed).unwrap()[0],
+            "core 0, memory of node 1"
+        );
         let no_nodes = Topology::read(Tree::new(&[]).path(), (0..4).collect());
         assert!(plan("", "True", 2, &no_nodes).unwrap_err().contains("tells of no NUMA nodes"));
         assert_eq!(plan("True", "", 2, &no_nodes).unwrap(), ["cores 0-1", "cores 2-3"]);

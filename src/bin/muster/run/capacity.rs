@@ -16,9 +16,6 @@ pub struct Quota {
 
 /// What a user should know before so many workers start, which may use so many cores.
 pub fn warnings(workers: u32, cores: usize) -> Vec<String> {
-    if cores == 0 {
-        return Vec::new(); // the kernel does not tell
-    }
     said(workers, cores, quota(Path::new("/")))
 }
 

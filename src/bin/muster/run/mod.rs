@@ -187,10 +187,12 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
 fn binding(options: &RunOptions, voice: &Voice) -> Result<Binding, Refusal> {
     let workers = options.local_worker_num;
     let usable = sys::usable_cores().map(|bits| NumberSet::of_bits(&bits));
-    let usable = usable.unwrap_or_default(); // a kernel that does not tell is not asked to bind
-    let mut warnings = capacity::warnings(workers, usable.len());
+    let mut warnings = usable.as_ref().map_or_else(|_| Vec::new(), |usable| capacity::warnings(workers, usable.len()));
     let mut binding = Binding::default();
     if options.binds.any() {
+        let untold =
+            |error| Refusal::new(code::FAILED, format!("can't tell which cores this process may use: {error}"));
+        let usable = usable.map_err(untold)?;
         let visible = std::env::var("ASCEND_RT_VISIBLE_DEVICES").ok();
         let devices = binding::devices(workers, visible.as_deref());
         let host = Topology::read(std::path::Path::new("/"), usable);

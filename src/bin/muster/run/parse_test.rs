@@ -97,6 +97,7 @@ fn a_value_behind_a_flag_that_may_have_one() {
     let shared = options("--bind_core a.out");
     assert_eq!((&shared.binds.cores, &shared.task[..]), (&Bind::Shared, &["a.out".into()][..]));
     assert_eq!(shared, options("--bind_core True a.out"));
+    assert_eq!(shared, options("--bind_core -- a.out"));
     assert_eq!(options("--bind_core=False --bind_numa false a.out"), options("a.out"));
     assert!(asked("--bind_numa no-such.json a.out").unwrap_err().contains("can't be read"));
 }
@@ -185,6 +186,12 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--bind_core=maybe a", "--bind_core is \"maybe\", which is not JSON"),
         ("--bind-core yes ./a", "write --bind_core=True for what it may mean"),
         ("--bind_core={device0:0-3} a", "in single quotes"),
+        ("--bind_core 0-3 a", "--bind_core 0-3: \"0-3\" is no value here; expected True, False or JSON, in single quotes"),
+        ("--bind_core device0:0-3 device1:4-7 a", "--bind_core device0:0-3: \"device0:0-3\" is no value here"),
+        ("--bind_core [] a", "\"[]\" is no value here"),
+        ("--bind_numa 1 a", "write --bind_numa=True for what it may mean"),
+        ("--worker_log_name --join a", "--worker_log_name needs a value: --worker_log_name=NAME, but --join follows"),
+        ("-worker_num=2 a", "there is no option -worker_num; did you mean --worker_num?"),
         ("--bindcore a", "did you mean --bind_core?"),
         ("--bind_num=True a", "did you mean --bind_numa?"),
         ("--bind_numa=/no/such.json a", "--bind_numa is \"/no/such.json\", which can't be read"),
