@@ -230,5 +230,13 @@ mod tests {
         assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         what.program = OsStr::new("with\0zero");
         assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        what.program = OsStr::new("/bin/true");
+        // No host has such a core, and none such a node.
+        let far: Vec<c_ulong> = (0..512).map(|word| if word == 511 { 1 } else { 0 }).collect();
+        what.cores = &far;
+        assert!(start(&what).unwrap_err().to_string().starts_with("it can't be bound to its cores: "));
+        (what.cores, what.memory_nodes) = (&[], &far);
+        let error = start(&what).unwrap_err().to_string();
+        assert!(error.starts_with("it can't be bound to the memory of its NUMA nodes: "), "{error}");
     }
 }
