@@ -145,8 +145,7 @@ fn left_out() -> Vec<(Event, &'static str)> {
     let launched = "no launcher started the nodes of a story, so that none knows of another job";
     let whole = "nothing is told in consequence of it alone: everything is";
     let alike = "ranks call the same in these stories; where they do not is in src/membership/dispute_test.rs";
-    let alone =
-        "programs of these stories make groups with all; by members alone is in src/membership/by_members_test.rs";
+    let alone = "stories with recovery make groups with all; by members alone those without, and src/membership/by_members_test.rs";
     vec![
         (Event::MessageLost(42), alone),
         (Event::SchedulerBefore(42), alone),
@@ -225,7 +224,7 @@ pub(super) fn passed_over(often: impl Iterator<Item = (u8, Phase, u64)>) -> Vec<
 }
 
 /// What a story without recovery meets.
-const ONCE: [Event; 31] = [
+const ONCE: [Event; 33] = [
     Event::NodeKilled,
     Event::NodeVanished,
     Event::Aborted,
@@ -257,6 +256,8 @@ const ONCE: [Event; 31] = [
     Event::WrongSuspicion,
     Event::SchedulerPaused,
     Event::GroupMade,
+    Event::MadeByMembers,
+    Event::NotAwaited,
 ];
 
 /// What happens by itself, or by the shape of a story, so that no plan aims at it.

@@ -1,6 +1,7 @@
 //! The groups that programs make. With recovery all alike, only turned round, divided, or without the last node: they are used in
 //! every epoch from then on, also by those who come back, who make them again, and are freed when all is done; the first of them
-//! when half of it is. Without recovery as the plan wishes: of the universe, and of those again; then they are freed.
+//! when half of it is. Without recovery as the plan wishes: of the universe, with all or by their members alone, and of those again;
+//! then they are freed.
 
 use super::checks;
 use super::plan::Plan;
@@ -8,10 +9,11 @@ use super::program::{Next, Tick};
 use super::random::Random;
 use super::rounds::What;
 use super::table::Event as Met;
-use super::world::World;
-use crate::agent::Command;
+use super::world::{Event, World};
+use crate::agent::{Command, Input};
+use crate::error::{Error, Status};
 use crate::types::GroupId;
-use crate::wire::{GroupMade, GroupWish, MakeGroup};
+use crate::wire::{GroupMade, GroupWish, MakeByMembers, MakeGroup};
 
 /// How a group is made of the universe.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(super) enum Wish {
     Ranks(Vec<u32>),
     /// Each node's colour and key, by its index.
     Split(Vec<(Option<u32>, i32)>),
+    /// These workers make it without the others.
+    ByMembers(Vec<u32>),
 }
 
 /// What a program does next with groups.
@@ -32,9 +36,18 @@ pub(super) enum GroupStep {
 /// The creation whose groups are freed early.
 const SHORT_LIVED: u64 = 1;
 
-/// The wishes of a plan without recovery, for so many nodes.
-pub(super) fn wishes(random: &mut Random, nodes: u32) -> Vec<Wish> {
+/// The wishes of a plan without recovery, for so many nodes, of which so many are workers.
+pub(super) fn wishes(random: &mut Random, nodes: u32, workers: u32) -> Vec<Wish> {
+    let some = |random: &mut Random, of: u32, least: usize| {
+        let mut ranks: Vec<u32> = (0..of).collect();
+        random.shuffle(&mut ranks);
+        ranks.truncate(least + random.index(of as usize + 1 - least));
+        ranks
+    };
     let wish = |random: &mut Random| {
+        if random.once_in(3) {
+            return Wish::ByMembers(some(random, workers, 1));
+        }
         if random.once_in(2) {
             let colours = random.below(1..4);
             let one = |random: &mut Random| {
@@ -43,19 +56,16 @@ pub(super) fn wishes(random: &mut Random, nodes: u32) -> Vec<Wish> {
             };
             return Wish::Split((0..nodes).map(|_| one(random)).collect());
         }
-        let mut ranks: Vec<u32> = (0..nodes).collect();
-        random.shuffle(&mut ranks);
-        ranks.truncate(random.index(nodes as usize + 1));
-        Wish::Ranks(ranks)
+        Wish::Ranks(some(random, nodes, 0))
     };
     (0..random.below(1..5)).map(|_| wish(random)).collect()
 }
 
 impl Wish {
-    /// What the node with this index wants.
+    /// What the node with this index wants of a group that is made with all.
     fn of(&self, index: u32) -> GroupWish {
         match self {
-            Wish::Ranks(ranks) => GroupWish::Ranks(ranks.clone()),
+            Wish::Ranks(ranks) | Wish::ByMembers(ranks) => GroupWish::Ranks(ranks.clone()),
             Wish::Split(wishes) => {
                 let (colour, key) = wishes[index as usize];
                 GroupWish::Colour { colour, key }
@@ -66,7 +76,7 @@ impl Wish {
     /// The members of its group, in order of rank; none: it is in none.
     fn members(&self, index: u32) -> Vec<u32> {
         let members = match self {
-            Wish::Ranks(ranks) => ranks.clone(),
+            Wish::Ranks(ranks) | Wish::ByMembers(ranks) => ranks.clone(),
             Wish::Split(wishes) => {
                 let colour = |index: u32| wishes[index as usize].0;
                 let is_in = |other: &u32| colour(index).is_some() && colour(*other) == colour(index);
@@ -187,17 +197,67 @@ impl World {
         let index = process.formed.as_ref().map_or(0, |formed| formed.index);
         match step {
             GroupStep::Make(parent, _) if self.told.causes.heard_by(node, parent).is_some() => {}
-            GroupStep::Make(parent, nth) => {
-                process.program.asked_for.insert((parent, nth));
-                let wish = match self.plan.wish(nth).filter(|_| parent == GroupId::UNIVERSE) {
-                    Some(wish) => wish.of(index),
-                    None => GroupWish::Ranks((0..self.told.members(parent).len() as u32).rev().collect()),
-                };
-                self.command(node, Command::MakeGroup(MakeGroup { parent, nth, sequence: nth, digest: 0, wish }));
-            }
+            GroupStep::Make(parent, nth) => match self.plan.wish(nth).filter(|_| parent == GroupId::UNIVERSE) {
+                Some(Wish::ByMembers(members)) if members.contains(&index) => self.make_by_members(node, nth, members),
+                Some(Wish::ByMembers(_)) => self.next_wish(node, nth),
+                wish => {
+                    process.program.asked_for.insert((parent, nth));
+                    let turned = || GroupWish::Ranks((0..self.told.members(parent).len() as u32).rev().collect());
+                    let wish = wish.map_or_else(turned, |wish| wish.of(index));
+                    self.command(node, Command::MakeGroup(MakeGroup { parent, nth, sequence: nth, digest: 0, wish }));
+                }
+            },
             GroupStep::Free(group) => self.command(node, Command::FreeGroup(group)),
         }
         self.leave_if_done(node);
+    }
+
+    /// Asks for the group of this wish, and does not always wait until all have asked.
+    fn make_by_members(&mut self, node: usize, nth: u64, members: Vec<u32>) {
+        let program = &mut self.processes[node].program;
+        program.asked_for.insert((GroupId::UNIVERSE, nth));
+        program.next_ask += 1;
+        let wanted = MakeByMembers { ask: program.next_ask, wants: true, tag: nth.to_string(), nth: 1, members };
+        self.command(node, Command::MakeByMembers(wanted.clone()));
+        if self.random.once_in(3) {
+            let patience = self.random.span_ms(0..300);
+            let given_up = Command::MakeByMembers(MakeByMembers { wants: false, ..wanted });
+            self.queue.put(self.now + patience, Event::ToNode(node, None, Input::Command(given_up)));
+        }
+    }
+
+    /// What became of such a wish. A member that gave up before all had asked asks once more.
+    pub(super) fn made_by_members(
+        &mut self,
+        node: usize,
+        wanted: MakeByMembers,
+        made: Result<GroupId, Error>,
+    ) -> Result<(), String> {
+        let nth = wanted.tag.parse().map_err(|_| format!("node {node} was told of {wanted:?}"))?;
+        match made {
+            Ok(group) => {
+                let MakeByMembers { members, .. } = wanted;
+                self.met(Met::MadeByMembers);
+                self.group_made(node, &GroupMade { parent: GroupId::UNIVERSE, nth, group: Some(group), members })
+            }
+            Err(error) if error.status() == Status::Timeout && self.is_at_work(node) => {
+                self.met(Met::NotAwaited);
+                self.processes[node].program.asked_for.remove(&(GroupId::UNIVERSE, nth));
+                self.group_soon(node, GroupStep::Make(GroupId::UNIVERSE, nth));
+                Ok(())
+            }
+            Err(error) => self.not_made(node, GroupId::UNIVERSE, nth, &error),
+        }
+    }
+
+    fn is_at_work(&self, node: usize) -> bool {
+        self.processes[node].program.stage == super::program::Stage::Working
+    }
+
+    fn next_wish(&mut self, node: usize, nth: u64) {
+        if self.plan.wish(nth + 1).is_some() {
+            self.group_soon(node, GroupStep::Make(GroupId::UNIVERSE, nth + 1));
+        }
     }
 
     /// A node is told of a group that it has asked for.
@@ -206,7 +266,7 @@ impl World {
         if !self.processes[node].program.asked_for.remove(&(parent, nth)) {
             return Err(format!("node {node} was told of {made:?}, which it had not asked for, or twice"));
         }
-        if self.processes[node].program.stage != super::program::Stage::Working {
+        if !self.is_at_work(node) {
             return Ok(());
         }
         match group {
@@ -219,8 +279,8 @@ impl World {
         if group.is_some() && parent != GroupId::UNIVERSE {
             self.group_soon(node, GroupStep::Free(parent));
         }
-        if parent == GroupId::UNIVERSE && self.plan.wish(nth + 1).is_some() {
-            self.group_soon(node, GroupStep::Make(GroupId::UNIVERSE, nth + 1));
+        if parent == GroupId::UNIVERSE {
+            self.next_wish(node, nth);
         }
         Ok(())
     }

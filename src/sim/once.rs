@@ -117,7 +117,7 @@ impl Plan {
         once.shape_it(&mut plan, &mut random);
         once.add_trouble(&mut plan, &mut random);
         if shape != Shape::Revocation && random.once_in(3) {
-            once.wishes = super::groups::wishes(&mut random, workers + servers);
+            once.wishes = super::groups::wishes(&mut random, workers + servers, workers);
         }
         plan.once = Some(once);
         plan

@@ -172,7 +172,7 @@ impl World {
             }
             agent::Event::Stored(ask, answer) => self.stored(node, ask, &answer)?,
             agent::Event::Peer(index, state, culprit) => self.peer(node, index, state, culprit),
-            agent::Event::MadeByMembers(..) => return Err("nobody asked for a group by its members".to_owned()),
+            agent::Event::MadeByMembers(wanted, made) => self.made_by_members(node, wanted, made)?,
             agent::Event::GroupMade(made) => self.group_made(node, &made)?,
             agent::Event::NotMade(parent, nth, error) => self.not_made(node, parent, nth, &error)?,
             agent::Event::NotRecovered(failure) => self.not_recovered(node, &failure)?,

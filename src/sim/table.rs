@@ -165,6 +165,9 @@ pub(super) enum Event {
     SchedulerPaused,
     /// No trouble: a node was told of a group.
     GroupMade,
+    /// One that its members made, and one that a member did not wait for any more.
+    MadeByMembers,
+    NotAwaited,
     /// The scheduler died at a moment of a record.
     Unsynced(Written),
     Durable(Written),
