@@ -32,24 +32,40 @@ const LAUNCHERS_HEAD: &str = "
 ## Other launchers
 
 With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, muster
-looks for the launchers below, in this order. A launcher is there if the first two of its variables are set. It gives rank, number
-of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one.
-
-- The scheduler's host is `MUSTER_SCHED_HOST`, `MS_SCHED_HOST` or `MASTER_ADDR`. If none is set, all ranks must be on one host.
-- Its port is `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, or `MASTER_PORT` + 2. If none is set, the job has ports of its own (below).
+looks for the launchers below, in this order. The first counts whose rank and workers are set: it is the innermost. It gives rank,
+number of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one.
 
 | launcher | rank | workers | local rank | local workers |
 | --- | --- | --- | --- | --- |
 ";
 
 const LAUNCHERS_TAIL: &str = "
+- **Slurm** counts in a step that `srun` has started with more than one task. A program that a batch script runs without `srun` is a
+  cluster of one. `srun --mpi=pmi2` sets `PMI_RANK`, too; Slurm's row counts then.
+- **Kubeflow Trainer** counts where `PET_NPROC_PER_NODE` is 1 or unset. Else run the program by `muster run`, which reads these
+  variables, or by torchrun.
+- **Volcano**: `*` is the name of the process's task. With several tasks it is the one whose `VC_*_HOSTS` have `HOSTNAME` at this index.
+
+The scheduler's host is the first of these that there is:
+
+1. `MUSTER_SCHED_HOST`, `MS_SCHED_HOST`, `MASTER_ADDR`;
+2. `PET_MASTER_ADDR`, `LWS_LEADER_ADDRESS`, the first of `VC_*_HOSTS`, each with its launcher;
+3. the loopback address, if the launcher says that all ranks are on this host;
+4. the first node of Slurm: of `SLURM_STEP_NODELIST` for Slurm's own ranks, of `SLURM_JOB_NODELIST` for ranks of a launcher in a job;
+5. the first host of the file that `I_MPI_HYDRA_HOST_FILE`, `HYDRA_HOST_FILE` or `OMPI_MCA_orte_default_hostfile` names.
+
+Its port is `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, or `MASTER_PORT` + 2 (`PET_MASTER_PORT` + 2). If none is set, the job has ports of
+its own.
+
 **Ports of a job's own.** Two jobs of a launcher may run side by side on one host. What the launcher says of a job tells it
 from others:
 
 - torchrun: `TORCHELASTIC_RUN_ID`, except its default, `none`;
 - Open MPI: `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`;
 - MPICH and Intel MPI: `PMI_JOBID`, else the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else
-  `I_MPI_HYDRA_UUID`.
+  `I_MPI_HYDRA_UUID`;
+- Slurm: `SLURM_JOB_ID` and `SLURM_STEP_ID`;
+- Kubernetes: `JOB_NAME`, if the pod has it from the label `batch.kubernetes.io/job-name` (downward API).
 
 Such a job has eight ports between 20000 and 29999. Rank 0 takes the first that is free, and says at `MUSTER_LOG=info` which
 that is. The others try them in turn, and pass by the scheduler of another such job. Between hosts no filter may stand before these
@@ -57,7 +73,10 @@ ports, or `MUSTER_SCHED_PORT` must name one that is open.
 
 If a process was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the port, only that counts. Where the job is not known the port is 8118.
 
-A process that only `SLURM_PROCID` or `PMIX_RANK` knows is a cluster of one, with a warning.
+**What does not count is said.** If no launcher counts, a process warns of each whose variables are only half there, or do not tell
+the place of a process. It also warns of what it knows by its mark alone: Flux (`FLUX_TASK_RANK`), PALS (`PALS_RANKID`), jsrun
+(`JSM_NAMESPACE_RANK`), MVAPICH (`MV2_COMM_WORLD_RANK`), Horovod (`HOROVOD_RANK`), PMIx (`PMIX_RANK`), and an MPIJob's pod outside of
+`mpirun` (`K_MPI_JOB_ROLE`). Then it is a cluster of one.
 ";
 
 const VALUES: &str = "
@@ -115,13 +134,10 @@ pub fn settings_markdown() -> String {
     }
     text.push_str(LAUNCHERS_HEAD);
     for launcher in &LAUNCHERS {
-        line(
-            &mut text,
-            format_args!(
-                "| {} | `{}` | `{}` | `{}` | `{}` |",
-                launcher.name, launcher.rank, launcher.size, launcher.local_rank, launcher.local_size
-            ),
-        );
+        let [rank, size] = [launcher.rank, launcher.size].map(|name| format!("`{name}`"));
+        let locals = [launcher.local_rank, launcher.local_size];
+        let [local_rank, local_size] = locals.map(|name| name.map_or_else(String::new, |name| format!("`{name}`")));
+        line(&mut text, format_args!("| {} | {rank} | {size} | {local_rank} | {local_size} |", launcher.name));
     }
     text.push_str(LAUNCHERS_TAIL);
     text

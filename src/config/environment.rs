@@ -64,6 +64,11 @@ impl Environment {
         self.known.get(variable)
     }
 
+    /// The names of all that count.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.keys().map(String::as_str)
+    }
+
     /// This setting's own variable, if it is set.
     pub fn own(&self, setting: &Setting) -> Option<&str> {
         self.known.keys().map(String::as_str).find(|name| setting.is_own_variable(name))

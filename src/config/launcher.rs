@@ -2,14 +2,21 @@
 //!
 //! One mechanism: a launcher is a row of [`LAUNCHERS`], and what it says becomes values of our own settings. These
 //! then take the same way as all others, and count less than `MUSTER_` and `MS_` variables. The innermost launcher
-//! wins, in the order of the table; the others' variables are not looked at. Slurm and Kubernetes become further rows.
-//! Tested in `launcher_test.rs`.
+//! wins, in the order of the table; the others' variables are not looked at, but for the scheduler's host: that is found
+//! by whoever tells of it. What is odd about such variables is said in `launcher_remarks.rs`.
+//! Tested in `launcher_test.rs`, and under real launchers by `tests/python/test_mpi.py` and `test_slurm.py`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::derived::DerivedJob;
 use super::environment::{Environment, Text};
-use super::launchers::{Launcher, Mark, LAUNCHERS, MASTER_ADDR, MASTER_PORT, PMIX_RANK, SLURM_RANK, SLURM_SIZE};
+use super::host_list;
+use super::launchers::{
+    task_of, Condition, Launcher, Mark, HOSTNAME, HOST_FILES, LAUNCHERS, MASTER_ADDR, MASTER_PORT, PMI_RANK,
+    SLURM_JOB_NODES, SLURM_RANK, SLURM_STEP, SLURM_STEP_MAX, SLURM_STEP_NODES, VOLCANO_HOSTS, VOLCANO_INDEX,
+    VOLCANO_SIZE,
+};
 use super::shown::show;
 use super::table::Key;
 use super::value::whole;
@@ -21,16 +28,24 @@ pub const DEFAULT_PORT: u16 = 8118;
 /// torchrun itself listens on MASTER_PORT, and its workers on the one after it.
 const MASTER_PORT_OFFSET: u64 = 2;
 
-impl Launcher {
-    fn counts(&self, environment: &Environment) -> bool {
-        environment.get(self.rank).is_some() && environment.get(self.size).is_some()
-    }
+/// What the system knows where the environment does not say it all.
+#[derive(Clone, Default)]
+pub struct Learnt {
+    /// The command lines of the process that started this one, of the one that started that, and so on.
+    pub ancestors: Vec<Vec<u8>>,
+    /// The file that says where rank 0 is.
+    pub host_file: Option<HostFile>,
 }
 
-/// Whether this environment's launcher may be known by an ancestor of the process only.
-pub fn asks_for_ancestors(environment: &Environment) -> bool {
-    let innermost = LAUNCHERS.iter().find(|launcher| launcher.counts(environment));
-    innermost.is_some_and(|launcher| launcher.marks.iter().any(|mark| matches!(mark, Mark::HydraProxy)))
+/// A file with the hosts of a job, which a variable names.
+#[derive(Clone)]
+pub struct HostFile {
+    /// The variable.
+    pub variable: &'static str,
+    /// The file.
+    pub path: String,
+    /// Its first host, or why there is none to be had; the words follow the file's name.
+    pub first: std::result::Result<String, String>,
 }
 
 /// A value that a launcher gives to one of our settings, and where it has it from.
@@ -49,32 +64,33 @@ pub struct Placement {
     pub given: BTreeMap<Key, Given>,
     /// Which of its jobs the process is of.
     pub job: Option<DerivedJob>,
+    /// Why the scheduler's host is not known though a file should tell it, in words that follow another sentence.
+    pub hint: Option<String>,
 }
 
 /// The innermost launcher that started this process, if any did, and what it says.
-pub fn placement(environment: &Environment, ancestors: &[Vec<u8>]) -> Option<Placement> {
-    let launcher = LAUNCHERS.iter().find(|launcher| launcher.counts(environment))?;
+pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement> {
+    let launcher = innermost(environment)?;
     let mut given = BTreeMap::new();
     let copies = [
-        (Key::RankId, launcher.rank),
-        (Key::WorkerNum, launcher.size),
+        (Key::RankId, Some(launcher.rank)),
+        (Key::WorkerNum, Some(launcher.size)),
         (Key::DeviceId, launcher.local_rank),
-        (Key::SchedHost, MASTER_ADDR),
     ];
-    for (key, variable) in copies {
-        if let Some(text) = environment.get(variable) {
-            given.insert(key, Given { text: Ok(text.clone()), origin: variable.to_string() });
+    for (key, name) in copies {
+        let Some(variable) = name.map(|name| spelled(name, environment)) else { continue };
+        if let Some(text) = environment.get(&variable) {
+            given.insert(key, Given { text: Ok(text.clone()), origin: variable.into_owned() });
         }
     }
-    let all_local = launcher.all_local(environment);
-    if all_local && !given.contains_key(&Key::SchedHost) {
-        given.insert(Key::SchedHost, default_of(Key::SchedHost, "127.0.0.1"));
-    }
-    if let Some(port) = port(environment) {
-        given.insert(Key::SchedPort, port);
-    }
-    let job = DerivedJob::of(launcher.name, launcher.marks, environment, ancestors);
-    Some(Placement { launcher, given, job })
+    let (host, hint) = match launcher.tells_host(environment) {
+        Some(host) => (Some(host), None),
+        None => of_host_file(learnt.host_file.as_ref()),
+    };
+    given.extend(host.map(|host| (Key::SchedHost, host)));
+    given.extend(launcher.tells_port(environment).map(|port| (Key::SchedPort, port)));
+    let job = DerivedJob::of(launcher.name, launcher.marks, environment, &learnt.ancestors);
+    Some(Placement { launcher, given, job, hint })
 }
 
 impl Placement {
@@ -97,49 +113,179 @@ impl Placement {
     }
 }
 
-/// The scheduler's port beside torchrun's own.
-fn port(environment: &Environment) -> Option<Given> {
-    let text = environment.get(MASTER_PORT)?;
-    let lowest = super::value::PORT_MIN;
-    let highest = u64::from(u16::MAX) - MASTER_PORT_OFFSET;
-    let (Text::Valid(shown) | Text::Garbled(shown)) = text;
-    let master = whole(shown).filter(|port| (lowest..=highest).contains(port));
-    let text = master.map(|port| Text::Valid((port + MASTER_PORT_OFFSET).to_string())).ok_or_else(|| {
-        Error::config(format!(
-            "{MASTER_PORT} is {}: expected a whole number from {lowest} to {highest}, for the scheduler takes the \
-             port {MASTER_PORT_OFFSET} above it; or set MUSTER_SCHED_PORT",
-            show(shown)
-        ))
-    });
-    Some(Given { text, origin: format!("{MASTER_PORT} + {MASTER_PORT_OFFSET}") })
+/// Whether this environment's launcher may be known by an ancestor of the process only.
+pub fn asks_for_ancestors(environment: &Environment) -> bool {
+    innermost(environment).is_some_and(|launcher| launcher.marks.iter().any(|mark| matches!(mark, Mark::HydraProxy)))
+}
+
+/// The file that must be read to know where the scheduler is, and the variable that names it.
+pub fn asks_for_host_file(environment: &Environment) -> Option<(&'static str, String)> {
+    let launcher = innermost(environment)?;
+    if launcher.tells_host(environment).is_some() {
+        return None;
+    }
+    HOST_FILES.into_iter().find_map(|variable| match environment.get(variable)? {
+        Text::Valid(path) => Some((variable, path.clone())),
+        Text::Garbled(_) => None,
+    })
+}
+
+fn innermost(environment: &Environment) -> Option<&'static Launcher> {
+    LAUNCHERS.iter().find(|launcher| launcher.counts(environment))
+}
+
+/// A variable's name in this environment: in place of `*` stands the task of the process.
+pub fn spelled(name: &'static str, environment: &Environment) -> Cow<'static, str> {
+    match name.contains('*').then(|| task(environment)).flatten() {
+        Some(task) => name.replace('*', &task).into(),
+        None => name.into(),
+    }
+}
+
+/// The task of a Volcano job that this process is of: the only one, or the one that has this host at its place.
+fn task(environment: &Environment) -> Option<String> {
+    let mut tasks: Vec<&str> = environment.names().filter_map(|name| task_of(VOLCANO_SIZE, name)).collect();
+    if tasks.len() > 1 {
+        let index = usize::try_from(number(environment, VOLCANO_INDEX)?).ok()?;
+        let Text::Valid(own) = environment.get(HOSTNAME)? else { return None };
+        tasks.retain(|task| match environment.get(&VOLCANO_HOSTS.replace('*', task)) {
+            Some(Text::Valid(hosts)) => {
+                hosts.split(',').nth(index).is_some_and(|host| host.split('.').next() == own.split('.').next())
+            }
+            _ => false,
+        });
+    }
+    match tasks[..] {
+        [one] => Some(one.to_owned()),
+        _ => None,
+    }
+}
+
+/// This variable's number, if it is set to one; who needs it as a setting complains if it is none.
+pub fn number(environment: &Environment, name: &'static str) -> Option<u64> {
+    match environment.get(&spelled(name, environment))? {
+        Text::Valid(text) => whole(text),
+        Text::Garbled(_) => None,
+    }
+}
+
+/// Whether the process is of a step that somebody has started by srun.
+pub fn is_in_step(environment: &Environment) -> bool {
+    number(environment, SLURM_STEP).is_some_and(|step| step <= SLURM_STEP_MAX)
 }
 
 fn default_of(key: Key, value: &str) -> Given {
     Given { text: Ok(Text::Valid(value.to_string())), origin: format!("the default of {}", key.setting().variable()) }
 }
 
-impl Launcher {
-    /// This variable's number, if it is set to one; who needs it as a setting complains if it is none.
-    fn number(environment: &Environment, variable: &str) -> Option<u64> {
-        match environment.get(variable)? {
-            Text::Valid(text) => whole(text),
-            Text::Garbled(_) => None,
+/// The first of the hosts in this variable.
+fn first_of(variable: &str, environment: &Environment) -> Option<Given> {
+    let text = match environment.get(variable)? {
+        Text::Valid(list) => Text::Valid(host_list::of_list(list).map_or_else(|| list.clone(), |hosts| hosts.first)),
+        garbled => garbled.clone(),
+    };
+    Some(Given { text: Ok(text), origin: format!("the first host of {variable}") })
+}
+
+/// The first host of a file, or what follows the sentence that no host is known.
+fn of_host_file(file: Option<&HostFile>) -> (Option<Given>, Option<String>) {
+    let Some(HostFile { variable, path, first }) = file else { return (None, None) };
+    match first {
+        Ok(host) => {
+            let origin = format!("the first host of {} ({variable})", show(path));
+            (Some(Given { text: Ok(Text::Valid(host.clone())), origin }), None)
         }
+        Err(why) => (None, Some(format!("{variable} names {}, but that {why}", show(path)))),
+    }
+}
+
+/// What a launcher's row says of this environment.
+impl Launcher {
+    fn counts(&self, environment: &Environment) -> bool {
+        self.has_place(environment) && self.holds(environment)
+    }
+
+    /// Whether rank and size are set.
+    pub fn has_place(&self, environment: &Environment) -> bool {
+        [self.rank, self.size].iter().all(|name| environment.get(&spelled(name, environment)).is_some())
+    }
+
+    /// Whether what they say is a process's place.
+    fn holds(&self, environment: &Environment) -> bool {
+        match self.condition {
+            Condition::Always => true,
+            Condition::NotSrun => {
+                let of = |name| number(environment, name);
+                self.local_rank.and_then(of).is_some() || !is_in_step(environment) || of(SLURM_RANK) != of(PMI_RANK)
+            }
+            Condition::SrunStep => is_in_step(environment) && !matches!(number(environment, self.size), Some(0 | 1)),
+            Condition::OnePerNode(variable) => {
+                let is_one = environment.get(variable).is_none() || number(environment, variable) == Some(1);
+                is_one && number(environment, self.size).is_some()
+            }
+        }
+    }
+
+    /// Where the scheduler is, as far as the environment says it.
+    fn tells_host(&self, environment: &Environment) -> Option<Given> {
+        let copied = |variable: &str| {
+            let text = environment.get(variable)?.clone();
+            Some(Given { text: Ok(text), origin: variable.to_string() })
+        };
+        let own = || match spelled(self.host?, environment) {
+            Cow::Borrowed(variable) => copied(variable),
+            Cow::Owned(of_task) => first_of(&of_task, environment),
+        };
+        let local = || self.all_local(environment).then(|| default_of(Key::SchedHost, "127.0.0.1"));
+        let nodes = || self.slurm_nodes().iter().find_map(|variable| first_of(variable, environment));
+        copied(MASTER_ADDR).or_else(own).or_else(local).or_else(nodes)
+    }
+
+    /// The nodes among which Slurm tells rank 0's. Under a launcher inside of Slurm the steps are that launcher's own.
+    fn slurm_nodes(&self) -> &'static [&'static str] {
+        match self.condition {
+            Condition::SrunStep => &[SLURM_STEP_NODES, SLURM_JOB_NODES],
+            _ => &[SLURM_JOB_NODES],
+        }
+    }
+
+    /// The scheduler's port beside torchrun's own.
+    fn tells_port(&self, environment: &Environment) -> Option<Given> {
+        let names = [Some(MASTER_PORT), self.port].into_iter().flatten();
+        let (name, text) = names.filter_map(|name| Some((name, environment.get(name)?))).next()?;
+        let lowest = super::value::PORT_MIN;
+        let highest = u64::from(u16::MAX) - MASTER_PORT_OFFSET;
+        let (Text::Valid(shown) | Text::Garbled(shown)) = text;
+        let master = whole(shown).filter(|port| (lowest..=highest).contains(port));
+        let text = master.map(|port| Text::Valid((port + MASTER_PORT_OFFSET).to_string())).ok_or_else(|| {
+            Error::config(format!(
+                "{name} is {}: expected a whole number from {lowest} to {highest}, for the scheduler takes the port \
+                 {MASTER_PORT_OFFSET} above it; or set MUSTER_SCHED_PORT",
+                show(shown)
+            ))
+        });
+        Some(Given { text, origin: format!("{name} + {MASTER_PORT_OFFSET}") })
     }
 
     /// Whether the launcher says that all ranks share this host.
     fn all_local(&self, environment: &Environment) -> bool {
-        let size = Launcher::number(environment, self.size);
-        size.is_some() && (size == Some(1) || Launcher::number(environment, self.local_size) == size)
+        if self.condition == Condition::SrunStep {
+            let Some(Text::Valid(nodes)) = environment.get(SLURM_STEP_NODES) else { return false };
+            return host_list::of_list(nodes).is_some_and(|nodes| nodes.is_only);
+        }
+        let size = number(environment, self.size);
+        let local = self.local_size.and_then(|local| number(environment, local));
+        size.is_some() && (size == Some(1) || local == size)
     }
 
     /// What the launcher's own variables say against each other: the first two that cannot both be true.
     pub fn contradiction(&self, environment: &Environment) -> Result<()> {
-        let below = [(self.rank, self.size), (self.local_rank, self.size), (self.local_rank, self.local_size)];
-        for (index, count) in below {
-            let (of_index, of_count) = (Launcher::number(environment, index), Launcher::number(environment, count));
-            if let (Some(of_index), Some(of_count)) = (of_index, of_count) {
+        let (rank, size) = (Some(self.rank), Some(self.size));
+        for (index, count) in [(rank, size), (self.local_rank, size), (self.local_rank, self.local_size)] {
+            let (Some(index), Some(count)) = (index, count) else { continue };
+            if let (Some(of_index), Some(of_count)) = (number(environment, index), number(environment, count)) {
                 if of_index >= of_count {
+                    let (index, count) = (spelled(index, environment), spelled(count, environment));
                     return Err(Error::config(format!(
                         "{index} is \"{of_index}\" and {count} is \"{of_count}\": expected {index} to be less than \
                          {count}"
@@ -147,46 +293,15 @@ impl Launcher {
                 }
             }
         }
-        let (local, all) = (Launcher::number(environment, self.local_size), Launcher::number(environment, self.size));
-        match (local, all) {
+        let Some(local_size) = self.local_size else { return Ok(()) };
+        match (number(environment, local_size), number(environment, self.size)) {
             (Some(local), Some(all)) if local > all => Err(Error::config(format!(
-                "{} is \"{local}\" and {} is \"{all}\": expected no more processes on this host than in all",
-                self.local_size, self.size
+                "{local_size} is \"{local}\" and {} is \"{all}\": expected no more processes on this host than in all",
+                self.size
             ))),
             _ => Ok(()),
         }
     }
-}
-
-/// A launcher's rank without its number of processes, or the other way round, in words: it does not count, which may
-/// surprise.
-pub fn halves(environment: &Environment) -> Vec<String> {
-    let is_set = |variable: &str| environment.get(variable).is_some();
-    let half = |launcher: &&Launcher| is_set(launcher.rank) != is_set(launcher.size) && !launcher.counts(environment);
-    LAUNCHERS
-        .iter()
-        .filter(half)
-        .map(|Launcher { name, rank, size, .. }| {
-            let (there, missing) = if is_set(rank) { (rank, size) } else { (size, rank) };
-            format!("{there} is set, but {missing} is not: this process is not taken for one that {name} started")
-        })
-        .collect()
-}
-
-/// What says that some launcher started this process as one of several, though it is none that is known by now. Nothing
-/// comes of it, which may surprise.
-pub fn strangers(environment: &Environment) -> Option<String> {
-    let tasks = Launcher::number(environment, SLURM_SIZE);
-    let names = match tasks {
-        Some(0 | 1) => return None,
-        Some(_) if environment.get(SLURM_RANK).is_some() => format!("{SLURM_RANK} and {SLURM_SIZE} are"),
-        _ if environment.get(PMIX_RANK).is_some() => format!("{PMIX_RANK} is"),
-        _ => return None,
-    };
-    Some(format!(
-        "{names} set, but this version does not take its rank from there: this process is a cluster of one. To join the \
-         others, set RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or MS_ROLE and what belongs to it"
-    ))
 }
 
 #[cfg(test)]

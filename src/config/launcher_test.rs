@@ -198,25 +198,3 @@ fn what_a_launcher_says_can_be_read_back() {
     assert_eq!(found.origin(super::super::Key::SchedPort), "MASTER_PORT + 2");
     assert_eq!(found.origin(super::super::Key::WorkerNum), "WORLD_SIZE");
 }
-
-#[test]
-fn a_launcher_that_is_not_known_is_no_reason_to_be_silent() {
-    let warnings = |variables: &[(&str, &str)]| settings(&[], variables).warnings;
-    let slurm = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")];
-    let words = "this version does not take its rank from there: this process is a cluster of one";
-    for (variables, names) in [
-        (&slurm[..], "SLURM_PROCID and SLURM_STEP_NUM_TASKS are set, but"),
-        (&[("PMIX_RANK", "0")], "PMIX_RANK is set, but"),
-    ] {
-        let told = warnings(variables);
-        assert!(told.len() == 1 && told[0].starts_with(&format!("{names} {words}")), "{told:?}");
-    }
-    // A batch script's own process, a step of one task, and one whose place is known otherwise.
-    assert_eq!(warnings(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), [""; 0]);
-    assert_eq!(warnings(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1"), ("PMIX_RANK", "0")]), [""; 0]);
-    for known in [&TORCHRUN[..], &OPEN_MPI] {
-        assert_eq!(settings(known, &[slurm[0], slurm[1], ("PMIX_RANK", "1")]).warnings, [""; 0]);
-    }
-    let role = [("MS_ROLE", "MS_WORKER"), ("MS_SCHED_HOST", "a"), ("MS_SCHED_PORT", "8118"), ("MS_WORKER_NUM", "4")];
-    assert_eq!(settings(&role, &slurm).warnings, [""; 0]);
-}

@@ -1,7 +1,7 @@
 //! What is to be said of settings that are valid: what is odd about them, and what this version cannot honour.
 
 use super::environment::Environment;
-use super::launcher;
+use super::launcher_remarks;
 use super::nearest;
 use super::reader::Reader;
 use super::table::Key;
@@ -12,8 +12,7 @@ impl Reader<'_> {
         let environment = &self.config.environment;
         let mut warnings = misspelt(environment);
         if self.placement.is_none() && self.set_by(Key::Role).is_none() {
-            warnings.extend(launcher::halves(environment));
-            warnings.extend(launcher::strangers(environment));
+            warnings.extend(launcher_remarks::remarks(environment));
             let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
             let set: Vec<String> =
                 hints.into_iter().filter(|key| self.set_by(*key).is_some()).map(|key| self.name(key)).collect();

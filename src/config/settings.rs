@@ -208,9 +208,10 @@ impl Reader<'_> {
             return Ok((Assignment::Alone { node_id }, 1, 0));
         }
         if self.set_by(Key::SchedHost).is_none() {
+            let hint = placement.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
             return Err(Error::config(format!(
                 "{} started this process as one of {worker_num}, but nothing says where the scheduler is: set {} (or \
-                 {}) to the address of the host of rank 0",
+                 {}) to the address of the host of rank 0{hint}",
                 placement.launcher.name,
                 Key::SchedHost.setting().variable(),
                 MASTER_ADDR

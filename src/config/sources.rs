@@ -1,7 +1,8 @@
 //! Settings as text, each from where it was written: code, environment, another launcher; and which of them counts.
 
 use super::environment::{Environment, Text};
-use super::launcher::{self, Placement};
+use super::host_list;
+use super::launcher::{self, HostFile, Learnt, Placement};
 use super::nearest;
 use super::shown::{not_text, show, wrong};
 use super::table::{Key, Setting, TABLE};
@@ -10,14 +11,15 @@ use crate::types::Hook;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 
 /// Settings as somebody wrote them: text, from code and from the environment.
 #[derive(Clone, Default)]
 pub struct Config {
     code: BTreeMap<Key, String>,
     pub(super) environment: Environment,
-    /// The command lines of the process that started this one, of the one that started that, and so on.
-    ancestors: Vec<Vec<u8>>,
+    /// What the environment does not say.
+    learnt: Learnt,
     /// What the program is asked while a call waits.
     pub(super) interrupt: Hook,
 }
@@ -57,15 +59,29 @@ impl Config {
     /// value is an error when the settings are made, and only if it would count.
     pub fn load_env<K: Into<OsString>, V: Into<OsString>>(&mut self, variables: impl IntoIterator<Item = (K, V)>) {
         self.environment = Environment::new(variables);
-        self.ancestors.clear();
+        self.learnt = Learnt::default();
     }
 
     /// After that: learns which processes this one descends from, where a launcher's job may be known by nothing else. The
     /// command line of each as the kernel tells it (arguments end with a zero byte), the nearest first.
     pub fn learn_ancestors(&mut self, read: impl FnOnce() -> Vec<Vec<u8>>) {
         if launcher::asks_for_ancestors(&self.environment) {
-            self.ancestors = read();
+            self.learnt.ancestors = read();
         }
+    }
+
+    /// After `load_env`: reads the launcher's file of hosts, where nothing else says where rank 0 is. `read` is given the file, and
+    /// the most bytes that are read of it; what is wrong it says in words that follow the file's name.
+    pub fn learn_host_file(&mut self, read: impl FnOnce(&Path, u64) -> std::result::Result<Vec<u8>, String>) {
+        if self.find(Key::Role, None).is_some() || self.find(Key::SchedHost, None).is_some() {
+            return;
+        }
+        let Some((variable, path)) = launcher::asks_for_host_file(&self.environment) else { return };
+        let first = read(Path::new(&path), host_list::HOST_FILE_BYTES).and_then(|bytes| {
+            let text = String::from_utf8_lossy(&bytes);
+            host_list::of_file(&text).ok_or_else(|| "has no host in it".to_owned())
+        });
+        self.learnt.host_file = Some(HostFile { variable, path, first });
     }
 
     /// What the program is asked while a call waits; in place of what was set before.
@@ -92,7 +108,7 @@ impl Config {
         if has_role {
             return None;
         }
-        let mut placement = launcher::placement(&self.environment, &self.ancestors)?;
+        let mut placement = launcher::placement(&self.environment, &self.learnt)?;
         let is_own = |key| {
             let found = self.find(key, Some(&placement));
             found.is_some_and(|found| matches!(found.origin, Origin::Code | Origin::Variable(_)))

@@ -65,6 +65,7 @@ fn fits(abi_version: u32) -> crate::error::Result<()> {
 pub(super) fn load_env(config: &mut Config) {
     config.load_env(std::env::vars_os());
     config.learn_ancestors(crate::net::host::ancestors);
+    config.learn_host_file(crate::net::file::read);
 }
 
 /// Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by

@@ -321,8 +321,40 @@ def test_a_rank_whose_scheduler_does_not_come_says_where_it_looked():
 
 
 def test_a_process_of_a_launcher_that_is_not_known_is_told_that_it_is_alone():
-    with started([{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}]) as (process,):
+    with started([{"PMIX_RANK": "1"}]) as (process,):
         assert process.wait(timeout=30) == 0
         assert said(process)["size"] == 1
         line, = process.stderr.splitlines()
-        assert "SLURM_PROCID and SLURM_STEP_NUM_TASKS are set, but this version does not take its rank from there" in line
+        assert "PMIX_RANK is set, but this version does not take a rank from a launcher that speaks PMIx" in line
+
+
+# What tells a pod, or a task of Slurm's, its place: of two.
+PLACES = {
+    "Slurm": lambda rank: {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_ID": 0, "SLURM_JOB_ID": os.getpid(),
+                           "SLURM_STEP_NODELIST": "127.0.0.1"},
+    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_MASTER_ADDR": "127.0.0.1"},
+    "LeaderWorkerSet": lambda rank: {"LWS_WORKER_INDEX": rank, "LWS_GROUP_SIZE": 2, "LWS_LEADER_ADDRESS": "127.0.0.1"},
+    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"},
+    "Kubernetes": lambda rank: {"JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "127.0.0.1"},
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_other_launchers_tell_a_process_its_rank(name):
+    with reserved_port() as port:
+        ours = {} if name == "Slurm" else {"MUSTER_SCHED_PORT": port}
+        with started([{**PLACES[name](rank), **ours} for rank in range(2)]) as processes:
+            all_succeed(processes)
+
+
+def test_a_hostfile_that_mpirun_was_given_says_where_rank_0_is(tmp_path):
+    """Kubeflow's MPIJob names it in a variable, which its ranks inherit."""
+    hosts = tmp_path / "hostfile"
+    hosts.write_text("# of the job\n127.0.0.1 slots=1\n127.0.0.2 slots=1\n")
+    spread = [{**place(OPEN_MPI, rank, 2), "OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_LOCAL_SIZE": 1} for rank in range(2)]
+    with reserved_port() as port:
+        ours = {"OMPI_MCA_orte_default_hostfile": hosts, "MUSTER_SCHED_PORT": port}
+        with started([{**env, **ours} for env in spread]) as processes:
+            all_succeed(processes)
+    alone_fails_at_once({**spread[1], "HYDRA_HOST_FILE": tmp_path / "none"}, "CONFIG", "Open MPI", "HYDRA_HOST_FILE names", "none",
+                        "can't be read")

@@ -1,0 +1,75 @@
+//! What is odd about launchers' variables where none of them tells a process its place. Nothing comes of them, and a process
+//! that is alone unawares would work alone: so each is said by name. Tested in `launcher_test.rs`.
+
+use super::environment::Environment;
+use super::launcher::{is_in_step, number, spelled};
+use super::launchers::{Condition, Launcher, LAUNCHERS, SLURM_STEP, STRANGERS};
+use super::table::Setting;
+
+const ALONE: &str = "this process is a cluster of one";
+const TO_JOIN: &str =
+    "To join the others, set RANK and WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or MS_ROLE and what belongs to it";
+
+/// One sentence for each launcher whose variables are there, but not as they should be.
+pub fn remarks(environment: &Environment) -> Vec<String> {
+    let of_rows =
+        LAUNCHERS.iter().filter_map(|launcher| half(launcher, environment).or_else(|| unfit(launcher, environment)));
+    let mut remarks: Vec<String> = of_rows.collect();
+    // A process that has been told why it is alone need not be told by whom else it was started.
+    if remarks.is_empty() {
+        remarks.extend(stranger(environment));
+    }
+    remarks
+}
+
+/// A launcher's rank without its number of processes, or the other way round: it does not count.
+fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
+    let is_set = |name: &'static str| environment.get(&spelled(name, environment)).is_some();
+    let (rank, size) = (is_set(launcher.rank), is_set(launcher.size));
+    // One process alone is no surprise, and our own setting is missed elsewhere. A batch script's own process has a rank.
+    let is_expected = match rank {
+        true => launcher.condition == Condition::SrunStep && !is_in_step(environment),
+        false => number(environment, launcher.size) == Some(1) || Setting::of_variable(launcher.size).is_some(),
+    };
+    if rank == size || is_expected {
+        return None;
+    }
+    let (there, missing) = if rank { (launcher.rank, launcher.size) } else { (launcher.size, launcher.rank) };
+    let (there, missing) = (spelled(there, environment), spelled(missing, environment));
+    let which = if missing.contains('*') { ", or more than one is and HOSTNAME does not say which" } else { "" };
+    Some(format!(
+        "{there} is set, but {missing} is not{which}: this process is not taken for one that {} started",
+        launcher.name
+    ))
+}
+
+/// A launcher that tells a place, but not that of a process.
+fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
+    let Launcher { name, rank, size, condition, .. } = launcher;
+    if !launcher.has_place(environment) {
+        return None;
+    }
+    let why = match condition {
+        Condition::SrunStep if !matches!(number(environment, size), Some(0 | 1)) => {
+            format!("{SLURM_STEP} is not that of a step: {ALONE}. {TO_JOIN}")
+        }
+        Condition::OnePerNode(processes) => format!(
+            "{size} or {processes} does not say that there is one process on each of so many nodes: {ALONE}. To start what \
+             {name} means, run the program by `muster run` or torchrun"
+        ),
+        _ => return None,
+    };
+    Some(format!("{rank} and {size} are set, but {why}"))
+}
+
+/// What says that some launcher started this process as one of several, though it is none that we can ask for more.
+fn stranger(environment: &Environment) -> Option<String> {
+    let found = STRANGERS.iter().find(|stranger| {
+        let size = stranger.size.and_then(|size| number(environment, size));
+        environment.get(stranger.mark).is_some() && size != Some(1)
+    })?;
+    Some(format!(
+        "{} is set, but this version does not take a rank from {}: {ALONE}. {TO_JOIN}",
+        found.mark, found.name
+    ))
+}
