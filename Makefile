@@ -14,6 +14,7 @@
 #   make soak     the long runs
 #   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
 #   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
+#   make test-launchers   launchers over several hosts, which need root or Debian's packages: it installs those (make launchers)
 #   make gloo     installs Gloo (from Debian) and builds its example; part of make test
 #   make test-frameworks   the examples with Gloo, UCX, NVSHMEM, LightGBM, JAX and XGBoost, which it installs (make frameworks)
 #   make test-torch   muster.torch with PyTorch, which it installs (make torch): two versions of about 5 GB each in target, and Debian's
@@ -209,6 +210,14 @@ torch:
 # Torch's own cases are among them. Names what it leaves out because it could not be installed.
 test-torch: library torch $(VENV)/has_pytest
 	$(PYTHON) -m pytest tests/python/test_torch.py tests/python/test_torch_store.py tests/python/test_torch_cases.py
+
+.PHONY: launchers test-launchers
+launchers: mpi
+	python3 scripts/fetch_launchers.py
+
+# The tests marked `launchers`. Names what it leaves out because it could not be installed, as `make test` does of what is not there.
+test-launchers: build launchers $(TEST_PACKAGES)
+	$(PYTHON) -m pytest -m launchers tests/python
 
 soak: build storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
