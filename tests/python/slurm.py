@@ -86,16 +86,16 @@ class Slurm:
         """A step. Each line of its output begins with the task's number."""
         return self.process(["srun", "--label", *options, *command_line(program)], env, "srun")
 
-    def ask(self, *words, env=None):
+    def ask(self, *words, env=None, cwd=None):
         """What one of Slurm's commands says."""
         done = subprocess.run(self.command(0, words), env=clean_environment({"SLURM_CONF": self.conf, **(env or {})}),
-                              capture_output=True, text=True, timeout=LIMIT)
+                              capture_output=True, text=True, timeout=LIMIT, cwd=cwd)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout.strip()
 
-    def submit(self, *words, env=None):
-        """The number of a batch job."""
-        return self.ask("sbatch", "--parsable", *words, env=env)
+    def submit(self, *words, env=None, cwd=None):
+        """The number of a batch job that is submitted from this folder."""
+        return self.ask("sbatch", "--parsable", *words, env=env, cwd=cwd)
 
     def job(self, number):
         """What Slurm knows of a job."""

@@ -11,7 +11,7 @@ import pytest
 
 import mpi
 import torches
-from cluster import EXAMPLES, TREE, complaints
+from cluster import EXAMPLES, TARGET, TREE, complaints
 from launch import until
 from nodes import node
 from slurm import Slurm, demand
@@ -151,3 +151,85 @@ def test_a_real_torchrun_in_steps_that_differ(slurm):
     told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
     assert sorted(words["host"] for words in told) == ["n1", "n1", "n2", "n2"]
     assert all(words["everyone"] == [0, 1, 2, 3] for words in told)
+
+
+TRAIN = TREE / "deploy" / "slurm" / "train.sbatch"
+REPORT = re.compile(r"^ *(\d+): rank (\d+) of 8: .*, weights hash: ([0-9a-f]{16})$", re.M)
+# Enough steps for a kill in the middle, and a checkpoint of each few.
+DIGITS = ["--epochs", "40", "--checkpoint_interval", "10"]
+
+
+def weights(text):
+    """Each rank's, of the last life."""
+    found = {int(rank): digest for task, rank, digest in REPORT.findall(text) if task == rank}
+    assert sorted(found) == list(range(8)), text
+    assert "the weights of the 8 ranks are equal, bit for bit" in text
+    return set(found.values())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(slurm):
+    """The weights to which eight ranks on two nodes come where nothing dies."""
+    with slurm.srun(["--nodes=2", "--ntasks-per-node=4"], [EXAMPLES / "train_digits", *DIGITS[:2]]) as step:
+        assert step.wait(SECONDS) == 0, step.describe()
+        digest, = weights(step.stdout)
+        return digest
+
+
+def newest_checkpoint(folder):
+    """The step of the newest checkpoint there, by its name."""
+    return max((int(step) for file in folder.glob("*.ckpt") for step in re.findall(r"-step-(\d+)\.", file.name)), default=0)
+
+
+def submitted(slurm, folder):
+    """The job's number, its log, and the folder where it keeps what it must remember."""
+    checkpoints = folder / "checkpoints"
+    number = slurm.submit(TRAIN, EXAMPLES / "train_digits", *DIGITS, "--checkpoint", checkpoints, cwd=folder)
+    until(lambda: newest_checkpoint(checkpoints) >= 50, SECONDS, "the training is under way")
+    return number, folder / f"train-{number}.log"
+
+
+def goes_on(text):
+    """From which steps ranks have gone on."""
+    return {int(step) for step in re.findall(r"goes on from step (\d+)$", text, re.M)}
+
+
+def test_a_batch_job_trains_on_digits_where_nothing_else_is_named(slurm, tmp_path):
+    (tmp_path / "target").symlink_to(TARGET)
+    number = slurm.submit(TRAIN, cwd=tmp_path)
+    slurm.wait(number, SECONDS)
+    assert len(weights((tmp_path / f"train-{number}.log").read_text())) == 1
+    assert (tmp_path / f"train-{number}" / "secret").stat().st_mode & 0o077 == 0
+
+
+def test_a_batch_job_gives_up_after_some_restarts(slurm, tmp_path):
+    number = slurm.submit("--nodes=1", "--ntasks-per-node=1", TRAIN, "sh", "-c", "exit 7", cwd=tmp_path)
+    slurm.wait(number, SECONDS, state="FAILED")
+    assert slurm.job(number)["ExitCode"] == "7:0"
+    assert [f"after {again} of 3 restarts" in (tmp_path / f"train-{number}.log").read_text() for again in range(5)] == [True] * 4 + [False]
+
+
+def test_a_rank_of_a_batch_job_is_killed_and_all_go_on(slurm, undisturbed, tmp_path):
+    number, log = submitted(slurm, tmp_path)
+    os.kill(next(slurm.pids(number, 5)), signal.SIGKILL)
+    slurm.wait(number, SECONDS)
+    text = log.read_text()
+    assert "after 0 of 3 restarts" in text and "after 1 of 3 restarts" not in text
+    steps = goes_on(text)
+    assert steps and min(steps) >= 40, f"not from the beginning\n{text}"
+    assert weights(text) == {undisturbed}
+
+
+def test_a_node_of_a_batch_job_dies_and_the_job_is_put_back_into_the_queue(slurm, undisturbed, tmp_path):
+    number, log = submitted(slurm, tmp_path)
+    slurm.kill_node(1)
+    # What slurmctld finds out by itself after SlurmdTimeout, which is five minutes as a rule.
+    slurm.ask("scontrol", "update", "nodename=n2", "state=down", "reason=it was killed")
+    slurm.start_node(1)
+    slurm.wait(number, SECONDS)
+    text = log.read_text()
+    assert "it was put back into the queue 1 times" in text
+    steps = goes_on(text)
+    assert steps and min(steps) >= 40, f"not from the beginning\n{text}"
+    assert weights(text) == {undisturbed}
+    slurm.idle()
