@@ -52,7 +52,8 @@ The scheduler's host is the first of these that there is:
 2. `PET_MASTER_ADDR`, `LWS_LEADER_ADDRESS`, the first of `VC_*_HOSTS`, each with its launcher;
 3. the loopback address, if the launcher says that all ranks are on this host;
 4. the first node of Slurm: of `SLURM_STEP_NODELIST` for Slurm's own ranks, of `SLURM_JOB_NODELIST` for ranks of a launcher in a job;
-5. the first host of the file that `I_MPI_HYDRA_HOST_FILE`, `HYDRA_HOST_FILE` or `OMPI_MCA_orte_default_hostfile` names.
+5. the first host of the file that `I_MPI_HYDRA_HOST_FILE`, `HYDRA_HOST_FILE`, `OMPI_MCA_orte_default_hostfile` or
+   `PRTE_MCA_prte_default_hostfile` names.
 
 Its port is `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, or `MASTER_PORT` + 2 (`PET_MASTER_PORT` + 2). If none is set, the job has ports of
 its own.

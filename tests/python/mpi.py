@@ -12,7 +12,7 @@ from cluster import TARGET, TREE, Process, complaints
 sys.path.append(str(TREE / "scripts"))
 import fetch_mpi  # noqa: E402
 
-LAUNCHERS = ("Open MPI", "MPICH", "Intel MPI")
+LAUNCHERS = ("Open MPI", "MPICH", "Intel MPI", "Open MPI 5")
 SOURCE = pathlib.Path(__file__).resolve().parent / "programs" / "launched.c"
 BUILT = TARGET / "mpi"
 # A machine of two cores beside which others work: two jobs start, form and end in less than two seconds as a rule.
@@ -36,7 +36,8 @@ def compiled(launcher, with_mpi):
     BUILT.mkdir(parents=True, exist_ok=True)
     name = launcher.replace(" ", "_").lower() if with_mpi else "no_mpi"
     program = BUILT / f"launched_{name}"
-    compiler = {"Open MPI": ["mpicc.openmpi"], "MPICH": ["mpicc.mpich"]}.get(launcher, ["gcc"]) if with_mpi else ["gcc"]
+    compilers = {"Open MPI": ["mpicc.openmpi"], "MPICH": ["mpicc.mpich"], "Open MPI 5": [fetch_mpi.OPEN_MPI_5 / "bin" / "mpicc"]}
+    compiler = compilers.get(launcher, ["gcc"]) if with_mpi else ["gcc"]
     flags = ["-DWITH_MPI"] if with_mpi else []
     if with_mpi and launcher == "Intel MPI":
         lib = fetch_mpi.INTEL / "lib"
@@ -48,15 +49,31 @@ def compiled(launcher, with_mpi):
     return program
 
 
-def mpirun(launcher, ranks, program):
-    """The command, and what must stand in its environment."""
-    program = [str(word) for word in program]
-    if launcher == "Open MPI":
-        return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *program], {}
-    if launcher == "MPICH":
-        return ["mpirun.mpich", "-n", str(ranks), *program], {}
-    root = fetch_mpi.INTEL
-    return [root / "bin" / "mpiexec.hydra", "-n", str(ranks), *program], {"I_MPI_ROOT": str(root)}
+COMMANDS = {
+    "Open MPI": ["mpirun.openmpi", "--allow-run-as-root"],
+    "Open MPI 5": [fetch_mpi.OPEN_MPI_5 / "bin" / "mpirun", "--allow-run-as-root"],
+    "MPICH": ["mpirun.mpich"],
+    "Intel MPI": [fetch_mpi.INTEL / "bin" / "mpiexec.hydra"],
+}
+# What each needs in its environment.
+NEEDS = {"Intel MPI": {"I_MPI_ROOT": fetch_mpi.INTEL}}
+# How each is told to call another program in place of ssh.
+AGENTS = {
+    "Open MPI": lambda ssh: ["--mca", "plm_rsh_agent", ssh],
+    "Open MPI 5": lambda ssh: ["--prtemca", "plm_ssh_agent", ssh],
+    "MPICH": lambda ssh: ["-launcher", "ssh", "-launcher-exec", ssh],
+    "Intel MPI": lambda ssh: ["-bootstrap", "ssh", "-bootstrap-exec", ssh],
+}
+
+
+# More ranks than a host has processors. Beside slots for each host, Open MPI 5 takes it for leave to start all on the first.
+ON_ONE_HOST = {"Open MPI": ["--oversubscribe"], "Open MPI 5": ["--oversubscribe"]}
+
+
+def mpirun(launcher, ranks, program, options=None):
+    """The command, and what must stand in its environment. Without options all ranks are on this host."""
+    options = ON_ONE_HOST.get(launcher, []) if options is None else options
+    return [*COMMANDS[launcher], *options, "-n", str(ranks), *(str(word) for word in program)], NEEDS.get(launcher, {})
 
 
 class Job(Process):

@@ -4,26 +4,23 @@
         with slurm.srun(["-N2", "--ntasks-per-node=2"], node("c = join(); say(rank=c.rank); c.leave()")) as step:
             step.wait(timeout=60)
 
-Each node has its own network, host name, process ids, and /etc/hosts with the names of both. Whatever a node has started ends with
-it. Commands run on the first node. `make launchers` installs Slurm from Debian's packages, where it may.
+Each node is a host with a name (named_hosts.py). Whatever a node has started ends with it. Commands run on the first node. `make launchers` installs Slurm from Debian's packages, where it may.
 """
 
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
 import pytest
 
-from cluster import TREE, Process, clean_environment, command_line
+from cluster import TREE, Process, command_line
 from launch import until
-from networks import Hosts
+from named_hosts import NAMES, NamedHosts
 
 sys.path.append(str(TREE / "scripts"))
 import fetch_launchers  # noqa: E402
 
-NODES = ("n1", "n2")
 CPUS = 4  # of each, as Slurm is told: so many tasks fit, however many processors there are
 LIMIT = 60
 POLL_SECONDS = 0.2  # a question to slurmctld is a process
@@ -70,17 +67,11 @@ class Slurm:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.conf = self.folder / "slurm.conf"
-        self.hosts = Hosts("cluster")
+        self.hosts = NamedHosts(folder)
         self.daemons = {}
 
-    def command(self, host, program, name=None):
-        """What runs a program on this node, or, with a name, as a host of that name which ends with all it has started."""
-        scripted = f"mount --bind {self.folder}/hosts /etc/hosts && hostname {name or NODES[host]} && exec \"$@\""
-        ids = ["--pid", "--fork", "--kill-child", "--mount-proc"] if name else ["--mount"]
-        return self.hosts.command(host, ["unshare", "--uts", *ids, "sh", "-c", scripted, "sh", *command_line(program)])
-
-    def process(self, program, env=None, name=None, host=0):
-        return Process(self.command(host, program), {"SLURM_CONF": self.conf, **(env or {})}, name)
+    def process(self, program, env=None, name=None):
+        return Process(self.hosts.command(0, program), {"SLURM_CONF": self.conf, **(env or {})}, name)
 
     def srun(self, options, program, env=None):
         """A step. Each line of its output begins with the task's number."""
@@ -88,8 +79,7 @@ class Slurm:
 
     def ask(self, *words, env=None, cwd=None):
         """What one of Slurm's commands says."""
-        done = subprocess.run(self.command(0, words), env=clean_environment({"SLURM_CONF": self.conf, **(env or {})}),
-                              capture_output=True, text=True, timeout=LIMIT, cwd=cwd)
+        done = self.hosts.run(0, words, {"SLURM_CONF": self.conf, **(env or {})}, cwd)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout.strip()
 
@@ -122,22 +112,22 @@ class Slurm:
                 yield int(entry.name)
 
     def start(self, name, program, host):
-        self.daemons[name] = Process(self.command(host, program, name=NODES[host]), {"SLURM_CONF": self.conf}, name)
+        self.daemons[name] = Process(self.hosts.command(host, program, contained=True), {"SLURM_CONF": self.conf}, name)
 
     def start_node(self, host):
         """A node's slurmd, and with it the node."""
-        self.start(NODES[host], ["slurmd", "-D"], host)
+        self.start(NAMES[host], ["slurmd", "-D"], host)
 
     def idle(self):
         """Until both nodes take tasks."""
         def stands():
             self.check()
-            return self.ask("sinfo", "--noheader", "--format=%D %T") == f"{len(NODES)} idle"
+            return self.ask("sinfo", "--noheader", "--format=%D %T") == f"{len(NAMES)} idle"
         until(stands, LIMIT, "two idle nodes")
 
     def kill_node(self, host):
         """Everything on this node ends, at once."""
-        self.daemons.pop(NODES[host]).close()
+        self.daemons.pop(NAMES[host]).close()
 
     def check(self):
         for daemon in self.daemons.values():
@@ -157,11 +147,8 @@ class Slurm:
         return self
 
     def _start(self):
-        addresses = [self.hosts.address("cluster", host) for host in range(len(NODES))]
-        names = "".join(f"{address} {name}\n" for address, name in zip(addresses, NODES))
-        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
-        self.conf.write_text(CONFIGURATION.format(addresses=addresses, folder=self.folder, cpus=CPUS))
-        for name in ("state", "munge", *NODES):
+        self.conf.write_text(CONFIGURATION.format(addresses=self.hosts.addresses, folder=self.folder, cpus=CPUS))
+        for name in ("state", "munge", *NAMES):
             (self.folder / name).mkdir()
         munge = self.folder / "munge"
         key = munge / "key"
@@ -172,14 +159,13 @@ class Slurm:
         self.start("munged", ["munged", "--foreground", "--force", "--num-threads=2", f"--key-file={key}", *files], 0)
         until(lambda: self.check() or (munge / "socket").exists(), LIMIT, "munged's socket")
         self.start("slurmctld", ["slurmctld", "-D", "-i"], 0)
-        for host in range(len(NODES)):
+        for host in range(len(NAMES)):
             self.start_node(host)
         until(lambda: self.check() or self._answers(), LIMIT, "slurmctld")
         self.idle()
 
     def _answers(self):
-        return subprocess.run(self.command(0, ["scontrol", "ping"]), env=clean_environment({"SLURM_CONF": self.conf}),
-                              capture_output=True, timeout=LIMIT).returncode == 0
+        return self.hosts.run(0, ["scontrol", "ping"], {"SLURM_CONF": self.conf}).returncode == 0
 
     def __exit__(self, *_):
         for daemon in reversed(self.daemons.values()):

@@ -135,7 +135,7 @@ def steps_of_a_torchrun(slurm, program, environment):
 def test_torchruns_variables_in_steps_that_differ_are_one_job(slurm, named):
     """Rank 0's node is the job's first one, or the one that MASTER_ADDR names."""
     lines = "os.environ.update(RANK=os.environ['NODE'], WORLD_SIZE='2', LOCAL_RANK='0', TORCHELASTIC_RUN_ID='r')\n" + textwrap.dedent(TALK)
-    address = {"MASTER_ADDR": slurm.hosts.address("cluster", 0), "MASTER_PORT": 29500} if named else {}
+    address = {"MASTER_ADDR": slurm.hosts.addresses[0], "MASTER_PORT": 29500} if named else {}
     out, err = steps_of_a_torchrun(slurm, [sys.executable, *node(lines)], env(**address))
     told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
     assert sorted((words["host"], words["everyone"]) for words in told) == [("n1", [0, 1]), ("n2", [0, 1])]
@@ -146,7 +146,7 @@ def test_torchruns_variables_in_steps_that_differ_are_one_job(slurm, named):
 def test_a_real_torchrun_in_steps_that_differ(slurm):
     interpreter = torches.python("2.15.0")
     torchrun = f"exec {interpreter} -m torch.distributed.run --nnodes=2 --nproc_per_node=2 --node_rank=$NODE --rdzv_id=r " \
-               f"--master_addr={slurm.hosts.address('cluster', 0)} --master_port=29500 \"$@\""
+               f"--master_addr={slurm.hosts.addresses[0]} --master_port=29500 \"$@\""
     out, _ = steps_of_a_torchrun(slurm, ["bash", "-c", torchrun, "bash", *node(TALK)], env(OMP_NUM_THREADS=1))
     told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
     assert sorted(words["host"] for words in told) == ["n1", "n1", "n2", "n2"]
