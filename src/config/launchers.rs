@@ -145,12 +145,8 @@ pub const VOLCANO_HOSTS: &str = "VC_*_HOSTS";
 pub const HOSTNAME: &str = "HOSTNAME";
 
 /// Variables that name a file whose first host has rank 0: how Kubeflow's MPIJob tells `mpirun` its hosts.
-pub const HOST_FILES: [&str; 4] = [
-    "I_MPI_HYDRA_HOST_FILE",
-    "HYDRA_HOST_FILE",
-    "OMPI_MCA_orte_default_hostfile",
-    "PRTE_MCA_prte_default_hostfile",
-];
+pub const HOST_FILES: [&str; 4] =
+    ["I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"];
 
 /// By what a process knows that a launcher has started it which we can't ask for its place.
 #[derive(Debug)]

@@ -50,6 +50,7 @@ mod join;
 mod lives;
 mod log_names;
 mod master;
+mod node_variables;
 mod number_set;
 pub mod options;
 mod parse;
@@ -93,7 +94,8 @@ use topology::Topology;
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
     let voice = Voice::error();
-    let options = match parse::parse(words) {
+    let words = node_variables::extended(words, |name| std::env::var_os(name));
+    let options = match words.and_then(parse::parse) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
             Voice::output().say(help::page(&options::COMMAND, name));

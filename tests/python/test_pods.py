@@ -1,0 +1,72 @@
+"""Pods of two hosts, with nothing but what each kind of job tells its pods: Kubeflow Trainer, LeaderWorkerSet, Volcano, indexed Jobs."""
+
+import contextlib
+import os
+
+import pytest
+
+from cluster import MUSTER, Process
+from named_hosts import NAMES, NamedHosts
+from nodes import node, said
+
+pytestmark = pytest.mark.launchers
+
+SECONDS = 60
+TALK = """
+    import socket
+    c = join()
+    say(host=socket.gethostname(), everyone=c.world.allgather(c.rank))
+    c.leave()
+"""
+PODS = {
+    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": 29500},
+    "LeaderWorkerSet": lambda rank: {"LWS_WORKER_INDEX": rank, "LWS_GROUP_SIZE": 2, "LWS_LEADER_ADDRESS": "n1"},
+    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "n1,n2"},
+    "Volcano with two tasks": lambda rank: {
+        "VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "n1,n2", "VC_PS_NUM": 2, "VC_PS_HOSTS": "n3,n4", "HOSTNAME": NAMES[rank]
+    },
+    "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "n1"},
+    "an indexed Job that knows its name": lambda rank: {
+        "JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "n1", "JOB_NAME": "train"
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with NamedHosts(tmp_path_factory.mktemp("hosts")) as both:
+        yield both
+
+
+@pytest.mark.parametrize("kind", PODS)
+def test_a_pods_index_is_its_rank(hosts, kind):
+    with contextlib.ExitStack() as stack:
+        pods = [stack.enter_context(Process(hosts.command(at, node(TALK)), PODS[kind](at), name)) for at, name in enumerate(NAMES)]
+        for rank, pod in enumerate(pods):
+            assert pod.wait(SECONDS) == 0, pod.describe()
+            words = said(pod)
+            assert (words["rank"], words["host"], words["local_rank"], words["everyone"]) == (rank, NAMES[rank], 0, [0, 1])
+            assert pod.stderr == ""
+
+
+def test_muster_run_starts_what_kubeflow_trainer_means(hosts, tmp_path):
+    """Two nodes of two processes each, by its variables alone."""
+    program = [MUSTER, "run", "--join", *node(TALK)]
+    with contextlib.ExitStack() as stack:
+        launchers = []
+        for rank, name in enumerate(NAMES):
+            env = {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_NPROC_PER_NODE": 2, "PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": 29500}
+            os.mkdir(tmp_path / name)
+            launchers.append(stack.enter_context(Process(hosts.command(rank, program), env, name, cwd=tmp_path / name)))
+        for launcher in launchers:
+            assert launcher.wait(SECONDS) == 0, launcher.describe()
+        for rank in range(4):
+            log = (tmp_path / NAMES[rank // 2] / f"worker_{rank}.log").read_text()
+            assert f'"rank": {rank}, "size": 4, "local_rank": {rank % 2}, "local_size": 2' in log
+
+
+def test_muster_run_says_which_of_those_variables_it_cannot_use(hosts):
+    wrong = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": "auto", "PET_MASTER_ADDR": "n1"}
+    ended = hosts.run(0, [MUSTER, "run", "--join", "true"], wrong)
+    assert ended.returncode == 2
+    assert 'PET_NPROC_PER_NODE is "auto": expected a whole number from 1 on' in ended.stderr
