@@ -1,9 +1,9 @@
 """Two hosts with a network between them, and names by which they know each other.
 
     with NamedHosts(tmp_path) as hosts:
-        hosts.run(0, ["hostname"])      # n1
-        hosts.command(1, program)       # the words that run a program on n2
-        hosts.ssh                       # a program that is called as ssh is: ssh [options] n2 command
+        hosts.run(0, ["hostname"])      # host1
+        hosts.command(1, program)       # the words that run a program on host2
+        hosts.ssh                       # a program that is called as ssh is: ssh [options] host2 command
 
 Each has its own network, host name, and /etc/hosts with both names (networks.py has the rest).
 """
@@ -14,7 +14,7 @@ import subprocess
 from cluster import clean_environment, command_line
 from networks import LIMIT, Hosts
 
-NAMES = ("n1", "n2")
+NAMES = ("host1", "host2")
 NETWORK = "cluster"
 
 ENTER = """#!/bin/sh

@@ -1,7 +1,7 @@
 """Programs and commands of the documents, pasted as a reader does it.
 
 A test takes a page's blocks of one language, all at once, and unpacks them by name: a new block stops it. `Page.taken` knows which
-were taken, and test_code_blocks.py finds those that nobody takes.
+were taken, and test_code_blocks.py finds those that nobody takes. Of a page that several tests share, each takes a section.
 """
 
 import re
@@ -17,6 +17,7 @@ class Page:
     """`programs`, `commands` and `outputs` are the blocks of C, of the shell, and of what is printed, in order."""
 
     taken = set()
+    taken_blocks = set()
 
     def __init__(self, *name):
         self.name = "/".join(name)
@@ -29,6 +30,17 @@ class Page:
     def of(self, language):
         Page.taken.add((self.name, language))
         return [text for found, text in self.blocks() if found == language]
+
+    def section(self, title, language):
+        """Those under this heading, and no other; test_code_blocks.py still looks for the others."""
+        begin = re.search(f"^#+ {re.escape(title)}$", self.text, re.M).end()
+        end = re.compile("^#+ ", re.M).search(self.text, begin)
+        before, inside = (sum(found == language for _, found, _ in BLOCK.findall(text))
+                          for text in (self.text[:begin], self.text[begin:end and end.start()]))
+        numbers = range(before, before + inside)
+        Page.taken_blocks.update(f"{self.name} {language} {number + 1}" for number in numbers)
+        all_of_them = [text for found, text in self.blocks() if found == language]
+        return [all_of_them[number] for number in numbers]
 
     @property
     def programs(self):

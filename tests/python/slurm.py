@@ -27,7 +27,7 @@ POLL_SECONDS = 0.2  # a question to slurmctld is a process
 
 CONFIGURATION = """
 ClusterName=muster
-SlurmctldHost=n1({addresses[0]})
+SlurmctldHost=host1({addresses[0]})
 SlurmUser=root
 AuthType=auth/munge
 # A job that is queued again waits until its old credentials have expired: two minutes, where nothing is said.
@@ -39,6 +39,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 MpiDefault=none
+# Where processors are short, a daemon answers late.
+MessageTimeout=60
 # A node that was down takes tasks again as soon as it is back.
 ReturnToService=2
 KillWait=2
@@ -49,8 +51,8 @@ SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/%n.log
 SlurmdParameters=config_overrides
-NodeName=n1 NodeAddr={addresses[0]} CPUs={cpus}
-NodeName=n2 NodeAddr={addresses[1]} CPUs={cpus}
+NodeName=host1 NodeAddr={addresses[0]} CPUs={cpus}
+NodeName=host2 NodeAddr={addresses[1]} CPUs={cpus}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 

@@ -121,7 +121,7 @@ def not_run(names, taken):
         for language in RUN
         if (name, language) not in taken
         for number in range(1, 1 + sum(found == language for found, _ in Page(name).blocks()))
-    }
+    } - Page.taken_blocks
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if Page(name).blocks()])

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import re
+import shutil
 
 import pytest
 
@@ -10,14 +12,16 @@ import mpi
 from cluster import TREE, Process, complaints
 from named_hosts import NamedHosts
 from nodes import node
+from pages import Page
+from test_train_digits import trained_well
 
 pytestmark = [pytest.mark.launchers, pytest.mark.xdist_group("mpi")]  # Open MPI's sessions are the user's
 
 SPREAD = {
-    "Open MPI": ["-H", "n1:2,n2:2"],
-    "Open MPI 5": ["-H", "n1:2,n2:2"],
-    "MPICH": ["-hosts", "n1,n2", "-ppn", "2"],
-    "Intel MPI": ["-hosts", "n1,n2", "-ppn", "2"],
+    "Open MPI": ["-H", "host1:2,host2:2"],
+    "Open MPI 5": ["-H", "host1:2,host2:2"],
+    "MPICH": ["-hosts", "host1,host2", "-ppn", "2"],
+    "Intel MPI": ["-hosts", "host1,host2", "-ppn", "2"],
 }
 # How Kubeflow's MPIJob tells each its hosts; and lines of such a file.
 FILES = {
@@ -26,13 +30,22 @@ FILES = {
     "MPICH": ("HYDRA_HOST_FILE", "{}:2\n"),
     "Intel MPI": ("I_MPI_HYDRA_HOST_FILE", "{}:2\n"),
 }
+HERE, OPEN_MPI, HYDRA = Page("docs", "launching.md").section("mpirun", "sh")
+# What takes the place of ssh, and leave to start more ranks than there are processors: as settings of each launcher.
+SETTINGS = {
+    "Open MPI": {"OMPI_MCA_plm_rsh_agent": "{ssh}", "OMPI_MCA_rmaps_base_oversubscribe": 1},
+    "Open MPI 5": {"PRTE_MCA_plm_ssh_agent": "{ssh}", "PRTE_MCA_hwloc_default_binding_policy": "none"},
+    "MPICH": {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": "{ssh}"},
+    "Intel MPI": {"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": "{ssh}"},
+}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1}
 TALK = """
     import socket
     c = join()
     say(host=socket.gethostname(), job=c.world.allgather(int(os.environ["JOB"])))
     c.leave()
 """
-PLACES = {0: ("n1", 0), 1: ("n1", 1), 2: ("n2", 0), 3: ("n2", 1)}
+PLACES = {0: ("host1", 0), 1: ("host1", 1), 2: ("host2", 0), 3: ("host2", 1)}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +81,7 @@ def succeeds(process, number=1):
     assert {rank: words["local_rank"] for rank, words in joined.items()} == {rank: local for rank, (_, local) in PLACES.items()}
     assert all((words["size"], words["local_size"]) == (4, 2) for words in joined.values())
     told = [words for words in lines if "job" in words]
-    assert sorted(words["host"] for words in told) == ["n1", "n1", "n2", "n2"]
+    assert sorted(words["host"] for words in told) == ["host1", "host1", "host2", "host2"]
     assert all(words["job"] == [number] * 4 for words in told)
 
 
@@ -86,7 +99,7 @@ def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_pat
     mpi.demand(launcher)
     variable, line = FILES[launcher]
     file = tmp_path / "hostfile"
-    file.write_text("".join(line.format(name) for name in ("n1", "n2")))
+    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
     with job(hosts, launcher, [], {variable: file}) as process:
         succeeds(process)
 
@@ -95,3 +108,18 @@ def test_ranks_of_two_hosts_that_know_no_address_say_at_once_what_to_set(hosts, 
     with job(hosts, launcher, SPREAD[launcher], {}) as process:
         assert process.wait(mpi.JOB_SECONDS) not in (0, None)
         assert "started this process as one of 4, but nothing says where the scheduler is: set MUSTER_SCHED_HOST" in process.stdout
+
+
+def test_the_page_trains_on_one_host_and_on_two(hosts, launcher, tmp_path):
+    """Its commands name `mpirun`: here that is this launcher's."""
+    program = shutil.which(mpi.COMMANDS[launcher][0])
+    (tmp_path / "mpirun").write_text(f"#!/bin/sh\nexec {program} \"$@\"\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    settings = {name: str(value).format(ssh=hosts.ssh) for name, value in SETTINGS[launcher].items()}
+    env = {**AS_ROOT, **settings, **mpi.NEEDS.get(launcher, {}), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    over_two = OPEN_MPI if launcher.startswith("Open MPI") else HYDRA
+    for commands, ranks, more in [(HERE, 4, {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}), (over_two, 8, {})]:
+        shell = ["bash", "-euo", "pipefail", "-c", commands]
+        with Process(hosts.command(0, shell), {**env, **more}, f"{launcher} on the page", cwd=TREE) as process:
+            assert process.wait(mpi.JOB_SECONDS) == 0, process.describe()
+            trained_well(process.stdout, ranks)

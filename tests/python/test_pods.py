@@ -19,15 +19,15 @@ TALK = """
     c.leave()
 """
 PODS = {
-    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": 29500},
-    "LeaderWorkerSet": lambda rank: {"LWS_WORKER_INDEX": rank, "LWS_GROUP_SIZE": 2, "LWS_LEADER_ADDRESS": "n1"},
-    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "n1,n2"},
+    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_MASTER_ADDR": "host1", "PET_MASTER_PORT": 29500},
+    "LeaderWorkerSet": lambda rank: {"LWS_WORKER_INDEX": rank, "LWS_GROUP_SIZE": 2, "LWS_LEADER_ADDRESS": "host1"},
+    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "host1,host2"},
     "Volcano with two tasks": lambda rank: {
-        "VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "n1,n2", "VC_PS_NUM": 2, "VC_PS_HOSTS": "n3,n4", "HOSTNAME": NAMES[rank]
+        "VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "host1,host2", "VC_PS_NUM": 2, "VC_PS_HOSTS": "host3,host4", "HOSTNAME": NAMES[rank]
     },
-    "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "n1"},
+    "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "host1"},
     "an indexed Job that knows its name": lambda rank: {
-        "JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "n1", "JOB_NAME": "train"
+        "JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "host1", "JOB_NAME": "train"
     },
 }
 
@@ -55,7 +55,7 @@ def test_muster_run_starts_what_kubeflow_trainer_means(hosts, tmp_path):
     with contextlib.ExitStack() as stack:
         launchers = []
         for rank, name in enumerate(NAMES):
-            env = {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_NPROC_PER_NODE": 2, "PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": 29500}
+            env = {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_NPROC_PER_NODE": 2, "PET_MASTER_ADDR": "host1", "PET_MASTER_PORT": 29500}
             os.mkdir(tmp_path / name)
             launchers.append(stack.enter_context(Process(hosts.command(rank, program), env, name, cwd=tmp_path / name)))
         for launcher in launchers:
@@ -66,7 +66,7 @@ def test_muster_run_starts_what_kubeflow_trainer_means(hosts, tmp_path):
 
 
 def test_muster_run_says_which_of_those_variables_it_cannot_use(hosts):
-    wrong = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": "auto", "PET_MASTER_ADDR": "n1"}
+    wrong = {"PET_NNODES": 2, "PET_NODE_RANK": 0, "PET_NPROC_PER_NODE": "auto", "PET_MASTER_ADDR": "host1"}
     ended = hosts.run(0, [MUSTER, "run", "--join", "true"], wrong)
     assert ended.returncode == 2
     assert 'PET_NPROC_PER_NODE is "auto": expected a whole number from 1 on' in ended.stderr

@@ -11,11 +11,13 @@ import pytest
 
 import mpi
 import torches
-from cluster import EXAMPLES, TARGET, TREE, complaints
+from cluster import EXAMPLES, TREE, Process, complaints
 from launch import until
 from nodes import node
+from pages import Page, prepare
 from slurm import Slurm, demand
 from test_launchers import ports_of
+from test_train_digits import trained_well
 
 # The port of Slurm's own daemons is in a network of the test's own, but a CPU is not: one such cluster at a time.
 pytestmark = [pytest.mark.launchers, pytest.mark.xdist_group("slurm")]
@@ -32,7 +34,7 @@ TALK = """
     say(host=socket.gethostname(), ports=ports, step=step, everyone=c.world.allgather(c.rank), job=c.world.allgather(int(os.environ.get("JOB", "0"))))
     c.leave()
 """
-PLACES = {0: ("n1", 0), 1: ("n1", 1), 2: ("n2", 0), 3: ("n2", 1)}
+PLACES = {0: ("host1", 0), 1: ("host1", 1), 2: ("host2", 0), 3: ("host2", 1)}
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +104,14 @@ def test_one_node_meets_on_loopback(slurm):
         assert re.search(r"the scheduler listens at 127\.0\.0\.1:\d+, for the job \"Slurm", step.stderr), step.stderr
 
 
+@pytest.mark.parametrize("how", ["before", "after"])
 @pytest.mark.parametrize("launcher, pmi", [("MPICH", "pmi2"), ("Open MPI", "pmix")])
-def test_a_program_with_mpi_of_its_own_under_srun(slurm, launcher, pmi):
+def test_a_program_with_mpi_of_its_own_under_srun(slurm, launcher, pmi, how):
     """PMI_FD, or PMIx's connection, is the program's own MPI's. On one node: both MPIs take two network namespaces of a machine for
     one host, and look for memory that these do not share."""
     mpi.demand(launcher)
     program = mpi.compiled(launcher, with_mpi=True)
-    with slurm.process(["srun", f"--mpi={pmi}", "--nodes=1", "--ntasks=4", program, 7, 4, "before"]) as step:
+    with slurm.process(["srun", f"--mpi={pmi}", "--nodes=1", "--ntasks=4", program, 7, 4, how]) as step:
         assert step.wait(SECONDS) == 0, step.describe()
         assert sorted(step.stdout.splitlines()) == [f"job 7: rank {rank} of 4" for rank in range(4)]
 
@@ -124,7 +127,7 @@ def test_a_batch_scripts_own_process_is_alone(slurm, tmp_path):
 
 def steps_of_a_torchrun(slurm, program, environment):
     """A step for each node, as `srun torchrun` is written in batch scripts: what they said."""
-    steps = "".join(f"NODE={at} srun --label --nodes=1 --ntasks=1 --exact --mem=0 --nodelist={name} \"$@\" & " for at, name in enumerate(("n1", "n2")))
+    steps = "".join(f"NODE={at} srun --label --nodes=1 --ntasks=1 --exact --mem=0 --nodelist={name} \"$@\" & " for at, name in enumerate(("host1", "host2")))
     command = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", f"{steps} wait -n && wait -n", "bash", *program]
     with slurm.process(command, environment, "salloc") as job:
         assert job.wait(SECONDS + torches.TIMEOUT_S) == 0, job.describe()
@@ -138,21 +141,22 @@ def test_torchruns_variables_in_steps_that_differ_are_one_job(slurm, named):
     address = {"MASTER_ADDR": slurm.hosts.addresses[0], "MASTER_PORT": 29500} if named else {}
     out, err = steps_of_a_torchrun(slurm, [sys.executable, *node(lines)], env(**address))
     told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
-    assert sorted((words["host"], words["everyone"]) for words in told) == [("n1", [0, 1]), ("n2", [0, 1])]
+    assert sorted((words["host"], words["everyone"]) for words in told) == [("host1", [0, 1]), ("host2", [0, 1])]
     assert len({words["step"] for words in told}) == 2
     assert complaints(err) == [], err
 
 
 def test_a_real_torchrun_in_steps_that_differ(slurm):
-    interpreter = torches.python("2.15.0")
+    interpreter = torches.python(torches.fetch_torch.VERSIONS[-1])
     torchrun = f"exec {interpreter} -m torch.distributed.run --nnodes=2 --nproc_per_node=2 --node_rank=$NODE --rdzv_id=r " \
                f"--master_addr={slurm.hosts.addresses[0]} --master_port=29500 \"$@\""
     out, _ = steps_of_a_torchrun(slurm, ["bash", "-c", torchrun, "bash", *node(TALK)], env(OMP_NUM_THREADS=1))
     told = [json.loads(line) for line in re.findall(r"^ *0: (\{.*\"step\".*\})$", out, re.M)]
-    assert sorted(words["host"] for words in told) == ["n1", "n1", "n2", "n2"]
+    assert sorted(words["host"] for words in told) == ["host1", "host1", "host2", "host2"]
     assert all(words["everyone"] == [0, 1, 2, 3] for words in told)
 
 
+STEP, BATCH, TORCHRUN = Page("docs", "launching.md").section("Slurm", "sh")
 TRAIN = TREE / "deploy" / "slurm" / "train.sbatch"
 REPORT = re.compile(r"^ *(\d+): rank (\d+) of 8: .*, weights hash: ([0-9a-f]{16})$", re.M)
 # Enough steps for a kill in the middle, and a checkpoint of each few.
@@ -194,12 +198,31 @@ def goes_on(text):
     return {int(step) for step in re.findall(r"goes on from step (\d+)$", text, re.M)}
 
 
-def test_a_batch_job_trains_on_digits_where_nothing_else_is_named(slurm, tmp_path):
-    (tmp_path / "target").symlink_to(TARGET)
-    number = slurm.submit(TRAIN, cwd=tmp_path)
+def pasted(slurm, folder, commands, path=""):
+    """What a reader sees who has pasted this in the source tree."""
+    prepare(folder)
+    (folder / "deploy").symlink_to(TREE / "deploy")
+    settings = {"SLURM_CONF": slurm.conf, "PATH": f"{path}:{os.environ['PATH']}", "OMP_NUM_THREADS": 1}
+    with Process(slurm.hosts.command(0, ["bash", "-euo", "pipefail", "-c", commands]), settings, "shell", cwd=folder) as shell:
+        assert shell.wait(SECONDS + torches.TIMEOUT_S) == 0, shell.describe()
+        return shell.stdout
+
+
+def test_the_page_trains_by_srun(slurm, tmp_path):
+    trained_well(pasted(slurm, tmp_path, STEP))
+
+
+def test_the_page_trains_by_sbatch(slurm, tmp_path):
+    number = re.fullmatch(r"Submitted batch job (\d+)\n", pasted(slurm, tmp_path, BATCH))[1]
     slurm.wait(number, SECONDS)
     assert len(weights((tmp_path / f"train-{number}.log").read_text())) == 1
     assert (tmp_path / f"train-{number}" / "secret").stat().st_mode & 0o077 == 0
+
+
+def test_the_page_trains_by_torchrun_under_srun(slurm, tmp_path):
+    folder = torches.on_path(tmp_path / "bin")
+    (tmp_path / "tree").mkdir()
+    trained_well(pasted(slurm, tmp_path / "tree", TORCHRUN, folder))
 
 
 def test_a_batch_job_gives_up_after_some_restarts(slurm, tmp_path):
@@ -224,7 +247,7 @@ def test_a_node_of_a_batch_job_dies_and_the_job_is_put_back_into_the_queue(slurm
     number, log = submitted(slurm, tmp_path)
     slurm.kill_node(1)
     # What slurmctld finds out by itself after SlurmdTimeout, which is five minutes as a rule.
-    slurm.ask("scontrol", "update", "nodename=n2", "state=down", "reason=it was killed")
+    slurm.ask("scontrol", "update", "nodename=host2", "state=down", "reason=it was killed")
     slurm.start_node(1)
     slurm.wait(number, SECONDS)
     text = log.read_text()

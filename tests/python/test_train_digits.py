@@ -18,6 +18,13 @@ REPORT_LINE = re.compile(
 )
 
 
+def trained_well(text, ranks=8):
+    """So many ranks say here, in whatever order, that they have learnt the same."""
+    found = re.findall(r"rank (\d+) of (\d+): samples used: \d+, accuracy on 359 held-back images: ([\d.]+) %, weights hash: (\w+)", text)
+    assert sorted((int(rank), int(size)) for rank, size, _, _ in found) == [(rank, ranks) for rank in range(ranks)], text
+    assert len({digest for *_, digest in found}) == 1 and all(float(accuracy) >= 95 for _, _, accuracy, _ in found), text
+
+
 class Report:
     """What one rank printed."""
 

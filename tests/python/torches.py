@@ -29,6 +29,15 @@ def python(version):
     return found
 
 
+def on_path(folder):
+    """A folder with a torchrun, for commands that a reader pastes. Torch's own script knows its interpreter by where it was installed."""
+    folder.mkdir()
+    script = folder / "torchrun"
+    script.write_text(f"#!/bin/sh\nexec {python(fetch_torch.VERSIONS[-1])} -m torch.distributed.run \"$@\"\n")
+    script.chmod(0o755)
+    return folder
+
+
 def said(process):
     """What a rank's program said, all of its lines together."""
     words = {}
