@@ -164,7 +164,7 @@ const fn stranger(name: &'static str, mark: &'static str, size: Option<&'static 
 }
 
 /// Those that we know by their marks alone.
-pub static STRANGERS: [Stranger; 7] = [
+pub const STRANGERS: &[Stranger] = &[
     stranger("Flux", "FLUX_TASK_RANK", Some("FLUX_JOB_SIZE")),
     stranger("PALS", "PALS_RANKID", None),
     stranger("jsrun", "JSM_NAMESPACE_RANK", Some("JSM_NAMESPACE_SIZE")),

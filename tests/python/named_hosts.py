@@ -18,7 +18,7 @@ NAMES = ("host1", "host2")
 NETWORK = "cluster"
 
 ENTER = """#!/bin/sh
-# ssh [options] host command: the command on that host, with nothing of this environment. What is in none of the cases is an option.
+# ssh [options] host command: the command on that host, with nothing of this environment. What no case has is an option.
 while [ $# -gt 0 ]; do
     case "$1" in
         {cases}
@@ -52,8 +52,8 @@ class NamedHosts(Hosts):
 
     def run(self, host, program, env=None, cwd=None):
         """A program that has ended: its exit code and what it wrote."""
-        return subprocess.run(self.command(host, program), env=clean_environment(env), capture_output=True, text=True, timeout=LIMIT,
-                              cwd=cwd)
+        settings = {"env": clean_environment(env), "timeout": LIMIT, "cwd": cwd}
+        return subprocess.run(self.command(host, program), capture_output=True, text=True, **settings)
 
     def __enter__(self):
         self._names.write_text("127.0.0.1 localhost\n")

@@ -4,7 +4,8 @@
         with slurm.srun(["-N2", "--ntasks-per-node=2"], node("c = join(); say(rank=c.rank); c.leave()")) as step:
             step.wait(timeout=60)
 
-Each node is a host with a name (named_hosts.py). Whatever a node has started ends with it. Commands run on the first node. `make launchers` installs Slurm from Debian's packages, where it may.
+Each node is a host with a name (named_hosts.py). Whatever a node has started ends with it. Commands run on the first node.
+`make launchers` installs Slurm from Debian's packages, where it may.
 """
 
 import os

@@ -356,5 +356,5 @@ def test_a_hostfile_that_mpirun_was_given_says_where_rank_0_is(tmp_path):
         ours = {"OMPI_MCA_orte_default_hostfile": hosts, "MUSTER_SCHED_PORT": port}
         with started([{**env, **ours} for env in spread]) as processes:
             all_succeed(processes)
-    alone_fails_at_once({**spread[1], "HYDRA_HOST_FILE": tmp_path / "none"}, "CONFIG", "Open MPI", "HYDRA_HOST_FILE names", "none",
-                        "can't be read")
+    nowhere = {**spread[1], "HYDRA_HOST_FILE": tmp_path / "none"}
+    alone_fails_at_once(nowhere, "CONFIG", "Open MPI", "HYDRA_HOST_FILE names", "none", "can't be read")

@@ -107,7 +107,7 @@ def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_pat
 def test_ranks_of_two_hosts_that_know_no_address_say_at_once_what_to_set(hosts, launcher):
     with job(hosts, launcher, SPREAD[launcher], {}) as process:
         assert process.wait(mpi.JOB_SECONDS) not in (0, None)
-        assert "started this process as one of 4, but nothing says where the scheduler is: set MUSTER_SCHED_HOST" in process.stdout
+        assert "as one of 4, but nothing says where the scheduler is: set MUSTER_SCHED_HOST" in process.stdout
 
 
 def test_the_page_trains_on_one_host_and_on_two(hosts, launcher, tmp_path):

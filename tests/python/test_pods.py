@@ -1,4 +1,4 @@
-"""Pods of two hosts, with nothing but what each kind of job tells its pods: Kubeflow Trainer, LeaderWorkerSet, Volcano, indexed Jobs."""
+"""Pods on two hosts, with nothing but what each kind of job tells its pods."""
 
 import contextlib
 import os
@@ -18,17 +18,18 @@ TALK = """
     say(host=socket.gethostname(), everyone=c.world.allgather(c.rank))
     c.leave()
 """
+TRAINER = {"PET_NNODES": 2, "PET_MASTER_ADDR": "host1", "PET_MASTER_PORT": 29500}
+WORKERS = {"VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "host1,host2"}
+INDEXED = {"MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "host1"}
 PODS = {
-    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_MASTER_ADDR": "host1", "PET_MASTER_PORT": 29500},
+    "Kubeflow Trainer": lambda rank: {"PET_NODE_RANK": rank, **TRAINER},
     "LeaderWorkerSet": lambda rank: {"LWS_WORKER_INDEX": rank, "LWS_GROUP_SIZE": 2, "LWS_LEADER_ADDRESS": "host1"},
-    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "host1,host2"},
+    "Volcano": lambda rank: {"VC_TASK_INDEX": rank, **WORKERS},
     "Volcano with two tasks": lambda rank: {
-        "VC_TASK_INDEX": rank, "VC_WORKER_NUM": 2, "VC_WORKER_HOSTS": "host1,host2", "VC_PS_NUM": 2, "VC_PS_HOSTS": "host3,host4", "HOSTNAME": NAMES[rank]
+        "VC_TASK_INDEX": rank, **WORKERS, "VC_PS_NUM": 2, "VC_PS_HOSTS": "host3,host4", "HOSTNAME": NAMES[rank]
     },
-    "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "host1"},
-    "an indexed Job that knows its name": lambda rank: {
-        "JOB_COMPLETION_INDEX": rank, "MUSTER_WORKER_NUM": 2, "MUSTER_SCHED_HOST": "host1", "JOB_NAME": "train"
-    },
+    "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, **INDEXED},
+    "an indexed Job that knows its name": lambda rank: {"JOB_COMPLETION_INDEX": rank, **INDEXED, "JOB_NAME": "train"},
 }
 
 
@@ -41,7 +42,9 @@ def hosts(tmp_path_factory):
 @pytest.mark.parametrize("kind", PODS)
 def test_a_pods_index_is_its_rank(hosts, kind):
     with contextlib.ExitStack() as stack:
-        pods = [stack.enter_context(Process(hosts.command(at, node(TALK)), PODS[kind](at), name)) for at, name in enumerate(NAMES)]
+        pods = []
+        for at, name in enumerate(NAMES):
+            pods.append(stack.enter_context(Process(hosts.command(at, node(TALK)), PODS[kind](at), name)))
         for rank, pod in enumerate(pods):
             assert pod.wait(SECONDS) == 0, pod.describe()
             words = said(pod)
@@ -55,7 +58,7 @@ def test_muster_run_starts_what_kubeflow_trainer_means(hosts, tmp_path):
     with contextlib.ExitStack() as stack:
         launchers = []
         for rank, name in enumerate(NAMES):
-            env = {"PET_NODE_RANK": rank, "PET_NNODES": 2, "PET_NPROC_PER_NODE": 2, "PET_MASTER_ADDR": "host1", "PET_MASTER_PORT": 29500}
+            env = {"PET_NODE_RANK": rank, "PET_NPROC_PER_NODE": 2, **TRAINER}
             os.mkdir(tmp_path / name)
             launchers.append(stack.enter_context(Process(hosts.command(rank, program), env, name, cwd=tmp_path / name)))
         for launcher in launchers:

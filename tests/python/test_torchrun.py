@@ -19,7 +19,8 @@ SECONDS = torches.TIMEOUT_S
 TALK = """
     import socket
     c = join()
-    say(host=socket.gethostname(), local=c.local_rank, everyone=c.world.allgather(c.rank), job=c.world.allgather(int(os.environ["JOB"])))
+    jobs = c.world.allgather(int(os.environ["JOB"]))
+    say(host=socket.gethostname(), local=c.local_rank, everyone=c.world.allgather(c.rank), job=jobs)
     c.leave()
 """
 
@@ -49,7 +50,8 @@ def test_one_run_over_two_hosts(tmp_path):
     with NamedHosts(tmp_path) as hosts, contextlib.ExitStack() as stack:
         agents = []
         for at in range(2):
-            command = torchrun("--nnodes=2", "--nproc_per_node=2", f"--node_rank={at}", "--master_addr=host1", "--master_port=29500")
+            place = ["--nnodes=2", "--nproc_per_node=2", f"--node_rank={at}"]
+            command = torchrun(*place, "--master_addr=host1", "--master_port=29500")
             env = {"JOB": 1, "OMP_NUM_THREADS": 1}
             agents.append(stack.enter_context(Process(hosts.command(at, command), env, f"agent {at}")))
         for name, agent in zip(("host1", "host2"), agents):
@@ -63,7 +65,8 @@ def test_the_page_trains_on_one_host_and_on_two(tmp_path):
     env = {"PATH": f"{torches.on_path(tmp_path / 'bin')}:{os.environ['PATH']}", "OMP_NUM_THREADS": 1}
     with NamedHosts(tmp_path) as hosts, contextlib.ExitStack() as stack:
         def pasted(host, text):
-            return stack.enter_context(Process(hosts.command(host, ["bash", "-euo", "pipefail", "-c", text]), env, "shell", cwd=TREE))
+            shell = hosts.command(host, ["bash", "-euo", "pipefail", "-c", text])
+            return stack.enter_context(Process(shell, env, "shell", cwd=TREE))
 
         alone = pasted(0, HERE)
         assert alone.wait(SECONDS) == 0, alone.describe()
