@@ -262,3 +262,16 @@ def test_a_node_of_a_batch_job_dies_and_the_job_is_put_back_into_the_queue(slurm
     assert steps and min(steps) >= 40, f"not from the beginning\n{text}"
     assert weights(text) == {undisturbed}
     slurm.idle()
+
+
+@pytest.mark.parametrize("launcher", mpi.COMMANDS)
+def test_mpirun_in_a_job_of_slurms_needs_no_address(slurm, launcher):
+    """It starts its own steps, in which Slurm's variables are those of its proxies."""
+    mpi.demand(launcher)
+    command, needs = mpi.mpirun(launcher, 4, [sys.executable, *node(TALK)], options=[])
+    with slurm.process(["salloc", "--quiet", *SPREAD, *command], env(**needs), "salloc") as job:
+        assert job.wait(SECONDS) == 0, job.describe()
+        assert complaints(job.stderr) == [], job.stderr
+        told = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", job.stdout)]
+    assert sorted(words["host"] for words in told if "host" in words) == ["host1", "host1", "host2", "host2"]
+    assert all(words["everyone"] == [0, 1, 2, 3] for words in told if "everyone" in words)
