@@ -319,3 +319,60 @@ fn what_is_no_number_is_an_error_that_names_its_variable() {
         "SLURM_LOCALID is \"4\" and SLURM_STEP_NUM_TASKS is \"4\": expected SLURM_LOCALID to be less than SLURM_STEP_NUM_TASKS"
     );
 }
+
+#[test]
+fn no_launchers_variables_are_too_odd() {
+    let values = [
+        "",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "4",
+        "65535",
+        "18446744073709551616",
+        "a,b",
+        "n[1-2]",
+        "[",
+        "]",
+        ",",
+        "1:4",
+        "\u{202e}",
+        "a b",
+    ];
+    let volcano =
+        ["VC_A_NUM", "VC_A_HOSTS", "VC_B_C_NUM", "VC_B_C_HOSTS", "VC__NUM", "VC_NUM", "VC_TASK_INDEX", "HOSTNAME"];
+    let own =
+        ["MUSTER_WORKER_NUM", "MUSTER_SCHED_HOST", "MUSTER_RANK_ID", "MASTER_ADDR", "MASTER_PORT", "HYDRA_HOST_FILE"];
+    let pmi = ["PMI_RANK", "PMI_SIZE", "PMIX_RANK", "RANK", "WORLD_SIZE", "JOB_COMPLETION_INDEX", "FLUX_TASK_RANK"];
+    let rows = [&[][..], &SLURM, &TRAINER, &LWS, &VOLCANO, &INDEXED, &OPEN_MPI];
+    let names: Vec<&str> = rows.concat().iter().map(|(name, _)| *name).chain(volcano).chain(own).chain(pmi).collect();
+    // A fixed sequence, so that a failure is the same again.
+    let mut state = 1u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let (mut placed, mut alone, mut wrong) = (0, 0, 0);
+    for _ in 0..5_000 {
+        let base = rows[draw(rows.len())];
+        let variables: Vec<_> = (0..draw(8)).map(|_| (names[draw(names.len())], values[draw(values.len())])).collect();
+        let mut config = config(base, &variables);
+        config.learn_host_file(|_, _| Ok(values[draw(values.len())].as_bytes().to_vec()));
+        match config.settings() {
+            Ok(found) if is_alone(&found) => alone += 1,
+            Ok(found) => {
+                assert!(place(&found).0 < place(&found).1, "{variables:?}");
+                placed += 1;
+            }
+            Err(error) => {
+                assert!(
+                    error.message().contains("expected") || error.message().contains("set MUSTER_SCHED_HOST"),
+                    "{error}"
+                );
+                wrong += 1;
+            }
+        }
+    }
+    assert!(placed > 100 && alone > 100 && wrong > 100, "{placed} {alone} {wrong}");
+}
