@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 use super::connections::{Connection, Next, Reading};
 use super::contract::ConnId;
 use super::forming::Forming;
-use super::node::{span, Node};
+use super::node::{span, Node, Place};
 use super::promises::Behind;
 use super::recovery::Recovery;
 use super::standing::Presence;
@@ -20,8 +20,8 @@ use crate::error::Status;
 use crate::strangers::Kind;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
-    Encoder, JobPhase, Message, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusQuery, Wire,
-    PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    Encoder, JobPhase, Message, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery,
+    Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 
 /// How many may be told at a time.
@@ -204,7 +204,17 @@ impl JobStatus<'_> {
             calls,
             more: more as u32,
             waits: if node.is_member() { self.view.waits_of(node) } else { Vec::new() },
+            place: node.place.map(|place| place_of(node, place)),
         }
+    }
+}
+
+fn place_of(node: &Node, place: Place) -> StatusPlace {
+    StatusPlace {
+        host_key: node.register.host.key.clone(),
+        local_rank: place.local_rank,
+        address: node.register.addresses.first().copied(),
+        device: node.register.device,
     }
 }
 

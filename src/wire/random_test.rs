@@ -312,6 +312,16 @@ impl Random {
             calls: self.list(9, Random::progress),
             more: self.u32(),
             waits: self.list(9, Random::wait),
+            place: self.option(Random::status_place),
+        }
+    }
+
+    fn status_place(&mut self) -> StatusPlace {
+        StatusPlace {
+            host_key: self.text(NAME_MAX),
+            local_rank: self.u32(),
+            address: self.option(Random::address),
+            device: self.device(),
         }
     }
 

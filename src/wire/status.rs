@@ -4,7 +4,8 @@ use super::codec::{code, record};
 use super::control::Absence;
 use super::heartbeat::{GroupProgress, MessageWait};
 use crate::error::{Culprit, Failure};
-use crate::types::{Call, Epoch, GroupId, JobInstance};
+use crate::types::{Call, Device, Epoch, GroupId, JobInstance};
+use std::net::SocketAddr;
 
 record! {
     /// How is the job? Sent again, on the same connection, for each further part of the answer.
@@ -81,6 +82,20 @@ record! {
 }
 
 record! {
+    /// Where a node of a cluster that has formed works.
+    pub struct StatusPlace {
+        /// What tells its host from every other.
+        pub host_key: String,
+        /// Its place among those of its role on its host.
+        pub local_rank: u32,
+        /// The first address at which it can be reached.
+        pub address: Option<SocketAddr>,
+        /// The device that it works with.
+        pub device: Device,
+    }
+}
+
+record! {
     /// One node.
     pub struct StatusNode {
         /// The node.
@@ -97,6 +112,8 @@ record! {
         pub more: u32,
         /// The messages for which it waits longest, as its last heartbeat told, each with the time since.
         pub waits: Vec<MessageWait>,
+        /// Where it works; nothing before it has a rank.
+        pub place: Option<StatusPlace>,
     }
 }
 

@@ -1,14 +1,18 @@
 """Ranks from an HCCL rank table: who finds which entry, and what is said of a table that is not right."""
 
 import json
+import pathlib
+import subprocess
 
+import jsonschema
 import pytest
 
-from cluster import Cluster, Process
+from cluster import MUSTER, Cluster, Process, clean_environment
 from launch import Launch
-from nodes import JOIN_AND_LEAVE, alone_fails_at_once, node, said
+from nodes import JOIN_AND_LEAVE, alone_fails_at_once, await_joined, node, said
 from test_run_cluster import WORKER as RUN_WORKER
 
+SCHEMA = json.loads((pathlib.Path(__file__).parent / "rank_table.schema.json").read_text())
 # Device 3 has rank 0.
 RANKS = {"0": "2", "1": "1", "2": "3", "3": "0"}
 
@@ -152,3 +156,69 @@ def test_workers_of_one_device_have_no_table():
 
 def test_several_device_addresses(write):
     alone_fails_at_once(worker(write(table()), MUSTER_DEVICE_IP="10.0.0.1,10.0.0.2"), "CONFIG", "MUSTER_DEVICE_IP", "2 addresses", "one")
+
+
+def fits_the_schema(text):
+    """What HCCL is told must be right to the letter; the file as a program reads it."""
+    content = json.loads(text)
+    checks = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    jsonschema.Draft202012Validator(SCHEMA, format_checker=checks).validate(content)
+    return content
+
+
+def ranktable(port, *words):
+    """`muster ranktable`: its exit code and what it wrote."""
+    return subprocess.run([MUSTER, "ranktable", f"--sched_port={port}", "--timeout=30", *words], capture_output=True, text=True,
+                          env=clean_environment(), timeout=60)
+
+
+HELD_TABLE = node("c = join(); say(table=c.rank_table(), rank=c.rank); hold('end'); c.leave()")
+
+
+def test_the_command_writes_the_table_of_a_formed_cluster_and_the_library_reads_it(tmp_path):
+    """Of two hosts and a server, one worker without DEVICE_ID; before that it says why there is none."""
+    file = tmp_path / "table.json"
+    env = {"HOLD_FOLDER": tmp_path}
+    devices = ["6", "1", None, "4"]
+    with Cluster(HELD_TABLE, workers=4, servers=1, started=0, numbered=False, env=env) as cluster:
+        refused = ranktable(cluster.port, "--output", file)
+        assert (refused.returncode, refused.stdout, file.exists()) == (1, "", False)
+        assert "no rank table can be made: the job at 127.0.0.1:" in refused.stderr and "is forming (since " in refused.stderr
+        for at, device in enumerate(devices):
+            ip = {"MUSTER_DEVICE_IP": "192.1.27.6"} if device == "6" else {}
+            cluster.start_worker({"DEVICE_ID": device, "MUSTER_HOST_ID": "left" if at < 2 else "right", **ip})
+        await_joined(*cluster.workers, *cluster.servers)
+        printed, wrote = ranktable(cluster.port), ranktable(cluster.port, "--output", file)
+        assert (printed.returncode, wrote.returncode, printed.stderr + wrote.stderr, wrote.stdout) == (0, 0, "", "")
+        (tmp_path / "end").touch()
+        cluster.succeed(timeout=30)
+        calls = [said(worker)["table"] for worker in cluster.workers]
+        ranks = {device: said(worker)["rank"] for device, worker in zip(devices, cluster.workers)}
+    assert printed.stdout == file.read_text() == calls[0] + "\n", "as the call gives it to every worker"
+    content = fits_the_schema(file.read_text())
+    assert content["server_count"] == "2"
+    with Cluster(HELD_TABLE, workers=4, started=0, numbered=False, env={"RANK_TABLE_FILE": file, **env}) as cluster:
+        for device, rank in ranks.items():
+            cluster.start_worker({"DEVICE_ID": device, "RANK_ID": rank, "MUSTER_HOST_ID": "left" if device in ("6", "1") else "right"}
+                                 if device else {"RANK_ID": rank, "MUSTER_HOST_ID": "right"})
+        cluster.succeed(timeout=30)
+        assert [said(worker)["rank"] for worker in cluster.workers] == list(ranks.values())
+
+
+def test_the_schema_refuses_what_hccl_would_refuse():
+    for wrong in (table(status="initializing"), table(server_count=1), table(ranks={"0": 0}), table(server_list=[])):
+        with pytest.raises(jsonschema.ValidationError):
+            fits_the_schema(json.dumps(wrong))
+    fits_the_schema(json.dumps(table()))
+
+
+def test_two_workers_of_one_device_and_no_scheduler_are_told():
+    with Cluster(node("c = join(); hold('end')"), workers=2, env={"DEVICE_ID": "3"}) as cluster:
+        await_joined(*cluster.workers)
+        told = ranktable(cluster.port)
+        assert told.returncode == 1 and "both work with device 3 of host " in told.stderr, told
+        port = cluster.port
+    told = ranktable(port)
+    assert told.returncode == 4 and "no scheduler answers" in told.stderr, told
+    told = ranktable(port, "--ouput=x")
+    assert told.returncode == 2 and "did you mean --output?" in told.stderr, told

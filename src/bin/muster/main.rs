@@ -1,8 +1,8 @@
 //! The command `muster`.
 //!
 //! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own, [`status`] asks one, [`trace`] joins timelines, [`certs`] makes certificates. Everything about clusters is the library's; nothing here knows a frame
-//! or a rank rule.
+//! a process of its own, [`status`] and [`ranktable`] ask one, [`trace`] joins timelines, [`certs`] makes certificates.
+//! Everything about clusters is the library's; nothing here knows a frame or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]
@@ -12,6 +12,7 @@ mod bench;
 mod certs;
 mod cli;
 mod code;
+mod ranktable;
 mod run;
 mod scheduler;
 mod start;
@@ -29,7 +30,7 @@ use std::path::Path;
 extern "C" {}
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 17] = [
+const COMMANDS: [&cli::table::Command; 18] = [
     &run::options::COMMAND,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
@@ -37,6 +38,7 @@ const COMMANDS: [&cli::table::Command; 17] = [
     &bench::store::COMMAND,
     &scheduler::COMMAND,
     &status::options::COMMAND,
+    &ranktable::COMMAND,
     &trace::options::COMMAND,
     &trace::options::MERGE,
     &certs::options::COMMAND,
@@ -91,6 +93,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(words),
         Some("status") => status::command(words),
+        Some("ranktable") => ranktable::command(words),
         Some("trace") => trace::command(words),
         Some("certs") => certs::command(words),
         Some("man") => cli::print(&cli::MAN, words),
@@ -106,8 +109,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, status, trace, certs, man, \
-                 completion, --help and --version are what it knows"
+                "muster: there is no command {command:?}: run, bench, scheduler, status, ranktable, trace, certs, \
+                 man, completion, --help and --version are what it knows"
             );
             code::USAGE
         }

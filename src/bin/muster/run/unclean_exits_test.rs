@@ -20,7 +20,7 @@ fn life(pid: u32) -> Process {
 fn node(rank: u32, pid: u32, state: NodeState) -> StatusNode {
     let (role, node_id, host) = (Role::Worker, rank.to_string(), "h".to_owned());
     let who = Culprit { role, rank: Some(rank), node_id, host, pid, last_call: None };
-    StatusNode { who, state, heard_ms: None, restarts: 0, calls: Vec::new(), more: 0, waits: Vec::new() }
+    StatusNode { who, state, heard_ms: None, restarts: 0, calls: Vec::new(), more: 0, waits: Vec::new(), place: None }
 }
 
 fn part(phase: JobPhase, nodes: Vec<StatusNode>) -> StatusPart {

@@ -58,6 +58,7 @@ fn node(node: &StatusNode) -> Value {
     value["calls"] = node.calls.iter().map(call).collect();
     value["more_calls"] = node.more.into();
     value["messages"] = node.waits.iter().map(message).collect();
+    value["address"] = node.place.as_ref().and_then(|place| place.address).map(|address| address.to_string()).into();
     value
 }
 
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!(value["failure"]["culprit"]["rank"], 1);
         assert_eq!(value["nodes"][1]["state"], "member");
         assert_eq!(value["nodes"][1]["heard_ms"], 250);
+        assert_eq!(value["nodes"][1]["address"], "10.0.0.1:4000");
         assert_eq!(value["nodes"][1]["calls"][0]["collective"], "barrier");
         assert_eq!(value["nodes"][1]["calls"][0]["sequence"], 6);
         let group = &value["groups"][0];

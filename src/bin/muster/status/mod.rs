@@ -16,7 +16,7 @@ pub mod options;
 mod prometheus;
 pub mod text;
 pub mod told;
-mod watch;
+pub mod watch;
 
 use crate::cli::help;
 use crate::cli::words::Asked;

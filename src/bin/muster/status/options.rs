@@ -1,8 +1,8 @@
 //! The command line of `muster status`, and what the environment says where it says nothing. After that nobody checks
 //! an option again. Every complaint names the option or the variable, its value, and what would be right.
 
-use crate::cli::table::{option, Command, Takes};
-use crate::cli::words::{read, Asked};
+use crate::cli::table::{option, Command, Opt, Takes};
+use crate::cli::words::{read, Asked, Words};
 use muster::config::{Assignment, Config, Key, Setting, Value, DEFAULT_PORT};
 use muster::error::Result as Settled;
 use std::ffi::OsString;
@@ -18,19 +18,9 @@ pub const COMMAND: Command = Command {
             members wait, the members that have not come. (Heartbeats come five times in MS_NODE_TIMEOUT.) To ask costs the \
             job nothing. Anyone that reaches the scheduler's port may ask.",
     options: &[
-        option(
-            "sched_host",
-            Takes::Value("ADDRESS"),
-            "MUSTER_SCHED_HOST or MS_SCHED_HOST, else 127.0.0.1",
-            "the scheduler's address or host name",
-        ),
-        option(
-            "sched_port",
-            Takes::Value("PORT"),
-            "MUSTER_SCHED_PORT or MS_SCHED_PORT, else 8118",
-            "the scheduler's port",
-        ),
-        option("timeout", Takes::Value("SECONDS"), "5", "how long all of it may take, fractions allowed"),
+        SCHED_HOST,
+        SCHED_PORT,
+        TIMEOUT,
         option(
             "format",
             Takes::OneOf(&["text", "json", "prometheus"]),
@@ -53,6 +43,18 @@ pub const COMMAND: Command = Command {
     ..Command::BLANK
 };
 
+/// Which scheduler is asked, and how long that may take: options of whatever asks one.
+pub const SCHED_HOST: Opt = option(
+    "sched_host",
+    Takes::Value("ADDRESS"),
+    "MUSTER_SCHED_HOST or MS_SCHED_HOST, else 127.0.0.1",
+    "the scheduler's address or host name",
+);
+pub const SCHED_PORT: Opt =
+    option("sched_port", Takes::Value("PORT"), "MUSTER_SCHED_PORT or MS_SCHED_PORT, else 8118", "the scheduler's port");
+pub const TIMEOUT: Opt =
+    option("timeout", Takes::Value("SECONDS"), "5", "how long all of it may take, fractions allowed");
+
 /// A day.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -64,15 +66,30 @@ pub enum Format {
     Prometheus,
 }
 
-/// Which scheduler to ask, and how.
+/// Which scheduler to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The scheduler's address or host name.
+pub struct Whom {
+    /// Its address or host name.
     pub host: String,
     /// Its port; never 0.
     pub port: u16,
-    /// How long it may take.
+    /// How long question and answer may take.
     pub timeout: Duration,
+}
+
+impl Whom {
+    /// As the words of a command say that has [`SCHED_HOST`], [`SCHED_PORT`] and [`TIMEOUT`]; where they say nothing, the environment.
+    pub fn of(words: &Words, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Whom, String> {
+        let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
+        let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), |text| seconds("timeout", text))?;
+        Ok(Whom { host, port, timeout })
+    }
+}
+
+/// Which scheduler to ask, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub whom: Whom,
     pub format: Format,
     /// How often to ask; once where it is not set.
     pub every: Option<Duration>,
@@ -86,12 +103,11 @@ pub fn parse(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Asked<Options>, String> {
     read(&COMMAND, words)?.then(|words| {
-        let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
-        let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), |text| seconds("timeout", text))?;
+        let whom = Whom::of(&words, environment)?;
         let format = words.value("format").map_or(Ok(Format::Text), shape)?;
         let every = words.value("watch").map(|text| seconds("watch", text)).transpose()?;
         let output = words.value("output").map(PathBuf::from);
-        Ok(Options { host, port, timeout, format, every, output })
+        Ok(Options { whom, format, every, output })
     })
 }
 
@@ -167,7 +183,7 @@ mod tests {
     #[test]
     fn options_beat_our_variables_which_beat_those_of_the_original_which_beat_the_launchers_defaults() {
         let place = |line: &str, environment: &[(&str, &str)]| {
-            let Options { host, port, .. } = asked(line, environment);
+            let Whom { host, port, .. } = asked(line, environment).whom;
             format!("{host} {port}")
         };
         assert_eq!(place("", &[]), "127.0.0.1 8118");
@@ -188,9 +204,9 @@ mod tests {
     #[test]
     fn time_and_format() {
         let options = asked("", &[]);
-        assert_eq!((options.timeout, options.format), (Duration::from_secs(5), Format::Text));
+        assert_eq!((options.whom.timeout, options.format), (Duration::from_secs(5), Format::Text));
         let options = asked("--timeout 0.25 --format=json", &[]);
-        assert_eq!((options.timeout, options.format), (Duration::from_millis(250), Format::Json));
+        assert_eq!((options.whom.timeout, options.format), (Duration::from_millis(250), Format::Json));
         let options = asked("--format=prometheus --watch 15 --output a/b", &[]);
         let told = (options.format, options.every, options.output);
         assert_eq!(told, (Format::Prometheus, Some(Duration::from_secs(15)), Some("a/b".into())));

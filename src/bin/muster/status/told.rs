@@ -20,8 +20,8 @@ pub struct Told {
 pub mod testing {
     use super::*;
     use muster::error::Culprit;
-    use muster::types::{Call, CallKind, Epoch, GroupId, JobInstance, Role};
-    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, MessageWait, NodeState};
+    use muster::types::{Call, CallKind, Device, Epoch, GroupId, JobInstance, Role};
+    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, MessageWait, NodeState, StatusPlace};
 
     const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 
@@ -58,7 +58,14 @@ pub mod testing {
         };
         let node = |rank, calls| {
             let (who, state) = (who(rank), NodeState::Member);
-            StatusNode { who, state, heard_ms: Some(250), restarts: rank, calls, more: 0, waits: Vec::new() }
+            let place = StatusPlace {
+                host_key: "a/boot".to_owned(),
+                local_rank: rank,
+                address: Some(([10, 0, 0, 1], 4000).into()),
+                device: Device { id: Some(7 - rank), ip: None },
+            };
+            let (heard_ms, waits, place) = (Some(250), Vec::new(), Some(place));
+            StatusNode { who, state, heard_ms, restarts: rank, calls, more: 0, waits, place }
         };
         let absence = Absence {
             culprit: who(1),

@@ -19,7 +19,8 @@ pub fn run(options: &Options) -> i32 {
     let mut was = Was::Unheard;
     loop {
         let asked = Instant::now();
-        let answer = ask::ask(&options.host, options.port, options.timeout, |_| true);
+        let whom = &options.whom;
+        let answer = ask::ask(&whom.host, whom.port, whom.timeout, |_| true);
         match shown(options.format, &answer).map_or(Ok(()), |shown| put(&shown, options, &was)) {
             Ok(()) => {}
             // A reader that has closed the output does not want to hear.
@@ -103,7 +104,7 @@ fn put(shown: &str, options: &Options, was: &Was) -> Result<(), String> {
 }
 
 /// A reader finds the old text or the new one, never a part.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
     let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
