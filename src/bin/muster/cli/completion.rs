@@ -175,8 +175,19 @@ mod tests {
             assert_eq!(offered(&COMMANDS, line), expected, "{line}");
         }
         let all = offered(&COMMANDS, "muster ");
-        let commands =
-            ["run", "bench", "scheduler", "status", "trace", "certs", "man", "completion", "--help", "--version"];
+        let commands = [
+            "run",
+            "bench",
+            "scheduler",
+            "status",
+            "ranktable",
+            "trace",
+            "certs",
+            "man",
+            "completion",
+            "--help",
+            "--version",
+        ];
         assert_eq!(all, commands);
         for option in COMMANDS.iter().find(|command| command.name == "muster run").unwrap().options {
             assert!(offered(&COMMANDS, "muster run --").contains(&format!("--{}", option.name)), "{}", option.name);
