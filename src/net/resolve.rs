@@ -135,6 +135,11 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
+/// Whether nobody need be asked for this host: it is an address, or can be nothing.
+pub fn asks_nobody(host: &str) -> bool {
+    without_asking(host).is_some()
+}
+
 /// The addresses of a host that is an address; or why it cannot be one, nor a name.
 fn without_asking(host: &str) -> Option<std::result::Result<Vec<SocketAddr>, String>> {
     let bare = bare(host);

@@ -125,6 +125,20 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up_but_the_attempt(nam
         assert f'cannot resolve host "{NAME}": no answer from the name service in time' in words["sentence"], words
 
 
+def test_while_an_address_is_silent_its_name_is_looked_up_again(named, tmp_path):
+    """The node's time is up before its first attempt is. Whoever starts where nobody is any more must not have to wait for that."""
+    silent = "10.77.0.77"
+    for host in range(2):
+        named.hosts.sh(host, f"ip neighbour replace {silent} lladdr 02:00:00:00:00:99 dev net0 nud permanent")
+    named.says({NAME: [silent]})
+    env = {"HOLD_FOLDER": tmp_path, "MS_CLUSTER_TIMEOUT": 4}
+    with named.server() as server, worker(named, 0, env) as process:
+        assert process.wait(LIMIT) == 1, process.describe()
+        assert said(process)["error"] == "UNREACHABLE" and "(1 attempt in" in said(process)["sentence"], said(process)
+        asked = server.stdout.count(f"asked for {NAME}\n")
+        assert asked >= 4, "two lookups, and each asks for both families"
+
+
 @pytest.mark.parametrize("is_asked", [True, False], ids=["name server", "no name server"])
 def test_a_scheduler_that_comes_back_is_found(is_asked, named, tmp_path):
     """Under another address, which its name stands for by then; or where it was, while no name service answers any more."""

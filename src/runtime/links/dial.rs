@@ -85,7 +85,11 @@ impl Dial {
 
     /// Why there are no addresses, or no more of them.
     pub fn note_reason(&mut self, reason: String) {
-        self.failures.push(NotDialled::Other(reason));
+        let reason = NotDialled::Other(reason);
+        // It is asked for again and again.
+        if !self.failures.contains(&reason) {
+            self.failures.push(reason);
+        }
     }
 
     /// Tries the next address, and goes on to the one after it where that fails at once.

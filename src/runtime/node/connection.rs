@@ -152,12 +152,13 @@ impl Connection {
         self.look_at_dial(poller)
     }
 
-    /// Tries further addresses where the first do not answer. Returns when to come again, too.
+    /// Tries further addresses where the first do not answer, and asks for them. Returns when to come again, too.
     pub(crate) fn dial_on(&mut self, now: Time, poller: &Poller) -> (Time, Attempt) {
         let Stage::Dialling(dial, _) = &mut self.stage else { return (Time::NEVER, Attempt::Pending) };
         let next = dial.go_on(now, poller, || following(&mut self.next_dial));
+        let again = self.whereabouts.look_again(now);
         let attempt = if dial.is_settled() { self.look_at_dial(poller) } else { Attempt::Pending };
-        (next, attempt)
+        (next.min(again), attempt)
     }
 
     pub(crate) fn look_at_dial(&mut self, poller: &Poller) -> Attempt {

@@ -1,17 +1,22 @@
 //! Which addresses the scheduler has, as far as is known. A name is looked up for each attempt to connect, on a thread of its own:
 //! it may be known later than the node starts, and stand for another address when the scheduler comes back. What it stood for
 //! last is tried meanwhile, for a node that has lost its connection must be back soon; that is all there is while no name
-//! service answers.
+//! service answers. Where nobody is any more an attempt hears nothing for seconds: then the name is looked up again and again.
 //!
 //! It waits for nothing. One lookup is under way at a time; what it says after its attempt has ended counts for the next. Tested
 //! below, and against a name server by `tests/python/test_names.py`.
 
 use crate::config::{Assignment, Settings};
 use crate::error::Error;
-use crate::net::resolve::{with_port, Lookup};
+use crate::net::resolve::{asks_nobody, with_port, Lookup};
 use crate::runtime::scheduler::port;
+use crate::types::Time;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a name is looked up while one attempt waits.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where a scheduler may be: at one host, at one of these ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,25 +51,47 @@ pub(crate) struct Whereabouts {
     lookup: Option<Lookup>,
     /// What the host's name stood for last.
     known: Vec<SocketAddr>,
+    /// When the name is looked up again, if the attempt still waits then.
+    again: Option<Time>,
 }
 
 impl Whereabouts {
     pub(crate) fn new(places: Places, announce: Announce) -> Whereabouts {
-        Whereabouts { places, announce, lookup: None, known: Vec::new() }
+        Whereabouts { places, announce, lookup: None, known: Vec::new(), again: None }
     }
 
     /// An attempt at this place begins: the addresses that are known, and why there may be none, if that is known already.
     pub(crate) fn begin(&mut self, place: usize) -> (Vec<SocketAddr>, Option<String>) {
-        let Places::Host(host, _) = &self.places else { return (self.at(place), None) };
-        let host = host.clone();
+        if matches!(self.places, Places::Here(_)) {
+            return (self.at(place), None);
+        }
         // What was said when nobody waited for it counts, but is looked up anew.
         let _ = self.news(place);
-        if self.lookup.is_none() {
-            let announce = Arc::clone(&self.announce);
-            self.lookup = Some(Lookup::start(&host, move || announce()));
-        }
+        self.look_up();
+        self.again = None;
         let reason = self.news(place).and_then(Result::err);
         (self.at(place), reason)
+    }
+
+    /// Looks a name up again where the attempt has waited for long enough. Returns when to come again.
+    pub(crate) fn look_again(&mut self, now: Time) -> Time {
+        match &self.places {
+            Places::Host(host, _) if !asks_nobody(host) => {}
+            _ => return Time::NEVER,
+        }
+        if now >= *self.again.get_or_insert(now + AGAIN) {
+            self.look_up();
+            self.again = Some(now + AGAIN);
+        }
+        self.again.unwrap_or(Time::NEVER)
+    }
+
+    /// One lookup at a time.
+    fn look_up(&mut self) {
+        if let (Places::Host(host, _), None) = (&self.places, &self.lookup) {
+            let announce = Arc::clone(&self.announce);
+            self.lookup = Some(Lookup::start(host, move || announce()));
+        }
     }
 
     /// What the lookup has come to since it was asked last: the addresses, or why there are none.
@@ -129,6 +156,30 @@ mod tests {
             // Its answer may have come before the attempt had begun.
             assert!(found.is_none_or(|found| found.is_ok_and(|found| found[0].port() == 7000)));
             assert!(!whereabouts.known.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_again_each_second_while_an_attempt_waits() {
+        let (announce, announced) = mpsc::channel();
+        let places = Places::Host("localhost".to_owned(), vec![7000]);
+        let mut whereabouts =
+            Whereabouts::new(places, Arc::new(move || announce.send(()).expect("the test waits for it")));
+        let at = |ms| Time::default() + Duration::from_millis(ms);
+        whereabouts.begin(0);
+        for (now, next) in [(500, 1500), (1499, 1500), (1500, 2500), (2600, 3600)] {
+            if whereabouts.lookup.is_some() {
+                announced.recv_timeout(Duration::from_secs(60)).unwrap();
+                assert!(whereabouts.news(0).is_some_and(|found| found.is_ok()));
+            }
+            assert_eq!(whereabouts.look_again(at(now)), at(next));
+            assert_eq!(whereabouts.lookup.is_some(), next > 1500, "at {now} ms");
+        }
+        for places in [Places::Host("10.0.0.1".to_owned(), vec![7]), Places::Here(vec!["127.0.0.1:7".parse().unwrap()])]
+        {
+            let mut fixed = Whereabouts::new(places, Arc::new(|| panic!("nobody was asked")));
+            fixed.begin(0);
+            assert_eq!((fixed.look_again(at(5000)), fixed.unanswered()), (Time::NEVER, None));
         }
     }
 

@@ -39,6 +39,7 @@ def main():
     print("answers", flush=True)
     while True:
         packet, client = server.recvfrom(4096)
+        print("asked for", question(packet)[0], flush=True)
         server.sendto(answer(packet, json.loads(pathlib.Path(sys.argv[2]).read_text())), client)
 
 

@@ -1,0 +1,201 @@
+"""The manifests of deploy/kubernetes: right by their schemas, and run as pods are run. And the image's recipe."""
+
+import copy
+import itertools
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+
+import jsonschema
+import kubernetes_validate
+import pytest
+
+from cluster import MUSTER, TREE, clean_environment
+from pods import LIMIT, MANIFESTS, Namespace, documents, jobs_of
+from test_train_digits import REPORT_LINE
+
+pytestmark = pytest.mark.launchers
+
+# The oldest that docs/kubernetes.md names, and the newest that is known here.
+VERSIONS = ["1.29", kubernetes_validate.latest_version()]
+JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
+NAMES = sorted(path.name for path in MANIFESTS.glob("*.yaml"))
+
+
+def validate(document, version):
+    """As a server does that refuses unknown fields; what JobSet makes Jobs of is held to the schema of a Job."""
+    if document["kind"] != "JobSet":
+        return kubernetes_validate.validate(document, version, strict=True)
+    jsonschema.Draft202012Validator(JOB_SET).validate(document)
+    for replicated in document["spec"]["replicatedJobs"]:
+        job = {"apiVersion": "batch/v1", "kind": "Job", **replicated["template"]}
+        kubernetes_validate.validate(job, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_manifest_is_what_its_kinds_allow(name, version):
+    for document in documents(name):
+        validate(document, version)
+
+
+def every_key(value, path=()):
+    """The paths of all keys of a manifest whose names are a schema's, not the user's."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if path and path[-1] in ("selector", "labels", "limits", "requests"):
+                continue
+            yield (*path, key)
+            yield from every_key(inner, (*path, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from every_key(inner, (*path, at))
+
+
+def test_a_slip_in_any_name_of_a_field_is_found():
+    document, = documents("jobset.yaml")  # both schemas hold it
+    for *path, key in every_key(document["spec"], ("spec",)):
+        broken = copy.deepcopy(document)
+        inner = broken
+        for step in path:
+            inner = inner[step]
+        inner[f"{key}s"] = inner.pop(key)
+        with pytest.raises((jsonschema.ValidationError, KeyError)):
+            validate(broken, VERSIONS[-1])
+
+
+def test_all_workers_start_at_once_and_are_as_many_as_they_are_told():
+    for name in NAMES:
+        for job in (job for document in documents(name) for job in jobs_of(document) if job.is_indexed):
+            assert job.spec["parallelism"] == job.completions, name
+            container, = job.spec["template"]["spec"]["containers"]
+            told = {entry["name"]: entry.get("value") for entry in container["env"]}
+            count = told.get("MUSTER_WORKER_NUM") or told.get("MS_WORKER_NUM")
+            if count:
+                assert int(count) == job.completions, name
+
+
+def test_the_manifest_with_tls_is_the_one_without_and_tls():
+    service, job = documents("job-tls.yaml")
+    template = job["spec"]["template"]["spec"]
+    container, = template["containers"]
+    del template["volumes"], template["securityContext"]["fsGroup"], container["volumeMounts"]
+    container["env"] = [entry for entry in container["env"] if entry["name"] not in ("MUSTER_ENABLE_SSL", "MUSTER_CONFIG_FILE_PATH")]
+    assert [service, job] == documents("job.yaml")
+
+
+# The image
+
+
+def steps():
+    """The Containerfile's instructions, each with its words."""
+    text = re.sub(r"^#.*\n", "", (MANIFESTS / "Containerfile").read_text(), flags=re.M).replace("\\\n", "")
+    return [line.split(None, 1) for line in text.splitlines() if line]
+
+
+def test_the_image_is_made_of_files_that_are_there():
+    sources = [word for kind, words in steps() if kind == "COPY" for word in words.split()[:-1] if "--from=build" not in words]
+    assert len(sources) > 10 and [source for source in sources if not (TREE / source).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """What the image has beyond Debian: the steps of its recipe, with /image elsewhere; `make library` was run before the tests."""
+    place = tmp_path_factory.mktemp("image")
+    place.chmod(0o755)
+    commands = [words for kind, words in steps() if kind == "RUN"]
+    assert commands[0] == "make library"
+    for command in commands[1:]:
+        subprocess.run(["bash", "-euc", command.replace("/image", shlex.quote(str(place)))], cwd=TREE, env=clean_environment(), check=True,
+                       capture_output=True, timeout=10 * LIMIT)
+    return place
+
+
+def test_the_image_is_small_and_the_manifests_run_what_it_has(image):
+    sizes = {path.name: path.stat().st_size for path in image.rglob("*") if path.is_file() and not path.is_symlink()}
+    assert not [name for name in sizes if name.endswith((".a", ".debug"))]
+    for name in NAMES:
+        for job in (job for document in documents(name) for job in jobs_of(document)):
+            container, = job.spec["template"]["spec"]["containers"]
+            programs = [word for word in container["command"] if word.startswith("/usr/local/") or word == "muster"]
+            for program in programs:
+                assert (image / "usr/local/bin/muster" if program == "muster" else image / program[1:]).exists(), (name, program)
+
+
+# Pods
+
+
+def end_well(pods):
+    for pod in pods:
+        assert pod.process.wait(4 * LIMIT) == 0, pod.process.describe()
+
+
+def are_equal(text, ranks):
+    """Each rank has reported, and all have the same weights."""
+    reports = {int(rank): (size, weights) for rank, size, _, _, _, weights in REPORT_LINE.findall(text)}
+    assert sorted(reports) == list(range(ranks)) and len(set(reports.values())) == 1, text
+    assert set(size for size, _ in reports.values()) == {str(ranks)}
+    return reports[0][1]
+
+
+def all_pods(namespace):
+    return [namespace.start(job, index) for job in namespace.jobs for index in range(job.completions)]
+
+
+def output(pods):
+    # `muster run` puts the rank before the lines of its workers.
+    return re.sub(r"^\[rank \d+\] ", "", "\n".join(pod.process.stdout for pod in pods), flags=re.M)
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """As job-tls.yaml says."""
+    command, = re.findall(r"^#   (muster certs [^&]*?) &&", (MANIFESTS / "job-tls.yaml").read_text(), re.M)
+    subprocess.run([MUSTER, *command.split()[1:]], cwd=tmp_path, env=clean_environment(), check=True, capture_output=True, timeout=LIMIT)
+    return {"digits-tls": tmp_path / "certs" / "node"}
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "job-tls.yaml"])
+def test_pods_of_a_job_find_rank_0_by_a_name_that_comes_later(name, image, certificates, tmp_path):
+    with Namespace(name, image, tmp_path, certificates) as namespace:
+        pods = all_pods(namespace)
+        for pod in pods[1:]:
+            pod.process.wait_for(r'cannot resolve host "digits-0\.digits"', LIMIT)
+        namespace.publish()
+        end_well(pods)
+        are_equal(output(pods), 4)
+
+
+def test_pods_of_a_job_set_have_four_workers_each(image, tmp_path):
+    with Namespace("jobset.yaml", image, tmp_path) as namespace:
+        pods = all_pods(namespace)
+        namespace.publish()
+        end_well(pods)
+        are_equal(output(pods), 8)
+
+
+def test_pods_are_lost_and_come_back_with_other_addresses(image, tmp_path):
+    with Namespace("recovery.yaml", image, tmp_path) as namespace:
+        pods = all_pods(namespace)
+        namespace.publish()
+        scheduler, *workers = pods
+        workers[0].process.wait_for(r"epoch: 0, step: 0", LIMIT)
+
+        lost = workers[2]
+        namespace.kill(lost)
+        workers[2] = namespace.start(lost.job, lost.index)
+        assert workers[2].address != lost.address
+        namespace.publish()
+        workers[2].process.wait_for(r"loss is", LIMIT)
+
+        namespace.kill(scheduler)
+        again = namespace.start(scheduler.job)
+        assert again.address != scheduler.address
+        namespace.publish()
+        end_well([*workers, again])
+        are_equal(output(workers), 4)
+        survivors = [pod for pod in workers if pod.index != lost.index]
+        for pod in survivors:
+            assert f"rank {lost.index} (" in pod.process.stderr, pod.process.describe()
