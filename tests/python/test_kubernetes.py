@@ -11,13 +11,16 @@ import subprocess
 import jsonschema
 import kubernetes_validate
 import pytest
+import yaml
 
 from cluster import MUSTER, TREE, clean_environment
+from pages import Page
 from pods import LIMIT, MANIFESTS, Namespace, documents, jobs_of
 from test_train_digits import REPORT_LINE
 
 pytestmark = pytest.mark.launchers
 
+PAGE = Page("docs", "kubernetes.md")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
@@ -84,6 +87,54 @@ def test_the_manifest_with_tls_is_the_one_without_and_tls():
     del template["volumes"], template["securityContext"]["fsGroup"], container["volumeMounts"]
     container["env"] = [entry for entry in container["env"] if entry["name"] not in ("MUSTER_ENABLE_SSL", "MUSTER_CONFIG_FILE_PATH")]
     assert [service, job] == documents("job.yaml")
+
+
+# The page
+
+# What stands in for docker and kubectl: each call is a line, and what is applied is a file.
+STAND_IN = """#!/bin/sh
+echo "$(basename "$0") $*" >> calls
+case "$*" in *"-f -"*) cat > applied-$(ls | grep -c ^applied-) ;; esac
+"""
+
+
+@pytest.fixture(scope="module")
+def pasted(tmp_path_factory):
+    """The folder in which all commands of the page have been run, one after the other, with another registry."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "deploy").symlink_to(TREE / "deploy")
+    (folder / "bin").mkdir()
+    for name in ("docker", "kubectl"):
+        (folder / "bin" / name).write_text(STAND_IN)
+        (folder / "bin" / name).chmod(0o755)
+    commands = "\n".join(PAGE.commands).replace("REGISTRY=registry.example", "REGISTRY=registry.test:5000/own")
+    path = f"{folder / 'bin'}:{MUSTER.parent}:/usr/bin:/bin"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=clean_environment({"PATH": path}), check=True,
+                   capture_output=True, timeout=LIMIT)
+    return folder
+
+
+def test_the_pages_commands_apply_every_manifest_with_the_readers_image(pasted):
+    applied = [list(yaml.safe_load_all(file.read_text())) for file in sorted(pasted.glob("applied-*"))]
+    own = "registry.test:5000/own/muster-digits:1"
+    assert [word for word in (pasted / "calls").read_text().split() if "muster-digits" in word] == [own, own]
+    # Of the recovery's manifest the page also changes how long it trains.
+    expected = [json.dumps(documents(name)).replace("registry.example/muster-digits:1", own).replace('"200"', '"20000"') for name in NAMES]
+    assert sorted(json.dumps(documents) for documents in applied) == sorted(expected)
+
+
+def test_the_pages_commands_name_what_there_is(pasted):
+    calls = (pasted / "calls").read_text()
+    applied = [document for name in NAMES for document in documents(name)]
+    made = {f"{document['kind'].lower()}/{document['metadata']['name']}" for document in applied}
+    named = set(re.findall(r"\bjob(?:set)?/\w+", calls))
+    assert named and named <= made
+    jobs = {job.name for document in applied for job in jobs_of(document)}
+    assert set(re.findall(r"job-name=([\w-]+)", calls)) <= jobs
+    for path in re.findall(r"-f (deploy\S+)", calls):
+        assert (TREE / path).exists(), path
+    secret, folder = re.search(r"kubectl create secret generic (\S+) --from-file=(\S+)", calls).groups()
+    assert f"secretName: {secret}" in (MANIFESTS / "job-tls.yaml").read_text() and (pasted / folder / "tls.json").exists()
 
 
 # The image
@@ -166,6 +217,14 @@ def test_pods_of_a_job_find_rank_0_by_a_name_that_comes_later(name, image, certi
         namespace.publish()
         end_well(pods)
         are_equal(output(pods), 4)
+        last = "".join(pod.process.stdout.splitlines(True)[-1] for pod in pods)
+        shown, = PAGE.outputs
+        assert plain(last) == plain(shown), "as the page has it"
+
+
+def plain(text):
+    """Without what may differ from processor to processor."""
+    return re.sub(r"[\d.]+ %|\b[0-9a-f]{16}\b", "N", text)
 
 
 def test_pods_of_a_job_set_have_four_workers_each(image, tmp_path):

@@ -126,7 +126,7 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up_but_the_attempt(nam
 
 
 def test_while_an_address_is_silent_its_name_is_looked_up_again(named, tmp_path):
-    """The node's time is up before its first attempt is. Whoever starts where nobody is any more must not have to wait for that."""
+    """The node's time is up before its first attempt is. Where nobody is any more, a node must not have to wait for that."""
     silent = "10.77.0.77"
     for host in range(2):
         named.hosts.sh(host, f"ip neighbour replace {silent} lladdr 02:00:00:00:00:99 dev net0 nud permanent")
