@@ -175,8 +175,8 @@ ctest: ctests clang
 	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
-TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy ml_dtypes \
-    mypy)
+TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \
+    ml_dtypes mypy)
 
 pytest: $(TEST_PACKAGES) wheel storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python

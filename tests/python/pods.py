@@ -20,6 +20,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import yaml
 
@@ -132,8 +133,10 @@ class Pod:
         """In the order in which the kubelet sets it: a value may refer to those before it."""
         environment = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname, "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
         for entry in container.get("env", []):
-            known = "value" in entry
-            environment[entry["name"]] = expanded(entry["value"], environment) if known else field(entry["valueFrom"]["fieldRef"]["fieldPath"], self)
+            if "value" in entry:
+                environment[entry["name"]] = expanded(entry["value"], environment)
+            else:
+                environment[entry["name"]] = field(entry["valueFrom"]["fieldRef"]["fieldPath"], self)
         if self.job.is_indexed:
             environment["JOB_COMPLETION_INDEX"] = str(self.index)
         return environment
@@ -271,8 +274,8 @@ class Namespace:
             (self.folder / "resolv.conf").write_text(
                 f"nameserver {GATEWAY}\nsearch {DOMAIN} svc.cluster.local cluster.local\noptions ndots:5 timeout:1\n")
             self._says({})
-            server = self.stack.enter_context(Process(self.enters(self.hub, ["python3", str(SERVER), GATEWAY, str(self.names)]), name="names"))
-            server.wait_for("answers", LIMIT)
+            words = self.enters(self.hub, [sys.executable, str(SERVER), GATEWAY, str(self.names)])
+            self.stack.enter_context(Process(words, name="names")).wait_for("answers", LIMIT)
         except BaseException:
             self.stack.close()
             raise

@@ -16,9 +16,8 @@ import yaml
 from cluster import MUSTER, TREE, clean_environment
 from pages import Page
 from pods import LIMIT, MANIFESTS, Namespace, documents, jobs_of
+from recipe import commands, copied
 from test_train_digits import REPORT_LINE
-
-pytestmark = pytest.mark.launchers
 
 PAGE = Page("docs", "kubernetes.md")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
@@ -80,6 +79,18 @@ def test_all_workers_start_at_once_and_are_as_many_as_they_are_told():
                 assert int(count) == job.completions, name
 
 
+def test_pods_have_no_more_rights_than_the_restricted_standard_gives():
+    for name in NAMES:
+        for job in (job for document in documents(name) for job in jobs_of(document)):
+            template = job.spec["template"]["spec"]
+            container, = template["containers"]
+            own, every = container["securityContext"], template["securityContext"]
+            assert own == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            assert every["runAsNonRoot"] and every["runAsUser"] > 0 and every["seccompProfile"] == {"type": "RuntimeDefault"}
+            kinds = {kind for volume in template.get("volumes", []) for kind in volume if kind != "name"}
+            assert kinds <= {"persistentVolumeClaim", "secret", "emptyDir"} and not any(key.startswith("host") for key in template)
+
+
 def test_the_manifest_with_tls_is_the_one_without_and_tls():
     service, job = documents("job-tls.yaml")
     template = job["spec"]["template"]["spec"]
@@ -107,9 +118,9 @@ def pasted(tmp_path_factory):
     for name in ("docker", "kubectl"):
         (folder / "bin" / name).write_text(STAND_IN)
         (folder / "bin" / name).chmod(0o755)
-    commands = "\n".join(PAGE.commands).replace("REGISTRY=registry.example", "REGISTRY=registry.test:5000/own")
+    lines = "\n".join(PAGE.commands).replace("REGISTRY=registry.example", "REGISTRY=registry.test:5000/own")
     path = f"{folder / 'bin'}:{MUSTER.parent}:/usr/bin:/bin"
-    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=clean_environment({"PATH": path}), check=True,
+    subprocess.run(["bash", "-euo", "pipefail", "-c", lines], cwd=folder, env=clean_environment({"PATH": path}), check=True,
                    capture_output=True, timeout=LIMIT)
     return folder
 
@@ -140,14 +151,9 @@ def test_the_pages_commands_name_what_there_is(pasted):
 # The image
 
 
-def steps():
-    """The Containerfile's instructions, each with its words."""
-    text = re.sub(r"^#.*\n", "", (MANIFESTS / "Containerfile").read_text(), flags=re.M).replace("\\\n", "")
-    return [line.split(None, 1) for line in text.splitlines() if line]
-
-
 def test_the_image_is_made_of_files_that_are_there():
-    sources = [word for kind, words in steps() if kind == "COPY" for word in words.split()[:-1] if "--from=build" not in words]
+    """tests/packages/test_image.py shows that these are enough."""
+    sources = [source for source, _ in copied()]
     assert len(sources) > 10 and [source for source in sources if not (TREE / source).exists()] == []
 
 
@@ -156,9 +162,9 @@ def image(tmp_path_factory):
     """What the image has beyond Debian: the steps of its recipe, with /image elsewhere; `make library` was run before the tests."""
     place = tmp_path_factory.mktemp("image")
     place.chmod(0o755)
-    commands = [words for kind, words in steps() if kind == "RUN"]
-    assert commands[0] == "make library"
-    for command in commands[1:]:
+    first, *others = commands()
+    assert first == "make library"
+    for command in others:
         subprocess.run(["bash", "-euc", command.replace("/image", shlex.quote(str(place)))], cwd=TREE, env=clean_environment(), check=True,
                        capture_output=True, timeout=10 * LIMIT)
     return place
@@ -208,6 +214,7 @@ def certificates(tmp_path):
     return {"digits-tls": tmp_path / "certs" / "node"}
 
 
+@pytest.mark.launchers
 @pytest.mark.parametrize("name", ["job.yaml", "job-tls.yaml"])
 def test_pods_of_a_job_find_rank_0_by_a_name_that_comes_later(name, image, certificates, tmp_path):
     with Namespace(name, image, tmp_path, certificates) as namespace:
@@ -227,6 +234,7 @@ def plain(text):
     return re.sub(r"[\d.]+ %|\b[0-9a-f]{16}\b", "N", text)
 
 
+@pytest.mark.launchers
 def test_pods_of_a_job_set_have_four_workers_each(image, tmp_path):
     with Namespace("jobset.yaml", image, tmp_path) as namespace:
         pods = all_pods(namespace)
@@ -235,6 +243,7 @@ def test_pods_of_a_job_set_have_four_workers_each(image, tmp_path):
         are_equal(output(pods), 8)
 
 
+@pytest.mark.launchers
 def test_pods_are_lost_and_come_back_with_other_addresses(image, tmp_path):
     with Namespace("recovery.yaml", image, tmp_path) as namespace:
         pods = all_pods(namespace)
