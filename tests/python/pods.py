@@ -16,6 +16,7 @@ import dataclasses
 import itertools
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -29,7 +30,7 @@ from launch import until
 from networks import not_tested
 from test_names import SERVER
 
-LIMIT = 60
+LIMIT = 120
 MANIFESTS = TREE / "deploy" / "kubernetes"
 DOMAIN = "default.svc.cluster.local"
 GATEWAY = "10.88.0.1"
@@ -177,19 +178,31 @@ class Namespace:
         self.pods.remove(pod)
         self.gone.append(pod)
 
+    def exec(self, pod, words):
+        """What `kubectl exec` does: a further program in the container, with its environment. What came of it."""
+        child, = pathlib.Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
+        entered = ["nsenter", f"--target={child}", "--net", "--uts", "--mount", "--pid", "--", *self._as_user(pod), *words]
+        return subprocess.run(entered, capture_output=True, text=True, timeout=LIMIT)
+
     def _container(self, pod):
         template = pod.job.spec["template"]["spec"]
         container, = template["containers"]
         environment = pod.environment(container)
         command = [expanded(word, environment) for word in container["command"] + container.get("args", [])]
+        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", CONTAINER, "sh"]
+        words = [*inside, *self._mounts(pod, template, container), "--", *self._as_user(pod), *command]
+        return Process(self.enters(pod.pause, words), name=f"pod {pod.hostname}")
+
+    @staticmethod
+    def _as_user(pod):
+        """What gives a program the manifest's user and environment, and nothing else."""
+        template = pod.job.spec["template"]["spec"]
+        container, = template["containers"]
         rights = template["securityContext"]
         groups = f"--groups={rights['fsGroup']}" if "fsGroup" in rights else "--clear-groups"
         user = ["setpriv", f"--reuid={rights['runAsUser']}", f"--regid={rights['runAsGroup']}", groups, "--no-new-privs",
                 "--inh-caps=-all", "--bounding-set=-all"]
-        clean = ["env", "-i", *(f"{name}={value}" for name, value in environment.items())]
-        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", CONTAINER, "sh"]
-        words = [*inside, *self._mounts(pod, template, container), "--", *user, *clean, *command]
-        return Process(self.enters(pod.pause, words), name=f"pod {pod.hostname}")
+        return [*user, "env", "-i", *(f"{name}={value}" for name, value in pod.environment(container).items())]
 
     def _mounts(self, pod, template, container):
         """Pairs: what, and where to."""

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from cluster import MUSTER, TREE, clean_environment
+from launch import until
 from pages import Page
 from pods import LIMIT, MANIFESTS, Namespace, documents, jobs_of
 from recipe import commands, copied
@@ -253,6 +254,8 @@ def test_pods_are_lost_and_come_back_with_other_addresses(image, tmp_path):
 
         lost = workers[2]
         namespace.kill(lost)
+        cause = f'first cause: rank {lost.index} (node id "{lost.index}", host digits-{lost.index}, pid 1) is lost'
+        until(lambda: cause in namespace.exec(workers[1], ["muster", "status"]).stdout, LIMIT, cause)
         workers[2] = namespace.start(lost.job, lost.index)
         assert workers[2].address != lost.address
         namespace.publish()
