@@ -21,6 +21,7 @@ from recipe import commands, copied
 from test_train_digits import REPORT_LINE
 
 PAGE = Page("docs", "kubernetes.md")
+COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
@@ -119,7 +120,7 @@ def pasted(tmp_path_factory):
     for name in ("docker", "kubectl"):
         (folder / "bin" / name).write_text(STAND_IN)
         (folder / "bin" / name).chmod(0o755)
-    lines = "\n".join(PAGE.commands).replace("REGISTRY=registry.example", "REGISTRY=registry.test:5000/own")
+    lines = "\n".join(COMMANDS).replace("REGISTRY=registry.example", "REGISTRY=registry.test:5000/own")
     path = f"{folder / 'bin'}:{MUSTER.parent}:/usr/bin:/bin"
     subprocess.run(["bash", "-euo", "pipefail", "-c", lines], cwd=folder, env=clean_environment({"PATH": path}), check=True,
                    capture_output=True, timeout=LIMIT)
@@ -226,8 +227,7 @@ def test_pods_of_a_job_find_rank_0_by_a_name_that_comes_later(name, image, certi
         end_well(pods)
         are_equal(output(pods), 4)
         last = "".join(pod.process.stdout.splitlines(True)[-1] for pod in pods)
-        shown, = PAGE.outputs
-        assert plain(last) == plain(shown), "as the page has it"
+        assert plain(last) == plain(SHOWN), "as the page has it"
 
 
 def plain(text):

@@ -168,9 +168,9 @@ mod tests {
         let at = |ms| Time::default() + Duration::from_millis(ms);
         whereabouts.begin(0);
         for (now, next) in [(500, 1500), (1499, 1500), (1500, 2500), (2600, 3600)] {
-            if whereabouts.lookup.is_some() {
+            // What was announced may be an answer that the attempt has heard already.
+            while whereabouts.lookup.is_some() && whereabouts.news(0).is_none() {
                 announced.recv_timeout(Duration::from_secs(60)).unwrap();
-                assert!(whereabouts.news(0).is_some_and(|found| found.is_ok()));
             }
             assert_eq!(whereabouts.look_again(at(now)), at(next));
             assert_eq!(whereabouts.lookup.is_some(), next > 1500, "at {now} ms");
