@@ -22,6 +22,7 @@ from test_train_digits import REPORT_LINE
 
 PAGE = Page("docs", "kubernetes.md")
 COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
+IN_SHORT, = Page("docs", "launching.md").section("Kubernetes", "sh")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
@@ -134,6 +135,10 @@ def test_the_pages_commands_apply_every_manifest_with_the_readers_image(pasted):
     # Of the recovery's manifest the page also changes how long it trains.
     expected = [json.dumps(documents(name)).replace("registry.example/muster-digits:1", own).replace('"200"', '"20000"') for name in NAMES]
     assert sorted(json.dumps(documents) for documents in applied) == sorted(expected)
+
+
+def test_the_page_of_launching_has_the_same_commands():
+    assert IN_SHORT in COMMANDS
 
 
 def test_the_pages_commands_name_what_there_is(pasted):
