@@ -96,6 +96,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("ranktable") => ranktable::command(words),
         Some("trace") => trace::command(words),
         Some("certs") => certs::command(words),
+        Some("host-part") => run::hosts::part::command(words),
         Some("man") => cli::print(&cli::MAN, words),
         Some("completion") => cli::print(&cli::COMPLETION, words),
         Some("--help" | "-h" | "help") => {

@@ -25,8 +25,10 @@ pub struct Start<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// Its standard input, where that is not this process's.
     pub input: Option<BorrowedFd<'a>>,
-    /// Its standard output and standard error.
+    /// Its standard output, and its standard error where it has no other.
     pub output: BorrowedFd<'a>,
+    /// Its standard error, where that is not its standard output.
+    pub error: Option<BorrowedFd<'a>>,
     /// A descriptor that it keeps under the same number.
     pub keeps: Option<BorrowedFd<'a>>,
     /// The cores that it may use, a bit each; none: all that this process may use.
@@ -46,6 +48,7 @@ struct Plan<'a> {
     memory_nodes: &'a [c_ulong],
     input: Option<RawFd>,
     output: RawFd,
+    errors: RawFd,
     keeps: Option<RawFd>,
     dies_with: Option<i32>,
     /// What it could not do, and why not.
@@ -72,6 +75,7 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
         environment: pointers(&environment),
         input: what.input.map(|fd| fd.as_raw_fd()),
         output: what.output.as_raw_fd(),
+        errors: what.error.unwrap_or(what.output).as_raw_fd(),
         keeps: what.keeps.map(|fd| fd.as_raw_fd()),
         cores: what.cores,
         memory_nodes: what.memory_nodes,
@@ -134,7 +138,7 @@ extern "C" fn child(plan: *mut c_void) -> libc::c_int {
 
 /// Returns only when that failed.
 fn become_program(plan: &Plan<'_>) -> (Step, io::Error) {
-    let standard = [(plan.input, 0), (Some(plan.output), 1), (Some(plan.output), 2)];
+    let standard = [(plan.input, 0), (Some(plan.output), 1), (Some(plan.errors), 2)];
     for (from, to) in standard {
         // SAFETY: takes numbers only, and is safe after fork.
         if from.is_some_and(|from| unsafe { libc::dup2(from, to) } < 0) {
@@ -177,6 +181,7 @@ mod tests {
             environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             input,
             output: writer.as_fd(),
+            error: None,
             keeps: None,
             cores: &[],
             memory_nodes: &[],
@@ -220,6 +225,7 @@ mod tests {
             environment: Vec::new(),
             input: None,
             output: writer.as_fd(),
+            error: None,
             keeps: None,
             cores: &[],
             memory_nodes: &[],

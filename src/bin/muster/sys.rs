@@ -76,6 +76,11 @@ pub fn reap(pid: i32) -> Option<Ending> {
     wait(pid, libc::WNOHANG)
 }
 
+/// Waits until this child has ended, and leaves it to be reaped, so that its number stays its own.
+pub fn await_end_unreaped(pid: i32) -> Option<Ending> {
+    wait(pid, libc::WNOWAIT)
+}
+
 /// Waits until this child has ended, and reaps it. None if it is no child.
 pub fn await_end(pid: i32) -> Option<Ending> {
     wait(pid, 0)
@@ -248,6 +253,15 @@ pub fn ignored(signal: i32) -> bool {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: asks only; `action` is valid for writing.
     unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN }
+}
+
+/// A descriptor that this process was started with, as one that no child inherits.
+pub fn taken_over(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    let own = owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: takes numbers only.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    Ok(own)
 }
 
 /// Reads what is there.

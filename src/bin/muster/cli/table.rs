@@ -113,8 +113,6 @@ pub struct Command {
     pub examples: &'static [(&'static str, &'static str)],
     /// What it ends with, and when.
     pub exit_codes: &'static [(&'static str, &'static str)],
-    /// Options of the same purpose elsewhere that this version does not have, as they are written there.
-    pub not_yet: &'static [&'static str],
 }
 
 impl Command {
@@ -128,7 +126,6 @@ impl Command {
         notes: "",
         examples: &[],
         exit_codes: &[],
-        not_yet: &[],
     };
 
     /// Its options in their order, each with the heading that stands before it, where one begins there.

@@ -108,7 +108,7 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Wor
 fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Parser) -> Result<OsString, String> {
     let joint = if written.starts_with("--") { "=" } else { " " };
     let missing = format!("{written} needs a value: {written}{joint}{}", option.takes.called());
-    if let Some(value) = parser.optional_value() {
+    if let Some(value) = parser.optional_value().filter(|value| !is_rest_of_name(option, written, value)) {
         return Ok(value);
     }
     let value = parser.value().map_err(|_| missing.clone())?;
@@ -117,6 +117,11 @@ fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Pa
         Some(name) => Err(format!("{missing}, but {name} follows")),
         None => Ok(value),
     }
+}
+
+/// Whether this stands behind the letter because the whole name was written after one dash: `-np 4`, as mpirun's users know it.
+fn is_rest_of_name(option: &Opt, written: &str, rest: &OsStr) -> bool {
+    !written.starts_with("--") && rest.to_str().is_some_and(|rest| option.name == format!("{}{rest}", &written[1..]))
 }
 
 /// The sentence about a name that has one dash where it needs two.
@@ -150,9 +155,6 @@ fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String
         return Ok(option);
     }
     let canonical = name.as_ref().map_or_else(|| written.to_owned(), |name| format!("--{name}"));
-    if command.not_yet.contains(&canonical.as_str()) {
-        return Err(format!("this version does not have {canonical}"));
-    }
     let near = near(command, canonical.trim_start_matches('-'));
     let hint = if near.is_empty() { String::new() } else { format!("; did you mean --{}?", near.join(" or --")) };
     let note = match command.operands {
@@ -246,6 +248,12 @@ mod tests {
         ..Command::BLANK
     };
 
+    const MPI: Command = Command {
+        operands: Operands::Program,
+        options: &[option("np", Takes::Value("N"), "", "a number").letter('n')],
+        ..Command::BLANK
+    };
+
     fn words(line: &str) -> Result<Words, String> {
         match read(&PLAIN, line.split_whitespace().map(OsString::from).collect())? {
             Asked::With(words) => Ok(words),
@@ -263,6 +271,15 @@ mod tests {
         assert_eq!(words("-n -1").unwrap().value("long_name"), Some("-1"));
         assert_eq!(words("-- -n").unwrap().operands, ["-n"]);
         assert_eq!(words("a").unwrap().value("long_name"), None);
+    }
+
+    #[test]
+    fn a_whole_name_may_stand_after_one_dash() {
+        for line in ["-np 4 a", "-n 4 a", "--np=4 a", "-n4 a"] {
+            let read = read(&MPI, line.split_whitespace().map(OsString::from).collect());
+            let Ok(Asked::With(words)) = read else { panic!("{line}: {read:?}") };
+            assert_eq!((words.value("np"), &words.operands[..]), (Some("4"), &["a".into()][..]), "{line}");
+        }
     }
 
     #[test]

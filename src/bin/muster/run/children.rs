@@ -219,6 +219,7 @@ impl<'a> Launch<'a> {
             environment: self.environment(part, keeps.map(AsRawFd::as_raw_fd), &launch),
             input: (!reads_input).then(|| self.null.as_fd()),
             output: output.as_fd(),
+            error: None,
             keeps: keeps.map(AsFd::as_fd),
             cores: &self.bound(part).cores.bits(),
             memory_nodes: &self.bound(part).memory.bits(),

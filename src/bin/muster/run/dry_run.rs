@@ -1,7 +1,7 @@
 //! `--sim_level`: says what would be started, as lines that a shell takes, and starts nothing.
 
 use super::binding::Bound;
-use super::parse::{DryRun, RunOptions};
+use super::parse::{DryRun, RunOptions, SchedulerAt};
 use super::part::Part;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,6 +26,10 @@ pub fn chosen(dry_run: DryRun, options: &RunOptions, all: Vec<Part>) -> Vec<Part
     match dry_run {
         DryRun::All => all,
         DryRun::Rank(rank) if options.all_here() => vec![Part::Worker { index: rank, rank: Some(rank) }],
+        // One command shows those of many hosts, each on its own.
+        DryRun::Rank(rank) if options.placement.scheduler != SchedulerAt::Address => {
+            all.into_iter().filter(|part| part.rank() == Some(rank)).collect()
+        }
         DryRun::Rank(rank) => vec![Part::Worker { index: rank % options.local_worker_num, rank: Some(rank) }],
     }
 }

@@ -7,6 +7,7 @@
 
 use super::children::{self, Child, Launch};
 use super::exit_report::ExitReport;
+use super::hosts::report::Report;
 use super::parse::RunOptions;
 use super::part::Part;
 use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
@@ -19,6 +20,7 @@ use crate::sys::{self, Ending};
 use crate::voice::Voice;
 use muster::config::{Config, Key};
 use muster::wire::JobPhase;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -29,26 +31,54 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The signals that end a run.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
 
+/// Tells a launcher that another one leads: on all other hosts all has ended well.
+pub const OTHERS_DONE: i32 = libc::SIGUSR1;
+
 /// The launcher's signals, as something to be read.
-pub struct Signals(OwnedFd);
+pub struct Signals {
+    from: OwnedFd,
+    others_done: Cell<bool>,
+}
 
 impl Signals {
     /// From now on they wait to be read. To be called before the first child is started. A hangup is left alone where
     /// the launcher was told to ignore it (nohup).
     pub fn begin() -> io::Result<Signals> {
-        let mut signals = vec![libc::SIGCHLD];
+        Signals::with(&[libc::SIGCHLD])
+    }
+
+    /// The same for a launcher that another one leads.
+    pub fn begin_led() -> io::Result<Signals> {
+        Signals::with(&[libc::SIGCHLD, OTHERS_DONE])
+    }
+
+    fn with(more: &[i32]) -> io::Result<Signals> {
+        let mut signals = more.to_vec();
         signals.extend(ENDING.iter().filter(|signal| **signal != libc::SIGHUP || !sys::ignored(**signal)));
-        sys::signal_descriptor(&signals).map(Signals)
+        Ok(Signals { from: sys::signal_descriptor(&signals)?, others_done: Cell::new(false) })
     }
 
     /// The next signal that ends the run, if one waits.
     pub fn ending(&self) -> Option<i32> {
-        std::iter::from_fn(|| sys::next_signal(&self.0)).find(|signal| *signal != libc::SIGCHLD)
+        let ends = |signal: &i32| match *signal {
+            libc::SIGCHLD => false,
+            OTHERS_DONE => {
+                self.others_done.set(true);
+                false
+            }
+            _ => true,
+        };
+        std::iter::from_fn(|| sys::next_signal(&self.from)).find(ends)
+    }
+
+    /// Whether it is known that all other hosts are done.
+    pub fn others_done(&self) -> bool {
+        self.others_done.get()
     }
 
     /// As a descriptor for a poll.
     pub fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
+        self.from.as_fd()
     }
 }
 
@@ -67,6 +97,7 @@ pub struct Outcome {
 /// A run that is being waited for.
 struct Run<'a, 'b> {
     launch: &'a mut Launch<'b>,
+    report: &'a Report,
     voice: &'a Voice,
     children: Vec<Child>,
     supervisor: Supervisor,
@@ -85,6 +116,7 @@ pub fn join(
     launch: &mut Launch<'_>,
     children: Vec<Child>,
     options: &RunOptions,
+    report: &Report,
     signals: &Signals,
     voice: &Voice,
     named: impl FnOnce(&[Child]) -> Option<usize>,
@@ -100,6 +132,7 @@ pub fn join(
     let (began, scheduler, never_formed) = (Instant::now(), address, false);
     let mut run = Run {
         launch,
+        report,
         voice,
         children,
         supervisor,
@@ -137,6 +170,9 @@ impl Run<'_, '_> {
                 look_for_orphans(&mut self.supervisor, &self.children);
                 self.supervisor.signalled(signal, self.began.elapsed());
             }
+            if signals.others_done() {
+                self.supervisor.others_done();
+            }
         }
     }
 
@@ -166,6 +202,9 @@ impl Run<'_, '_> {
         let lives = |index| self.exit_report.lives(index);
         for index in self.unclean_exits.look(&self.children, lives, self.began.elapsed()) {
             self.supervisor.deserted(index, self.began.elapsed());
+        }
+        if self.supervisor.gives_up() {
+            self.report.failing();
         }
         // Without restarts, the one that started this launcher may start it again.
         if self.max_restarts > 0 && self.supervisor.gives_up() {

@@ -1,6 +1,6 @@
 //! Whether this host has the scheduler's address, and if so its listener, bound before anything is started.
 
-use super::parse::RunOptions;
+use super::parse::{RunOptions, SchedulerAt};
 use crate::sys;
 use crate::voice::Voice;
 use muster::config::{Key, Value};
@@ -19,9 +19,28 @@ const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 /// says what the scheduler binds in its place, on the first host.
 pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Result<Option<TcpListener>, String> {
     match bind {
-        Some(Value::Addresses(_)) if !options.all_here() && options.node_rank != Some(0) => Ok(None),
+        _ if options.placement.scheduler == SchedulerAt::Elsewhere => Ok(None),
+        Some(Value::Addresses(_)) if !options.all_here() && options.placement.first_rank != Some(0) => Ok(None),
         Some(Value::Addresses(addresses)) => bound(&addresses, options.master_port).map(Some),
-        _ => listen(&look_up(options, voice)?, options.all_here()),
+        _ => match (listen(&look_up(options, voice)?, options.all_here())?, options.placement.scheduler) {
+            // It belongs here, by whatever address others reach this host.
+            (None, SchedulerAt::Here) => bound(&[Ipv4Addr::UNSPECIFIED.into()], options.master_port).map(Some),
+            (found, _) => Ok(found),
+        },
+    }
+}
+
+/// On many systems a host's own name leads to its loopback, where no other host comes. Then it is told, and binds, the address that
+/// it has towards others.
+pub fn leave_loopback(options: &mut RunOptions) {
+    let name = &options.master_addr;
+    let is_meant = name == "localhost" || name.parse::<IpAddr>().is_ok();
+    if is_meant || options.all_here() || options.placement.scheduler != SchedulerAt::Here {
+        return;
+    }
+    let found = resolve::resolve(name, options.master_port, RESOLVE_WAIT).unwrap_or_default();
+    if !found.is_empty() && found.iter().all(|address| address.ip().is_loopback()) {
+        options.master_addr = interface::usual_address().to_string();
     }
 }
 

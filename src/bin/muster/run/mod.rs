@@ -29,6 +29,7 @@
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`join`] | signals and deadlines around that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
+//! | [`hosts`] | many hosts from one command |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
@@ -36,7 +37,7 @@
 //! run with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or,
 //! without --join, the process ids, and nothing else. A reader that does not read holds up nothing but the end, for 2
 //! s at most for each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`,
-//! `test_restarts.py` and `test_hosts.py`.
+//! `test_restarts.py`, `test_hosts.py` and `test_many_hosts.py`.
 
 mod bind_values;
 mod binding;
@@ -46,6 +47,7 @@ mod dry_run;
 mod exit_report;
 mod folder;
 mod hccl;
+pub mod hosts;
 mod join;
 mod lives;
 mod log_names;
@@ -77,12 +79,13 @@ use crate::voice::Voice;
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
+use hosts::report::{Report, Summary};
 use join::Signals;
 use log_names::LogNames;
 use muster::config::Key;
 use muster::net::host;
 use number_set::NumberSet;
-use parse::{DryRun, RunOptions, Tail};
+use parse::{DryRun, Export, Placement, RunOptions, Tail};
 use part::Part;
 use std::ffi::OsString;
 use std::io;
@@ -94,22 +97,50 @@ use topology::Topology;
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
     let voice = Voice::error();
-    let words = node_variables::extended(words, |name| std::env::var_os(name));
-    let options = match words.and_then(parse::parse) {
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let words = match node_variables::extended(words, |name| std::env::var_os(name)) {
+        Ok(words) => words,
+        Err(error) => return refuse(name, &error, &voice),
+    };
+    let asked = parse::split(words.clone());
+    match asked.and_then(|asked| asked.then(|words| Ok((hosts::plan(&words, &variables)?, parse::exports(&words)?)))) {
+        Ok(Asked::With((Some(plan), _))) => hosts::lead(&plan, &voice).unwrap_or_else(|words| {
+            voice.say(format!("muster: {words}\n"));
+            code::FAILED
+        }),
+        Ok(Asked::With((None, exports))) => {
+            export(&exports, &voice);
+            run_here(name, words, &voice, Placement::default(), &Report::default())
+        }
+        Ok(Asked::Help) => run_here(name, words, &voice, Placement::default(), &Report::default()),
+        Err(error) => refuse(name, &error, &voice),
+    }
+}
+
+/// Runs a host's part of a run that another launcher leads.
+pub fn run_led(words: Vec<OsString>, placement: Placement, report: &Report) -> i32 {
+    run_here("muster run", words, &Voice::error(), placement, report)
+}
+
+fn run_here(name: &str, words: Vec<OsString>, voice: &Voice, placement: Placement, report: &Report) -> i32 {
+    let mut options = match parse::parse(words, placement) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
             Voice::output().say(help::page(&options::COMMAND, name));
             return 0;
         }
-        Err(error) => {
-            voice.say(format!("{name}: {error}\n{name} --help lists the options\n"));
-            return code::USAGE;
-        }
+        Err(error) => return refuse(name, &error, voice),
     };
-    launch(&options, &voice).unwrap_or_else(|refusal| {
+    master::leave_loopback(&mut options);
+    launch(&options, voice, report).unwrap_or_else(|refusal| {
         voice.say(format!("muster: {}\n", refusal.words));
         refusal.code
     })
+}
+
+fn refuse(name: &str, error: &str, voice: &Voice) -> i32 {
+    voice.say(format!("{name}: {error}\n{name} --help lists the options\n"));
+    code::USAGE
 }
 
 /// Why nothing was run.
@@ -124,7 +155,7 @@ impl Refusal {
     }
 }
 
-fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
+fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
     rank_table::take(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
@@ -153,7 +184,8 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     let recovery = recovery::directory();
     let secret = secret::RunSecret::make(options, recovery.as_deref().filter(|_| listener.is_some()));
     let mut secret = secret.map_err(|error| failed(format!("can't make the run's secret: {error}")))?;
-    let signals = Signals::begin().map_err(|error| failed(format!("can't receive signals: {error}")))?;
+    let signals = if report.is_led() { Signals::begin_led() } else { Signals::begin() };
+    let signals = signals.map_err(|error| failed(format!("can't receive signals: {error}")))?;
     if options.join {
         sys::adopt_orphans();
     }
@@ -169,13 +201,16 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
         let lives_as_long = scheduler.filter(|_| !options.join).map_or_else(std::process::id, |child| child.pid as u32);
         secret.show(port, lives_as_long, voice);
     }
+    if children.iter().any(|child| child.part == Part::Scheduler) {
+        report.port(port, secret.as_ref().map(secret::RunSecret::reveal));
+    }
     announce(options, &launch, &children, voice);
     if options.max_restarts == 0 {
         // The scheduler has it now, and alone: when it dies its port must be closed.
         launch.close_port();
     }
     if options.join {
-        return wait(options, &mut launch, children, &signals, voice).map_err(failed);
+        return wait(options, &mut launch, children, &signals, voice, report).map_err(failed);
     }
     if let Some(signal) = signals.ending() {
         children::stop_now(&children);
@@ -183,6 +218,17 @@ fn launch(options: &RunOptions, voice: &Voice) -> Result<i32, Refusal> {
     }
     Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
     Ok(0)
+}
+
+/// Sets what -x asks for, for all that is started.
+fn export(exports: &[Export], voice: &Voice) {
+    for export in exports {
+        match &export.value {
+            Some(value) => std::env::set_var(&export.name, value),
+            None if std::env::var_os(&export.name).is_none() => voice.say(format!("muster: {}\n", export.unset())),
+            None => {}
+        }
+    }
 }
 
 /// What each process is bound to. Says where this host is too small for its workers.
@@ -256,7 +302,7 @@ fn announce(options: &RunOptions, launch: &Launch<'_>, children: &[Child], voice
             voice.say(std::mem::take(&mut said));
         }
     }
-    if options.all_here() && options.node_rank.is_some_and(|rank| rank > 0) {
+    if options.all_here() && options.placement.first_rank.is_some_and(|rank| rank > 0) {
         said += "muster: --node_rank has no effect: all workers are on this host, and have the ranks from 0\n";
     }
     let here = if children.iter().any(|child| child.part == Part::Scheduler) { "here" } else { "on another host" };
@@ -270,26 +316,41 @@ fn wait(
     children: Vec<Child>,
     signals: &Signals,
     voice: &Voice,
+    report: &Report,
 ) -> Result<i32, String> {
     let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
     let tail = match shown.is_empty() {
         true => None,
-        false => tail::Tail::start(&shown)
+        false => tail::Tail::start(&shown, shown.len() > 1 || report.is_led())
             .inspect_err(|error| voice.say(format!("muster: the workers' output can't be shown here: {error}\n")))
             .ok(),
     };
-    let outcome = join::join(launch, children, options, signals, voice, summary::named)
+    let outcome = join::join(launch, children, options, report, signals, voice, summary::named)
         .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
     let is_stopped = matches!(outcome.verdict, Verdict::Interrupted(_));
     if let Some(words) = tail.and_then(|tail| tail.finish(signals, is_stopped)) {
         voice.say(words);
     }
     let (text, code) = summary::summary(&outcome.verdict, &outcome.children, &outcome.endings);
-    voice.say(text);
+    match report.is_led() {
+        true => report.summary(&told(&outcome, text)),
+        false => voice.say(text),
+    }
     if outcome.never_formed {
         voice.say(summary::never_formed(options.worker_num));
     }
     Ok(code)
+}
+
+/// The same for the launcher that leads this one.
+fn told(outcome: &join::Outcome, text: String) -> Summary {
+    let scheduler = summary::scheduler_says(&outcome.children).unwrap_or_default();
+    let Verdict::Failed { first, .. } = outcome.verdict else {
+        return Summary { scheduler, ..Summary::default() };
+    };
+    let (child, ending) = (&outcome.children[first], outcome.endings[first]);
+    let killed = supervise::is_from_elsewhere(ending);
+    Summary { how: summary::how(child, ending), killed, text, scheduler }
 }
 
 fn is_shown(tail: &Tail, part: Part) -> bool {

@@ -9,7 +9,8 @@ pub const COMMAND: Command = Command {
     summary: "start a scheduler and workers here",
     about:
         "Starts a scheduler and workers on this host, each with its log. `x.py` runs under python3, any other program \
-            as it is. Without --join their process ids are printed and they outlive the launcher.",
+            as it is. Without --join their process ids are printed and they outlive the launcher. With -H or --hostfile one command \
+            starts them on many hosts, over ssh, and waits for them.",
     options: OPTIONS,
     notes: "",
     examples: EXAMPLES,
@@ -21,7 +22,6 @@ pub const COMMAND: Command = Command {
         ("128+n", "signal n ended a worker or the launcher"),
         ("other", "that of the first worker that failed; with --max_restarts only the last life of each counts"),
     ],
-    not_yet: &NOT_YET,
 };
 
 const EXAMPLES: &[(&str, &str)] = &[
@@ -29,6 +29,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "--worker_num 16 --local_worker_num 8 --master_addr 10.0.0.1 --node_rank 0 --join train.py",
         "on the first of two hosts, whose address that is; on the second the same with --node_rank 1",
+    ),
+    (
+        "-H host1:8,host2:8 -x OMP_NUM_THREADS=1 train.py",
+        "eight workers on each of two hosts, all started from here over ssh",
     ),
     (
         "--worker_num 4 --join --log_dir logs --tail_worker_log 0,2 ./a.out",
@@ -43,6 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 const RANKS: &str = "Workers and their ranks";
+const HOSTS: &str = "Many hosts from one command, and options of mpirun";
 const SCHEDULER: &str = "The scheduler, and forming";
 const WAITING: &str = "Waiting";
 const OUTPUT: &str = "Logs and output";
@@ -68,6 +73,44 @@ const OPTIONS: &[Opt] = &[
         "an HCCL rank table (JSON, version 1.0) that gives the ranks; the same as RANK_TABLE_FILE in the environment",
     )
     .under(RANKS),
+    option(
+        "np",
+        Takes::Value("N"),
+        "",
+        "as mpirun has it: workers in total, here or on the hosts of -H; in place of worker_num and local_worker_num",
+    )
+    .letter('n')
+    .under(HOSTS),
+    option(
+        "host",
+        Takes::Value("HOST[:N],..."),
+        "",
+        "starts the workers on these hosts, N on each (without N: local_worker_num, or 1), over ssh; with --join",
+    )
+    .letter('H')
+    .under(HOSTS),
+    option(
+        "hostfile",
+        Takes::Value("FILE"),
+        "",
+        "the same, a host on each line: `host slots=N` or `host:N`; `#` begins a comment",
+    )
+    .under(HOSTS),
+    option(
+        "export",
+        Takes::Value("NAME[=VALUE]"),
+        "",
+        "a variable for the workers, on other hosts with its value here; may be given more than once",
+    )
+    .letter('x')
+    .under(HOSTS),
+    option(
+        "ssh",
+        Takes::Value("PROGRAM"),
+        "ssh, and none for this host",
+        "what runs a command on another host: PROGRAM HOST COMMAND; it may have words of its own: --ssh='ssh -p 2222'",
+    )
+    .under(HOSTS),
     option(
         "master_addr",
         Takes::Value("ADDRESS"),
@@ -130,6 +173,3 @@ const OPTIONS: &[Opt] = &[
     option("sim_rank_id", Takes::Value("RANK"), "-1", "with --sim_level: show the worker of this rank alone; -1: all of this host")
         .under(DRY_RUN),
 ];
-
-/// What other launchers of this kind take and this version does not: a different answer from "unknown".
-const NOT_YET: [&str; 6] = ["--hostfile", "--ssh", "--host", "-n", "-H", "-x"];

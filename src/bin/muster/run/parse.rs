@@ -29,6 +29,32 @@ pub enum DryRun {
     Rank(u32),
 }
 
+/// Which launcher of a run starts its scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerAt {
+    /// The one whose host has the scheduler's address.
+    Address,
+    /// This one.
+    Here,
+    /// Another one.
+    Elsewhere,
+}
+
+/// The place of a launcher in a run: as its options say, or as another launcher has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The rank of its first worker, where other hosts take part and ranks follow the hosts.
+    pub first_rank: Option<u32>,
+    /// Which launcher has the scheduler.
+    pub scheduler: SchedulerAt,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement { first_rank: None, scheduler: SchedulerAt::Address }
+    }
+}
+
 /// What to run, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
@@ -40,8 +66,8 @@ pub struct RunOptions {
     pub master_addr: String,
     /// Its port; 0 lets the system choose.
     pub master_port: u16,
-    /// Index of this host, where it was given.
-    pub node_rank: Option<u32>,
+    /// Its place among the launchers of the run.
+    pub placement: Placement,
     /// Where the logs go.
     pub log_dir: PathBuf,
     /// Wait for all.
@@ -72,17 +98,68 @@ impl RunOptions {
 
     /// The rank of the `index`-th worker here, where ranks are known before the cluster has formed.
     pub fn rank(&self, index: u32) -> Option<u32> {
-        match self.node_rank {
-            _ if self.all_here() => Some(index),
-            Some(node_rank) => Some(node_rank * self.local_worker_num + index),
-            None => None,
+        match self.all_here() {
+            true => Some(index),
+            false => self.placement.first_rank.map(|first| first + index),
         }
     }
 }
 
-/// Reads the words after `muster run`.
-pub fn parse(words: Vec<OsString>) -> Result<Asked<RunOptions>, String> {
-    read(&COMMAND, words)?.then(validate)
+/// The scheduler's port, where nobody says another.
+pub const MASTER_PORT: u16 = 8118;
+
+/// Reads the words after `muster run`, of a launcher in this place.
+pub fn parse(words: Vec<OsString>, placement: Placement) -> Result<Asked<RunOptions>, String> {
+    split(words)?.then(|words| validate(words, placement))
+}
+
+/// The same words, each with its option.
+pub fn split(words: Vec<OsString>) -> Result<Asked<Words>, String> {
+    read(&COMMAND, words)
+}
+
+/// A variable of `-x`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// Its value, where it is not the launcher's own.
+    pub value: Option<String>,
+}
+
+impl Export {
+    /// A warning about one that nobody has set.
+    pub fn unset(&self) -> String {
+        format!("warning: -x {}: there is no such variable here, and so the workers get none", self.name)
+    }
+}
+
+/// All of them, in the order in which they were given.
+pub fn exports(words: &Words) -> Result<Vec<Export>, String> {
+    let given = words.given().iter().filter(|given| given.option.name == "export");
+    let read = given.map(|given| {
+        let (name, value) = match given.value.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (given.value.as_str(), None),
+        };
+        match name.is_empty() {
+            true => Err(format!("{} is {:?}; it must be NAME or NAME=VALUE", given.written, given.value)),
+            false => Ok(Export { name: name.to_owned(), value }),
+        }
+    });
+    read.collect()
+}
+
+/// Workers in total, as `-n` has it.
+pub fn np(words: &Words) -> Result<Option<u32>, String> {
+    let right = format!("a whole number from 1 to {NODES_LIMIT}");
+    let np = number(words, "np", &right, 1..=NODES_LIMIT as i64)?.map(|number| number as u32);
+    match (np, words.value("worker_num")) {
+        (Some(np), Some(total)) if total != np.to_string() => Err(format!(
+            "-n is \"{np}\", but --worker_num is {total:?}; both are the number of all workers, so leave one of them out"
+        )),
+        _ => Ok(np),
+    }
 }
 
 /// The value of this option: a whole number within these bounds.
@@ -94,23 +171,28 @@ fn number(words: &Words, name: &str, right: &str, range: std::ops::RangeInclusiv
     }
 }
 
-fn validate(words: Words) -> Result<RunOptions, String> {
+/// What the options of one launcher mean.
+fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
     let right = format!("a whole number from 1 to {NODES_LIMIT}");
     let count = |name| number(&words, name, &right, 1..=NODES_LIMIT as i64);
-    let worker_num = count("worker_num")?.unwrap_or(8) as u32;
-    let local_worker_num = count("local_worker_num")?.map_or(worker_num.min(8), |number| number as u32);
+    let np = np(&words)?;
+    let worker_num = np.map_or_else(|| count("worker_num").map(|number| number.unwrap_or(8) as u32), Ok)?;
+    let usual = np.unwrap_or(worker_num.min(8));
+    let local_worker_num = count("local_worker_num")?.map_or(usual, |number| number as u32);
     if local_worker_num > worker_num {
         return Err(format!(
             "--local_worker_num is {local_worker_num}; it must be at most --worker_num, which is {worker_num}"
         ));
     }
-    let port = number(&words, "master_port", "0 (the system chooses) or 1024 to 65535", 0..=65535)?.unwrap_or(8118);
+    let port = number(&words, "master_port", "0 (the system chooses) or 1024 to 65535", 0..=65535)?
+        .unwrap_or(i64::from(MASTER_PORT));
     if (1..1024).contains(&port) {
         return Err(format!("--master_port is \"{port}\"; it must be 0 (the system chooses) or 1024 to 65535"));
     }
     let node_rank = number(&words, "node_rank", "-1 or the index of this host, from 0", -1..=i64::from(i32::MAX))?;
     let node_rank = node_rank.and_then(|rank| u32::try_from(rank).ok());
     check_node_rank(node_rank, local_worker_num, worker_num)?;
+    let first_rank = node_rank.map(|node_rank| node_rank.saturating_mul(local_worker_num));
     let join = words.truth("join")?;
     let max_restarts = max_restarts(&words, join)?;
     let cluster_time_out = number(&words, "cluster_time_out", "a whole number of seconds", i64::MIN..=i64::MAX)?;
@@ -127,7 +209,7 @@ fn validate(words: Words) -> Result<RunOptions, String> {
         local_worker_num,
         master_addr: address(words.value("master_addr").unwrap_or("127.0.0.1"))?,
         master_port: u16::try_from(port).expect("checked to be at most 65535"),
-        node_rank,
+        placement: Placement { first_rank: placement.first_rank.or(first_rank), ..placement },
         log_dir: directory(words.value("log_dir")),
         join,
         max_restarts,
@@ -180,11 +262,16 @@ fn check_dry_run(options: &RunOptions) -> Result<(), String> {
             "--sim_rank_id is \"{rank}\", but with --rank_table_file each worker finds its rank when it starts: leave one out"
         ));
     }
-    match options.node_rank {
-        Some(node_rank) if !options.all_here() && node_rank != rank / options.local_worker_num => Err(format!(
-            "--sim_rank_id is \"{rank}\", which is not a rank of the host with --node_rank {node_rank}: it is one of --node_rank {}",
-            rank / options.local_worker_num
-        )),
+    let workers = options.local_worker_num;
+    match options.placement.first_rank {
+        // One command for many hosts shows it on its host.
+        Some(first) if !options.all_here() && options.placement.scheduler == SchedulerAt::Address && first / workers != rank / workers => {
+            Err(format!(
+                "--sim_rank_id is \"{rank}\", which is not a rank of the host with --node_rank {}: it is one of --node_rank {}",
+                first / workers,
+                rank / workers
+            ))
+        }
         _ => Ok(()),
     }
 }

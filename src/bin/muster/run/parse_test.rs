@@ -3,7 +3,7 @@ use super::*;
 use crate::cli::table::Takes;
 
 fn asked(line: &str) -> Result<Asked<RunOptions>, String> {
-    parse(line.split_whitespace().map(OsString::from).collect())
+    parse(line.split_whitespace().map(OsString::from).collect(), Placement::default())
 }
 
 fn options(line: &str) -> RunOptions {
@@ -18,7 +18,7 @@ fn defaults() {
     let run = options("a.out");
     assert_eq!((run.worker_num, run.local_worker_num), (8, 8));
     assert_eq!((run.master_addr.as_str(), run.master_port), ("127.0.0.1", 8118));
-    assert_eq!((run.node_rank, run.join, run.cluster_time_out), (None, false, 600));
+    assert_eq!((run.placement.first_rank, run.join, run.cluster_time_out), (None, false, 600));
     assert_eq!(run.max_restarts, 0);
     assert_eq!((run.log_dir, run.tail), (PathBuf::from("."), Tail::All));
     assert_eq!((run.worker_log_name.as_str(), run.rank_table_file, run.dry_run), ("worker", None, None));
@@ -122,6 +122,29 @@ fn ranks_are_known_here_or_by_node_rank() {
 }
 
 #[test]
+fn mpiruns_number_of_workers_is_all_of_them_here() {
+    for line in ["-n 16 a.out", "-np 16 a.out", "--np=16 a.out", "-n 16 --worker_num=16 a.out"] {
+        let run = options(line);
+        assert_eq!((run.worker_num, run.local_worker_num), (16, 16), "{line}");
+    }
+    let run = options("-n 4 --local_worker_num 2 a.out");
+    assert_eq!((run.worker_num, run.local_worker_num), (4, 2));
+}
+
+#[test]
+fn variables_are_named_with_their_values_or_without() {
+    let exported = |line: &str| {
+        let asked = split(line.split_whitespace().map(OsString::from).collect());
+        let Ok(Asked::With(words)) = asked else { panic!("{line}") };
+        exports(&words)
+    };
+    let export = |name: &str, value: Option<&str>| Export { name: name.to_owned(), value: value.map(str::to_owned) };
+    let expected = vec![export("A", Some("b=c")), export("D", None), export("E", Some(""))];
+    assert_eq!(exported("-x A=b=c -x D --export=E= a.out -x F"), Ok(expected));
+    assert_eq!(exported("-x =1 a.out").unwrap_err(), "-x is \"=1\"; it must be NAME or NAME=VALUE");
+}
+
+#[test]
 fn tail() {
     assert_eq!(options("--tail_worker_log=-1 a.out").tail, Tail::All);
     assert_eq!(options("--tail_worker_log -1 a.out").tail, Tail::All);
@@ -183,6 +206,8 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--worker_nun=4 a", "there is no option --worker_nun; did you mean --worker_num?"),
         ("--log-dri=x a", "did you mean --log_dir?"),
         ("-z a", "there is no option -z"),
+        ("-np 0 a", "--np is \"0\"; it must be a whole number from 1"),
+        ("-n 4 --worker_num 8 a", "-n is \"4\", but --worker_num is \"8\""),
         ("--bind_core=maybe a", "--bind_core is \"maybe\", which is not JSON"),
         ("--bind-core yes ./a", "write --bind_core=True for what it may mean"),
         ("--bind_core={device0:0-3} a", "in single quotes"),
@@ -207,8 +232,6 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--worker_log_name=a/b a", "--worker_log_name is \"a/b\", which has a slash"),
         ("--worker_log_name={rank} a", "{rank} stands for nothing"),
         ("--worker-log-nam=a a", "did you mean --worker_log_name?"),
-        ("-n 4 a", "this version does not have -n"),
-        ("-np 4 a", "this version does not have -n"),
         ("--max_restarts=-1 --join a", "--max_restarts is \"-1\"; it must be how often"),
         ("--max_restarts=some --join a", "--max_restarts is \"some\""),
         ("--max_restarts=99999999999 --join a", "0 or more"),

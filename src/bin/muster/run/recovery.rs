@@ -62,13 +62,15 @@ fn settings(mut variables: Vec<(OsString, OsString)>) -> Result<Settings, String
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::parse;
+    use super::super::parse::{parse, Placement};
     use super::*;
     use crate::cli::words::Asked;
 
     fn checked(words: &str, variables: &[(&str, &str)]) -> Result<(), String> {
         let words = words.split_whitespace().map(OsString::from).collect();
-        let Ok(Asked::With(options)) = parse(words) else { panic!("{words:?}", words = "a good command line") };
+        let Ok(Asked::With(options)) = parse(words, Placement::default()) else {
+            panic!("{words:?}", words = "a good command line")
+        };
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         check_with(&options, variables, false)
     }

@@ -4,7 +4,7 @@
 //! It reaches the children, and what this process asks the scheduler, by the environment only. Other processes of the same user find it in
 //! a file (`muster::secret::kept`).
 
-use super::parse::RunOptions;
+use super::parse::{RunOptions, SchedulerAt};
 use crate::voice::Voice;
 use muster::config::Key;
 use muster::net::host;
@@ -42,10 +42,12 @@ pub struct RunSecret {
 
 impl RunSecret {
     /// Makes a secret, or takes that of the job that goes on, and sets it in the environment; none where the user has set one, or none
-    /// (`MUSTER_JOB_SECRET=`), or where other hosts take part.
+    /// (`MUSTER_JOB_SECRET=`), or where other hosts take part that it would not
+    /// reach. The launcher that has the scheduler of a run that one command leads makes it for all hosts.
     pub fn make(options: &RunOptions, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
         let is_set = |name| std::env::var_os(name).is_some();
-        if !options.all_here() || is_set(VARIABLE) || is_set(VARIABLE_OF_FILE) {
+        let reaches_all = options.all_here() || options.placement.scheduler == SchedulerAt::Here;
+        if !reaches_all || is_set(VARIABLE) || is_set(VARIABLE_OF_FILE) {
             return Ok(None);
         }
         let secret = match recovery.and_then(kept::of_recovery) {
@@ -58,6 +60,11 @@ impl RunSecret {
         }
         std::env::set_var(VARIABLE, OsString::from(&secret));
         Ok(Some(RunSecret { secret, file: None }))
+    }
+
+    /// The secret itself.
+    pub fn reveal(&self) -> &str {
+        &self.secret
     }
 
     /// Other processes find it from now on, as long as this one lives: the launcher, or its scheduler.

@@ -65,7 +65,7 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
     for line in telling_lines(&tail_of(&child.log), LINES_OF_FIRST) {
         text.push_str(&format!("    {line}\n"));
     }
-    let words = scheduler_of(children).and_then(|scheduler| last_words(&tail_of(&scheduler.log)).map(str::to_owned));
+    let words = scheduler_says(children);
     if let Some(words) = words.as_ref().filter(|_| child.part != Part::Scheduler) {
         text.push_str(&format!("muster: the scheduler says: {words}\n"));
     }
@@ -84,6 +84,11 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
         text.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
     }
     text
+}
+
+/// Why the scheduler of these children says that the job failed.
+pub fn scheduler_says(children: &[Child]) -> Option<String> {
+    last_words(&tail_of(&scheduler_of(children)?.log)).map(str::to_owned)
 }
 
 fn scheduler_of(children: &[Child]) -> Option<&Child> {

@@ -112,7 +112,7 @@ impl Member {
 /// See the module.
 pub struct Supervisor {
     members: Vec<Member>,
-    /// No worker of the job runs elsewhere.
+    /// No worker of the job runs elsewhere, or none any more.
     all_here: bool,
     /// Failures in the order in which they were noticed.
     failures: Vec<usize>,
@@ -307,6 +307,11 @@ impl Supervisor {
         }
     }
 
+    /// The workers of the job that ran elsewhere have ended well. To be followed by [`tick`](Supervisor::tick).
+    pub fn others_done(&mut self) {
+        self.all_here = true;
+    }
+
     /// The user wants it to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
         let again = self.signal.is_some();
@@ -442,8 +447,7 @@ impl Supervisor {
             (Some(Ending::Exit(code::FORMING)), true) => 0,
             (_, true) => 4,
             _ if named == Some(child) => 1,
-            // SIGABRT and SIGPIPE are how programs give up when they have lost another.
-            (Some(Ending::Signal(signal)), _) if signal != libc::SIGABRT && signal != libc::SIGPIPE => 2,
+            (Some(ending), _) if is_from_elsewhere(ending) => 2,
             _ => 3,
         };
         let mut failures = self.failures.clone();
@@ -458,6 +462,11 @@ impl Supervisor {
         let first = unclean.unwrap_or(gives_code);
         Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
+}
+
+/// Whether a signal ended it that others have sent: SIGABRT and SIGPIPE are how programs give up when they have lost another.
+pub fn is_from_elsewhere(ending: Ending) -> bool {
+    matches!(ending, Ending::Signal(signal) if signal != libc::SIGABRT && signal != libc::SIGPIPE)
 }
 
 /// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; another signal came from elsewhere.

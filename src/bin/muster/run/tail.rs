@@ -38,9 +38,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins to show the output of these children.
-    pub fn start(shown: &[&Child]) -> io::Result<Tail> {
-        let several = shown.len() > 1;
+    /// Begins to show the output of these children; with the worker before each line where there are `several`, here or in all.
+    pub fn start(shown: &[&Child], several: bool) -> io::Result<Tail> {
         let paths = shown.iter().map(|child| child.log.clone()).collect();
         let logs = shown
             .iter()
@@ -157,17 +156,19 @@ impl Log {
 }
 
 /// Makes whole lines of one worker's output, each with a prefix; without a prefix it passes everything on as it is.
-struct Lines {
+pub struct Lines {
     prefix: Option<String>,
     pending: Vec<u8>,
 }
 
 impl Lines {
-    fn new(prefix: Option<String>) -> Lines {
+    /// Of which nothing has come yet.
+    pub fn new(prefix: Option<String>) -> Lines {
         Lines { prefix, pending: Vec::new() }
     }
 
-    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    /// More has come: what can be shown now is put into `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let Some(prefix) = &self.prefix else {
             out.extend_from_slice(bytes);
             return;
@@ -186,7 +187,7 @@ impl Lines {
     }
 
     /// What came without a newline at its end.
-    fn finish(&mut self, out: &mut Vec<u8>) {
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.pending.is_empty() {
             self.push(b"\n", out);
         }

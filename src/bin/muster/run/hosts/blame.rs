@@ -1,0 +1,202 @@
+//! Which failure of a run on several hosts was first, and what is said of all of them.
+//!
+//! Each host's launcher knows what failed first there. On most hosts that is only what follows from a loss elsewhere. So the scheduler's
+//! word counts more than the order in which the hosts told of it.
+
+use super::conduct::{Conduct, End};
+use super::plan::Place;
+use crate::code;
+
+/// The text for standard error, and the exit code.
+pub fn verdict(conduct: &Conduct, places: &[Place]) -> (String, i32) {
+    let ends = conduct.ends();
+    let missing = no_answer(&ends, places);
+    if !missing.is_empty() {
+        return (missing, code::FAILED);
+    }
+    if let Some(signal) = conduct.interrupted() {
+        let lost = ends.iter().zip(places).filter_map(|(end, place)| match end {
+            Some(End::Cut(words)) => Some(format!("muster: host {}: {words}\n", place.host.name)),
+            _ => None,
+        });
+        let all = if ends.iter().any(|end| matches!(end, Some(End::Cut(_)))) {
+            "others have"
+        } else {
+            "processes on all hosts have"
+        };
+        return (
+            format!("{}muster: stopped by signal {signal}; the {all} ended\n", lost.collect::<String>()),
+            code::SIGNAL + signal,
+        );
+    }
+    let Some(first) = first(conduct.failed(), &ends, places) else { return (String::new(), 0) };
+    failed(first, conduct.failed(), &ends, places)
+}
+
+/// Of hosts that never answered.
+fn no_answer(ends: &[Option<&End>], places: &[Place]) -> String {
+    let missing: Vec<String> = ends
+        .iter()
+        .zip(places)
+        .filter_map(|(end, place)| match end {
+            Some(End::NoAnswer(words)) => Some(format!("muster: host {}: {words}\n", place.host.name)),
+            _ => None,
+        })
+        .collect();
+    match missing.len() {
+        0 => String::new(),
+        count => format!(
+            "{}muster: {count} of {} hosts can't be used, so nothing was started\n",
+            missing.concat(),
+            places.len()
+        ),
+    }
+}
+
+/// The host on which the first failure was.
+fn first(failed: &[usize], ends: &[Option<&End>], places: &[Place]) -> Option<usize> {
+    let found = |test: &dyn Fn(usize) -> bool| failed.iter().copied().find(|host| test(*host));
+    let told = |host: usize| match ends[host] {
+        Some(End::Told { code, summary }) => Some((*code, summary.as_ref())),
+        _ => None,
+    };
+    let named = scheduler_words(ends).and_then(named_rank);
+    // The scheduler's host alone knows that forming timed out.
+    found(&|host| told(host).is_some_and(|(code, _)| code == code::FORMING))
+        .or_else(|| found(&|host| named.is_some_and(|rank| places[host].has_rank(rank))))
+        .or_else(|| found(&|host| told(host).is_some_and(|(_, summary)| summary.is_some_and(|summary| summary.killed))))
+        .or_else(|| found(&|host| matches!(ends[host], Some(End::Cut(_)))))
+        .or_else(|| failed.first().copied())
+}
+
+fn scheduler_words<'a>(ends: &[Option<&'a End>]) -> Option<&'a str> {
+    ends.iter().find_map(|end| match end {
+        Some(End::Told { summary: Some(summary), .. }) => {
+            Some(summary.scheduler.as_str()).filter(|words| !words.is_empty())
+        }
+        _ => None,
+    })
+}
+
+/// The rank of which the scheduler speaks: its sentence about a loss begins so.
+fn named_rank(words: &str) -> Option<u32> {
+    words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
+}
+
+fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[Place]) -> (String, i32) {
+    let name = |host: usize| places[host].host.name.as_str();
+    let mut text = String::new();
+    let code = match ends[first] {
+        Some(End::Told { code, summary: Some(summary) }) if !summary.text.is_empty() => {
+            text.push_str(&format!("muster: host {}:\n{}", name(first), summary.text));
+            let words = scheduler_words(ends).filter(|words| !summary.text.contains(words));
+            text.extend(words.map(|words| format!("muster: the scheduler says: {words}\n")));
+            *code
+        }
+        // It has said why itself.
+        Some(End::Told { code, .. }) => {
+            text.push_str(&format!(
+                "muster: first failure: the launcher on host {} exited with code {code}\n",
+                name(first)
+            ));
+            *code
+        }
+        Some(End::Cut(words)) => {
+            text.push_str(&format!("muster: first failure: host {}: {words}\n", name(first)));
+            let said = scheduler_words(ends).map(|words| format!("muster: the scheduler says: {words}\n"));
+            text.extend(said);
+            code::FAILED
+        }
+        Some(End::NoAnswer(_)) | None => code::FAILED,
+    };
+    for host in failed.iter().copied().filter(|host| *host != first) {
+        let how = match ends[host] {
+            Some(End::Told { summary: Some(summary), .. }) if !summary.how.is_empty() => summary.how.clone(),
+            Some(End::Told { code, .. }) => format!("the launcher exited with code {code}"),
+            Some(End::Cut(words)) => words.clone(),
+            _ => continue,
+        };
+        text.push_str(&format!("muster: then host {}: {how}\n", name(host)));
+    }
+    (text, if code == 0 { code::FAILED } else { code })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::Host;
+    use super::super::report::Summary;
+    use super::*;
+    use std::time::Duration;
+
+    fn places() -> Vec<Place> {
+        let place = |(name, first_rank): (&str, u32)| {
+            let host = Host { name: name.to_owned(), slots: None };
+            Place { host, workers: 4, first_rank }
+        };
+        [("one", 0), ("two", 4), ("three", 8)].map(place).to_vec()
+    }
+
+    fn told(code: i32, rank: u32, killed: bool, scheduler: &str) -> End {
+        let how = format!("worker {rank} exited with code {code}");
+        let text = format!("muster: first failure: {how}, log\n");
+        let summary = Summary { how, killed, text, scheduler: scheduler.to_owned() };
+        End::Told { code, summary: Some(summary) }
+    }
+
+    /// Of ends in the order in which they came.
+    fn of(ends: Vec<(usize, End)>) -> (String, i32) {
+        let mut conduct = Conduct::new(3);
+        (0..3).for_each(|host| conduct.answered(host, Duration::ZERO));
+        conduct.port_known(Duration::ZERO);
+        ends.into_iter().for_each(|(host, end)| conduct.ended(host, end, Duration::ZERO));
+        verdict(&conduct, &places())
+    }
+
+    #[test]
+    fn the_schedulers_word_counts_more_than_the_order() {
+        let words = "rank 5 (node id \"5\", host two, pid 7) is lost: it exited";
+        let (text, code) =
+            of(vec![(0, told(1, 0, false, words)), (1, told(7, 5, false, "")), (2, told(1, 8, false, ""))]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(code, 7);
+        assert_eq!(lines[0], "muster: host two:");
+        assert_eq!(lines[1], "muster: first failure: worker 5 exited with code 7, log");
+        assert_eq!(lines[2], format!("muster: the scheduler says: {words}"));
+        assert_eq!(lines[3], "muster: then host one: worker 0 exited with code 1");
+        assert_eq!(lines[4], "muster: then host three: worker 8 exited with code 1");
+    }
+
+    #[test]
+    fn a_death_counts_more_than_what_may_follow_from_it() {
+        let (text, code) = of(vec![(0, told(1, 0, false, "")), (2, told(137, 9, true, ""))]);
+        assert!(code == 137 && text.starts_with("muster: host three:\n"), "{text}");
+        let (text, code) = of(vec![(0, told(1, 0, false, "")), (2, End::Cut("the connection ended".to_owned()))]);
+        assert!(code == 1 && text.starts_with("muster: first failure: host three: the connection ended\n"), "{text}");
+        let (text, code) = of(vec![(2, told(1, 8, false, "")), (0, told(124, 0, false, ""))]);
+        assert!(code == 124 && text.starts_with("muster: host one:\n"), "{text}");
+        let refused = End::Told { code: 127, summary: None };
+        let (text, code) = of(vec![(1, refused), (0, told(143, 0, false, ""))]);
+        assert!(
+            code == 127 && text.starts_with("muster: first failure: the launcher on host two exited with code 127"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_end_without_a_failure_is_none() {
+        let well = || End::Told { code: 0, summary: None };
+        assert_eq!(of(vec![(0, well()), (1, well()), (2, well())]), (String::new(), 0));
+    }
+
+    #[test]
+    fn hosts_that_do_not_answer_are_all_named() {
+        let mut conduct = Conduct::new(3);
+        conduct.closed(0, "ssh exited with code 255".to_owned(), Duration::ZERO);
+        conduct.closed(2, "ssh exited with code 255".to_owned(), Duration::ZERO);
+        conduct.answered(1, Duration::ZERO);
+        let (text, code) = verdict(&conduct, &places());
+        assert_eq!(code, 1);
+        assert!(text.contains("host one: ssh exited") && text.contains("host three: ssh"), "{text}");
+        assert!(text.ends_with("muster: 2 of 3 hosts can't be used, so nothing was started\n"), "{text}");
+    }
+}

@@ -1,0 +1,233 @@
+//! The leading launcher: calls the hosts, hands on what comes from them, and carries out what [`Conduct`] decides.
+
+use super::conduct::{Action, Conduct, End};
+use super::frames::{text, texts, Frame, Kind};
+use super::line::{Come, Event, Line};
+use super::plan::{Place, Plan};
+use super::report::Summary;
+use super::show::Show;
+use super::{blame, list::Host};
+use crate::run::join::Signals;
+use crate::run::master::RESOLVE_WAIT;
+use crate::run::tail::Lines;
+use crate::sys;
+use crate::voice::Voice;
+use muster::net::{host, interface, resolve};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+/// How much waits to be handed on, before a host waits.
+const WAITING: usize = 256;
+/// How often it looks at the time, at least. Where it is late by [`STOOD_STILL`], it was stopped itself, and hosts were not silent.
+const LOOK: Duration = Duration::from_secs(5);
+const STOOD_STILL: Duration = Duration::from_secs(10);
+
+/// Runs the plan. Returns the exit code; the error is a sentence.
+pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
+    plan.warnings.iter().for_each(|warning| voice.say(format!("muster: {warning}\n")));
+    let failed = |error: io::Error| format!("can't lead the hosts: {error}");
+    let signals = Signals::begin().map_err(failed)?;
+    let (sender, events) = sync_channel(WAITING);
+    pass_on(signals, sender.clone()).map_err(failed)?;
+    let folder = std::env::current_dir().map_err(failed)?;
+    let show = Show::start(io::stdout()).map_err(failed)?;
+    let mut lead = Lead {
+        plan,
+        voice,
+        show,
+        conduct: Conduct::new(plan.places.len()),
+        members: plan.places.iter().map(Member::new).collect(),
+        began: Instant::now(),
+        folder,
+        port: plan.port,
+        secret: None,
+    };
+    lead.call(&sender).map_err(failed)?;
+    lead.follow(&events);
+    Ok(lead.finish())
+}
+
+/// The user's signals come with everything else.
+fn pass_on(signals: Signals, events: SyncSender<Come>) -> io::Result<()> {
+    let wait = move || loop {
+        let is_over = match signals.ending() {
+            Some(signal) => events.send(Come::Signal(signal)).is_err(),
+            None => sys::poll([signals.descriptor()], None).is_err(),
+        };
+        if is_over {
+            return;
+        }
+    };
+    std::thread::Builder::new().name("muster-signals".to_owned()).spawn(wait).map(|_| ())
+}
+
+/// A host, as it is seen from here.
+struct Member {
+    line: Option<Line>,
+    output: Lines,
+    words: Lines,
+    summary: Option<Summary>,
+}
+
+impl Member {
+    fn new(place: &Place) -> Member {
+        let (output, words) = (Lines::new(Some(String::new())), Lines::new(Some(format!("[{}] ", place.host.name))));
+        Member { line: None, output, words, summary: None }
+    }
+}
+
+struct Lead<'a> {
+    plan: &'a Plan,
+    voice: &'a Voice,
+    show: Show,
+    conduct: Conduct,
+    members: Vec<Member>,
+    began: Instant,
+    folder: PathBuf,
+    port: u16,
+    secret: Option<String>,
+}
+
+impl Lead<'_> {
+    fn call(&mut self, events: &SyncSender<Come>) -> io::Result<()> {
+        let own = std::env::current_exe()?;
+        let part = format!("exec {} host-part", quoted(&own.to_string_lossy()));
+        for (index, place) in self.plan.places.iter().enumerate() {
+            let words: Vec<OsString> = match &self.plan.ssh {
+                None if is_here(&place.host) => vec![own.clone().into(), "host-part".into()],
+                ssh => {
+                    let ssh = ssh.clone().unwrap_or_else(|| vec!["ssh".into()]);
+                    ssh.into_iter().chain([place.host.name.clone().into(), part.clone().into()]).collect()
+                }
+            };
+            match Line::open(&words, index, events) {
+                Ok(line) => self.members[index].line = Some(line),
+                Err(error) => {
+                    let words = format!("{} can't be started: {error}", words[0].to_string_lossy());
+                    self.conduct.closed(index, words, self.began.elapsed());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, events: &Receiver<Come>) {
+        loop {
+            self.act();
+            if self.conduct.finished() {
+                return;
+            }
+            let now = self.began.elapsed();
+            let left = self.conduct.deadline().map_or(LOOK, |deadline| deadline.saturating_sub(now).min(LOOK));
+            let come = events.recv_timeout(left);
+            let then = self.began.elapsed();
+            if then >= now + left + STOOD_STILL {
+                (0..self.members.len()).for_each(|host| self.conduct.heard(host, then));
+            }
+            match come {
+                Ok(Come::Host(host, event)) => self.take(host, event),
+                Ok(Come::Signal(signal)) => self.conduct.signalled(signal, then),
+                Err(_) => self.conduct.tick(then),
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.conduct.next_action() {
+            let (Action::Start(host)
+            | Action::OthersDone(host)
+            | Action::Signal(host, _)
+            | Action::Close(host)
+            | Action::Kill(host)) = action;
+            let Some(line) = self.members[host].line.as_mut() else { continue };
+            match action {
+                Action::Start(_) => {
+                    let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref());
+                    line.tell(Frame::new(Kind::Job, job.encode()));
+                }
+                Action::OthersDone(_) => line.tell(Frame::new(Kind::OthersDone, Vec::new())),
+                Action::Signal(_, signal) => line.tell(Frame::new(Kind::Signal, vec![signal as u8])),
+                Action::Close(_) => line.close(),
+                Action::Kill(_) => line.kill(),
+            }
+        }
+    }
+
+    fn take(&mut self, host: usize, event: Event) {
+        let now = self.began.elapsed();
+        self.conduct.heard(host, now);
+        match event {
+            Event::Answered => self.conduct.answered(host, now),
+            Event::Frame(frame) => self.hear(host, frame, now),
+            Event::Said(words) => self.say(host, &words),
+            Event::Closed(words) => self.conduct.closed(host, words, now),
+        }
+    }
+
+    fn hear(&mut self, host: usize, frame: Frame, now: Duration) {
+        match frame.kind {
+            Kind::Output => {
+                let mut lines = Vec::new();
+                self.members[host].output.push(&frame.body, &mut lines);
+                self.show.put(lines);
+            }
+            Kind::Words => self.say(host, &frame.body),
+            Kind::Port => {
+                let mut texts = texts(&frame.body).into_iter();
+                self.port = texts.next().and_then(|port| port.parse().ok()).unwrap_or(self.port);
+                self.secret = texts.next().filter(|secret| !secret.is_empty());
+                self.conduct.port_known(now);
+            }
+            Kind::Failing => self.conduct.failing(host, now),
+            Kind::Summary => self.members[host].summary = Summary::decode(&frame.body),
+            Kind::Ended => {
+                let code = text(&frame.body).parse().unwrap_or(crate::code::FAILED);
+                let summary = self.members[host].summary.take();
+                self.conduct.ended(host, End::Told { code, summary }, now);
+            }
+            Kind::Beat | Kind::Job | Kind::Signal | Kind::OthersDone => {}
+        }
+    }
+
+    /// What is said on a host, in whole lines after its name.
+    fn say(&mut self, host: usize, words: &[u8]) {
+        let mut lines = Vec::new();
+        self.members[host].words.push(words, &mut lines);
+        self.voice.say(text(&lines));
+    }
+
+    fn finish(mut self) -> i32 {
+        for member in &mut self.members {
+            let (mut output, mut words) = (Vec::new(), Vec::new());
+            member.output.finish(&mut output);
+            member.words.finish(&mut words);
+            self.show.put(output);
+            self.voice.say(text(&words));
+        }
+        if let Some(words) = self.show.finish() {
+            self.voice.say(words);
+        }
+        let (text, code) = blame::verdict(&self.conduct, &self.plan.places);
+        self.voice.say(text);
+        code
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Whether this host is that one, so that nothing need lead there.
+fn is_here(host: &Host) -> bool {
+    let is_own = || {
+        let found = resolve::resolve(host.address(), 0, RESOLVE_WAIT);
+        found.is_ok_and(|addresses| {
+            !addresses.is_empty() && addresses.iter().all(|address| interface::is_local(*address))
+        })
+    };
+    host.name == host.address() && (host::name().is_ok_and(|name| name == host.name) || is_own())
+}

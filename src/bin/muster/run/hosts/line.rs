@@ -1,0 +1,259 @@
+//! The way to one host: the process that leads there (ssh, or a part of our own on this host), and the threads that read and write.
+//! They wait where this host's other things must not.
+
+use super::frames::{greeting, text, Frame, Frames};
+use crate::start::{start, Start};
+use crate::sys::{self, Ending};
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{channel, Receiver, Sender, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+/// How long a line of a login's words, before a host's first, may be.
+const GREETING_LIMIT: usize = 64 << 10;
+/// How long after a process's end what it said is waited for: another process may hold its standard error open.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Reading and writing needs little.
+const STACK_BYTES: usize = 128 << 10;
+
+/// What comes from a host.
+#[derive(Debug)]
+pub enum Event {
+    /// It is there, and waits for its job.
+    Answered,
+    /// What it says.
+    Frame(Frame),
+    /// What a login, or ssh itself, says.
+    Said(Vec<u8>),
+    /// That was all, as these words explain.
+    Closed(String),
+}
+
+/// From which host what comes, or a signal of the user's.
+#[derive(Debug)]
+pub enum Come {
+    /// From this host.
+    Host(usize, Event),
+    /// A signal.
+    Signal(i32),
+}
+
+/// The process that leads to a host.
+pub struct Line {
+    pid: i32,
+    to: Option<Sender<Frame>>,
+}
+
+impl Line {
+    /// Starts it with these words, the first of which is its program.
+    pub fn open(words: &[OsString], host: usize, events: &SyncSender<Come>) -> io::Result<Line> {
+        let [(input, to), (from, output), (said, error)] = [io::pipe()?, io::pipe()?, io::pipe()?];
+        let program = words.first().ok_or_else(|| io::Error::other("there is no program"))?;
+        let pid = start(&Start {
+            program,
+            words,
+            environment: std::env::vars_os().collect(),
+            input: Some(input.as_fd()),
+            output: output.as_fd(),
+            error: Some(error.as_fd()),
+            keeps: None,
+            dies_with_parent: true,
+            cores: &[],
+            memory_nodes: &[],
+        })?;
+        let ((sender, frames), (told, last)) = (channel(), channel());
+        let (reads, hears) = (events.clone(), events.clone());
+        let name = text(program.as_encoded_bytes());
+        spawn("muster-to-host", move || write(to, frames))?;
+        spawn("muster-words", move || {
+            listen(said, host, &hears);
+            let _ = told.send(()); // nobody may wait for it any more
+        })?;
+        spawn("muster-from-host", move || read(from, host, pid, &name, &last, &reads))?;
+        Ok(Line { pid, to: Some(sender) })
+    }
+
+    /// Tells the host this, as soon as it listens.
+    pub fn tell(&self, frame: Frame) {
+        if let Some(to) = &self.to {
+            let _ = to.send(frame); // else the way has ended, which its reader tells
+        }
+    }
+
+    /// Nothing more is told: what runs there ends.
+    pub fn close(&mut self) {
+        self.to = None;
+    }
+
+    /// Kills what leads there. That ends what runs there, too.
+    pub fn kill(&mut self) {
+        self.close();
+        sys::signal_group(self.pid, libc::SIGKILL);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        sys::reap(self.pid);
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run).map(|_| ())
+}
+
+fn write(mut to: PipeWriter, frames: Receiver<Frame>) {
+    for frame in frames {
+        if frame.write(&mut to).is_err() {
+            return; // its reader tells
+        }
+    }
+}
+
+fn listen(mut from: PipeReader, host: usize, events: &SyncSender<Come>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if events.send(Come::Host(host, Event::Said(buffer[..length].to_vec()))).is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells what comes, and in the end how the process ended.
+fn read(from: PipeReader, host: usize, pid: i32, name: &str, last: &Receiver<()>, events: &SyncSender<Come>) {
+    let tell = |event| events.send(Come::Host(host, event)).map_err(|_| io::Error::other("nobody leads any more"));
+    let words = match follow(from, &tell) {
+        Ok(()) => {
+            let ending = sys::await_end_unreaped(pid);
+            let _ = last.recv_timeout(LAST_WORDS); // what was said by then is told
+            ended(name, ending)
+        }
+        Err(error) => error.to_string(),
+    };
+    let _ = tell(Event::Closed(words)); // nobody may listen any more
+}
+
+fn follow(mut from: PipeReader, tell: &dyn Fn(Event) -> io::Result<()>) -> io::Result<()> {
+    let (mut buffer, mut before, mut frames) = (vec![0; 64 << 10], Some(Vec::new()), Frames::default());
+    loop {
+        let length = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        match before.as_mut() {
+            None => frames.push(&buffer[..length]),
+            Some(words) => {
+                words.extend_from_slice(&buffer[..length]);
+                if let Some(rest) = greeted(words, tell)? {
+                    frames.push(&rest);
+                    before = None;
+                }
+            }
+        }
+        while let Some(frame) = frames.next()? {
+            tell(Event::Frame(frame))?;
+        }
+    }
+}
+
+/// What follows the greeting, once that has come. Lines before it are a login's.
+fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::Result<Option<Vec<u8>>> {
+    while let Some(end) = words.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = words.drain(..=end).collect();
+        if line == greeting().as_bytes() {
+            tell(Event::Answered)?;
+            return Ok(Some(std::mem::take(words)));
+        }
+        if let Some(version) = line.strip_prefix(b"muster host-part ") {
+            let (version, own) = (text(version), env!("CARGO_PKG_VERSION"));
+            return Err(io::Error::other(format!(
+                "it has muster {}, and here is {own}: expected the same",
+                version.trim()
+            )));
+        }
+        tell(Event::Said(line))?;
+    }
+    match words.len() > GREETING_LIMIT {
+        true => Err(io::Error::other("what it says is not muster's")),
+        false => Ok(None),
+    }
+}
+
+fn ended(name: &str, ending: Option<Ending>) -> String {
+    match ending {
+        // How a shell says that there is no such program.
+        Some(Ending::Exit(127)) => {
+            let own = std::env::current_exe().map_or_else(|_| "muster".into(), |path| path.display().to_string());
+            format!("{name} exited with code 127: is there a {own}, as here?")
+        }
+        Some(Ending::Exit(code)) => format!("{name} exited with code {code}"),
+        Some(Ending::Signal(signal)) => format!("{name} was ended by signal {signal}"),
+        None => format!("{name} ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    /// What comes of a shell script in ssh's place, up to its end.
+    fn events(script: &str) -> Vec<Event> {
+        let (sender, receiver) = sync_channel(100);
+        let words = ["/bin/sh", "-c", script].map(OsString::from);
+        let mut line = Line::open(&words, 3, &sender).unwrap();
+        line.close();
+        let mut events = Vec::new();
+        loop {
+            let Come::Host(3, event) = receiver.recv_timeout(Duration::from_secs(60)).unwrap() else {
+                panic!("no host")
+            };
+            events.push(event);
+            if matches!(events.last(), Some(Event::Closed(_))) {
+                return events;
+            }
+        }
+    }
+
+    fn said(events: &[Event]) -> String {
+        let said =
+            events.iter().filter_map(|event| if let Event::Said(words) = event { Some(text(words)) } else { None });
+        said.collect()
+    }
+
+    #[test]
+    fn a_host_answers_after_whatever_a_login_says() {
+        let script = format!(
+            "echo Welcome; printf '{}'; printf 'B\\000\\000\\000\\000'; exit 3",
+            greeting().replace('\n', "\\n")
+        );
+        let events = events(&script);
+        assert_eq!(said(&events), "Welcome\n");
+        assert!(matches!(events[1], Event::Answered), "{events:?}");
+        assert!(matches!(&events[2], Event::Frame(frame) if frame.body.is_empty()), "{events:?}");
+        assert!(
+            matches!(&events[3], Event::Closed(words) if words.ends_with("/bin/sh exited with code 3")),
+            "{events:?}"
+        );
+    }
+
+    #[test]
+    fn what_does_not_answer_is_explained() {
+        for (script, expected) in [
+            ("echo 'Permission denied' >&2; exit 255", "exited with code 255"),
+            ("exit 127", "exited with code 127: is there a "),
+            ("kill -9 $$", "was ended by signal 9"),
+            ("echo muster host-part 0.0.1; cat", "it has muster 0.0.1, and here is "),
+            ("head -c 70000 /dev/zero; cat", "what it says is not muster's"),
+        ] {
+            let events = events(script);
+            let Some(Event::Closed(words)) = events.last() else { panic!("{script}: {events:?}") };
+            assert!(words.contains(expected), "{script}: {words}");
+            assert_eq!(said(&events).contains("denied"), script.contains("denied"), "{script}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Hosts and their slots: `-H one:4,two:4`, and the lines of a hostfile as Open MPI and MPICH have them.
+
+use muster::config::NODES_LIMIT;
+use std::path::Path;
+
+/// A host, and how many workers it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// As ssh is told: a name or an address, with or without a user before it.
+    pub name: String,
+    /// None where it was not said.
+    pub slots: Option<u32>,
+}
+
+impl Host {
+    /// Where others reach it: without the user.
+    pub fn address(&self) -> &str {
+        self.name.rsplit_once('@').map_or(&self.name, |(_, address)| address)
+    }
+}
+
+/// The hosts of `-H`.
+pub fn of_words(text: &str) -> Result<Vec<Host>, String> {
+    let hosts = text.split(',').map(|word| {
+        host(word.trim()).ok_or_else(|| format!("-H is {text:?}; {word:?} must be HOST or HOST:N, with N from 1"))
+    });
+    hosts.collect::<Result<Vec<Host>, String>>().map(gathered)
+}
+
+/// The hosts of `--hostfile`.
+pub fn of_file(path: &Path) -> Result<Vec<Host>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("--hostfile is {path:?}: {error}"))?;
+    let hosts = of_lines(&text).map_err(|(line, words)| format!("--hostfile is {path:?}: line {line}: {words}"))?;
+    match hosts.is_empty() {
+        true => Err(format!("--hostfile is {path:?}, which names no host: each line has one, as `host slots=8`")),
+        false => Ok(hosts),
+    }
+}
+
+fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
+    let mut hosts = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let complain = |words: String| (index + 1, words);
+        let wrong = |word: &str| complain(format!("{word:?}; a line is `host`, `host slots=8` or `host:8`"));
+        let mut found = host(first).ok_or_else(|| wrong(first))?;
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", number)) => found.slots = Some(slots(number).ok_or_else(|| wrong(word))?),
+                // More than `slots` are never started, so the most that may be is of no consequence.
+                Some(("max_slots" | "max-slots", number)) if slots(number).is_some() => {}
+                _ => return Err(wrong(word)),
+            }
+        }
+        hosts.push(found);
+    }
+    Ok(gathered(hosts))
+}
+
+/// `host`, `host:8`, `[fd77::1]:8` or `fd77::1`.
+fn host(word: &str) -> Option<Host> {
+    let plain = |name: &str| {
+        let name = name.replace(['[', ']'], "");
+        // ssh would take a dash for an option.
+        let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace);
+        is_name.then_some(name)
+    };
+    let is_bare_address = word.matches(':').count() > 1 && !word.contains("]:");
+    match word.rsplit_once(':') {
+        Some((name, number)) if !is_bare_address => Some(Host { name: plain(name)?, slots: Some(slots(number)?) }),
+        _ => Some(Host { name: plain(word)?, slots: None }),
+    }
+}
+
+fn slots(text: &str) -> Option<u32> {
+    text.parse::<u32>().ok().filter(|slots| (1..=NODES_LIMIT as u32).contains(slots))
+}
+
+/// Each host once, in the order of its first mention; what is said of it later adds to its slots.
+fn gathered(hosts: Vec<Host>) -> Vec<Host> {
+    let mut each: Vec<Host> = Vec::new();
+    for host in hosts {
+        match each.iter_mut().find(|other| other.name == host.name) {
+            Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
+            None => each.push(host),
+        }
+    }
+    each
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(hosts: Vec<Host>) -> Vec<(String, Option<u32>)> {
+        hosts.into_iter().map(|host| (host.name, host.slots)).collect()
+    }
+
+    fn known(hosts: &[(&str, Option<u32>)]) -> Vec<(String, Option<u32>)> {
+        hosts.iter().map(|(name, slots)| ((*name).to_owned(), *slots)).collect()
+    }
+
+    #[test]
+    fn words_name_hosts_and_slots() {
+        for (text, hosts) in [
+            ("one", &[("one", None)][..]),
+            ("one:4,two:8", &[("one", Some(4)), ("two", Some(8))]),
+            ("me@one:4, 10.0.0.2", &[("me@one", Some(4)), ("10.0.0.2", None)]),
+            ("fd77::1,[fd77::2]:3,[fd77::3]", &[("fd77::1", None), ("fd77::2", Some(3)), ("fd77::3", None)]),
+            ("one,two,one", &[("one", Some(2)), ("two", None)]),
+            ("one:3,one:2", &[("one", Some(5))]),
+        ] {
+            assert_eq!(told(of_words(text).unwrap()), known(hosts), "{text}");
+        }
+        assert_eq!(of_words("me@one").unwrap()[0].address(), "one");
+    }
+
+    #[test]
+    fn what_is_no_host_is_named() {
+        for text in ["", "one,,two", "one:", "one:0", "one:x", "-oProxyCommand=x", "[::1]:x", ":4"] {
+            let error = of_words(text).unwrap_err();
+            assert!(error.starts_with("-H is ") && error.contains("HOST:N"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn lines_are_open_mpis_or_mpichs() {
+        let text = "# all of them\none slots=4\n  two:8  # the big one\n\nthree slots=2 max_slots=4\nfour\nme@five max-slots=1\n";
+        let five = [("one", Some(4)), ("two", Some(8)), ("three", Some(2)), ("four", None), ("me@five", None)];
+        assert_eq!(told(of_lines(text).unwrap()), known(&five));
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_named_by_its_number() {
+        for (text, number) in [("one\ntwo slots=x", 2), ("one binding=user:4", 1), ("\n\none two", 3), ("one:4x", 1)] {
+            let (line, words) = of_lines(text).unwrap_err();
+            assert!(line == number && words.contains("slots=8"), "{text}: {line}: {words}");
+        }
+        let error = of_file(Path::new("/no/such/hosts")).unwrap_err();
+        assert!(error.starts_with("--hostfile is \"/no/such/hosts\": "), "{error}");
+    }
+}

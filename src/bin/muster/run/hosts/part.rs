@@ -1,0 +1,237 @@
+//! `muster host-part`: what the leading launcher has ssh start on a host. It says that it is there, reads its job, and starts this
+//! host's launcher, which is `muster run` but for what it reports. What that one writes and reports goes back in frames.
+//!
+//! The end of its standard input means that nobody leads any more, whatever the reason. Then it ends its launcher, and all that this one
+//! has started: asked, asked again, and killed. Its own death kills the launcher.
+
+use super::frames::{greeting, Frame, Frames, Job, Kind};
+use super::report::Report;
+use crate::code;
+use crate::run::join::{Signals, OTHERS_DONE};
+use crate::run::parse::{Placement, SchedulerAt};
+use crate::start::{start, Start};
+use crate::sys;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// The word after `muster host-part` by which it is a host's launcher.
+const LAUNCH: &str = "launch";
+/// How often the leading launcher hears that this host is there.
+const BEAT: Duration = Duration::from_secs(10);
+/// After how long, when nobody leads any more, the launcher is asked to end a second time, and is killed.
+const INSIST: Duration = Duration::from_secs(1);
+const KILL: Duration = Duration::from_secs(5);
+
+/// Runs it, with the words after its name. Returns the exit code.
+pub fn command(words: Vec<OsString>) -> i32 {
+    match words.split_first() {
+        Some((word, words)) if word == LAUNCH => launch(words),
+        None => relay().map_or(code::FAILED, |()| 0), // an error means that nobody is there to be told
+        Some(_) => {
+            eprintln!("muster host-part is what muster run -H starts on each host; it takes no words");
+            code::USAGE
+        }
+    }
+}
+
+/// A host's launcher: its report's descriptor, the first rank, whether it has the scheduler, and the words after `muster run`.
+fn launch(words: &[OsString]) -> i32 {
+    let numbers = words.first_chunk::<3>().and_then(|words| {
+        let [fd, first_rank, has_scheduler] = words.each_ref().map(|word| word.to_str()?.parse::<u32>().ok());
+        Some((fd?, first_rank?, has_scheduler? == 1))
+    });
+    let report = numbers.and_then(|(fd, ..)| sys::taken_over(fd as i32).ok());
+    let (Some((_, first_rank, has_scheduler)), Some(report)) = (numbers, report) else {
+        eprintln!("muster host-part {LAUNCH} is started by muster host-part alone");
+        return code::USAGE;
+    };
+    let scheduler = if has_scheduler { SchedulerAt::Here } else { SchedulerAt::Elsewhere };
+    let placement = Placement { first_rank: Some(first_rank), scheduler };
+    crate::run::run_led(words[3..].to_vec(), placement, &Report::to(File::from(report)))
+}
+
+/// Between the leading launcher and this host's.
+struct Relay {
+    input: OwnedFd,
+    output: File,
+    frames: Frames,
+    /// The launcher: its process, and what it writes to standard output, standard error and its report.
+    pid: i32,
+    streams: [Option<OwnedFd>; 3],
+    report: Frames,
+    /// When it became known that nobody leads any more, and how often the launcher was told.
+    alone: Option<(Instant, usize)>,
+}
+
+fn relay() -> io::Result<()> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    output.write_all(greeting().as_bytes())?;
+    let mut frames = Frames::default();
+    let Some(frame) = next(&input, &mut frames)? else { return Ok(()) };
+    let job = Job::decode(&frame.body).filter(|_| frame.kind == Kind::Job);
+    let job = job.ok_or_else(|| io::Error::other("what came first is no job"))?;
+    let signals = Signals::begin()?;
+    match begin(&job) {
+        Ok((pid, streams)) => {
+            let streams = streams.map(Some);
+            Relay { input, output, frames, pid, streams, report: Frames::default(), alone: None }.follow(&signals)
+        }
+        Err(error) => {
+            Frame::new(Kind::Words, format!("muster: {error}\n")).write(&mut output)?;
+            Frame::new(Kind::Ended, code::FAILED.to_string()).write(&mut output)
+        }
+    }
+}
+
+/// The next frame, however long it takes; none where there will be none.
+fn next(input: &OwnedFd, frames: &mut Frames) -> io::Result<Option<Frame>> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        if let Some(frame) = frames.next()? {
+            return Ok(Some(frame));
+        }
+        match sys::read(input, &mut buffer)? {
+            0 => return Ok(None),
+            length => frames.push(&buffer[..length]),
+        }
+    }
+}
+
+/// Starts this host's launcher: its process, and what it writes.
+fn begin(job: &Job) -> io::Result<(i32, [OwnedFd; 3])> {
+    std::env::set_current_dir(&job.folder).map_err(|error| {
+        io::Error::other(format!("can't run in {:?}, as the first launcher does: {error}", job.folder))
+    })?;
+    let [(from, output), (said, error), (told, report)] = [io::pipe()?, io::pipe()?, io::pipe()?];
+    let has_scheduler = u32::from(job.has_scheduler);
+    let mut words: Vec<OsString> = ["muster", "host-part", LAUNCH].map(OsString::from).to_vec();
+    words.extend(
+        [report.as_raw_fd().to_string(), job.first_rank.to_string(), has_scheduler.to_string()].map(OsString::from),
+    );
+    words.extend(job.words.iter().cloned());
+    let inherited = std::env::vars_os().filter(|(name, _)| job.environment.iter().all(|(other, _)| other != name));
+    let null = File::open("/dev/null")?;
+    let pid = start(&Start {
+        program: std::env::current_exe()?.as_os_str(),
+        words: &words,
+        environment: inherited.chain(job.environment.iter().cloned()).collect(),
+        input: Some(null.as_fd()),
+        output: output.as_fd(),
+        error: Some(error.as_fd()),
+        keeps: Some(report.as_fd()),
+        dies_with_parent: true,
+        cores: &[],
+        memory_nodes: &[],
+    })?;
+    Ok((pid, [from.into(), said.into(), told.into()]))
+}
+
+impl Relay {
+    fn follow(mut self, signals: &Signals) -> io::Result<()> {
+        let never = sys::bell()?; // in the place of what has ended
+        let mut beat = Instant::now() + BEAT;
+        while self.streams.iter().any(Option::is_some) {
+            let stream = |index: usize| self.streams[index].as_ref().unwrap_or(&never).as_fd();
+            let input = if self.alone.is_some() { never.as_fd() } else { self.input.as_fd() };
+            let polled = [stream(0), stream(1), stream(2), input, signals.descriptor()];
+            // What has left its output open to others has ended all the same.
+            let has_ended = sys::ended(self.pid).is_some();
+            let patience = if has_ended { Duration::ZERO } else { self.patience(beat) };
+            let ready = sys::poll(polled, Some(patience))?;
+            if has_ended && !ready[..3].contains(&true) {
+                break;
+            }
+            while let Some(signal) = signals.ending() {
+                sys::signal_process(self.pid, signal);
+            }
+            (0..3).filter(|index| ready[*index]).for_each(|index| self.pass_on(index));
+            if ready[3] && self.alone.is_none() {
+                self.obey();
+            }
+            self.end_if_alone();
+            if Instant::now() >= beat {
+                beat = Instant::now() + BEAT;
+                self.say(Frame::new(Kind::Beat, Vec::new()));
+            }
+        }
+        let ended = sys::await_end(self.pid).map_or(code::FAILED, crate::run::supervise::exit_code);
+        self.say(Frame::new(Kind::Ended, ended.to_string()));
+        Ok(())
+    }
+
+    fn patience(&self, beat: Instant) -> Duration {
+        let due = match self.alone {
+            Some((since, 1)) => since + INSIST,
+            Some((since, 2)) => since + KILL,
+            _ => beat,
+        };
+        due.min(beat).saturating_duration_since(Instant::now())
+    }
+
+    /// What the launcher has written goes to the leading one.
+    fn pass_on(&mut self, index: usize) {
+        let Some(stream) = &self.streams[index] else { return };
+        let mut buffer = vec![0; 64 << 10];
+        let length = sys::read(stream, &mut buffer).unwrap_or(0);
+        if length == 0 {
+            self.streams[index] = None;
+            return;
+        }
+        buffer.truncate(length);
+        match index {
+            0 => self.say(Frame::new(Kind::Output, buffer)),
+            1 => self.say(Frame::new(Kind::Words, buffer)),
+            _ => {
+                self.report.push(&buffer);
+                while let Ok(Some(frame)) = self.report.next() {
+                    self.say(frame);
+                }
+            }
+        }
+    }
+
+    /// What the leading launcher says, or that it is gone.
+    fn obey(&mut self) {
+        let mut buffer = [0; 4096];
+        match sys::read(&self.input, &mut buffer) {
+            Ok(length @ 1..) => self.frames.push(&buffer[..length]),
+            _ => return self.is_alone(),
+        }
+        while let Ok(Some(frame)) = self.frames.next() {
+            match (frame.kind, frame.body.first()) {
+                (Kind::Signal, Some(signal)) => sys::signal_process(self.pid, i32::from(*signal)),
+                (Kind::OthersDone, _) => sys::signal_process(self.pid, OTHERS_DONE),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_alone(&mut self) {
+        self.alone.get_or_insert((Instant::now(), 0));
+    }
+
+    fn end_if_alone(&mut self) {
+        let Some((since, told)) = &mut self.alone else { return };
+        let (due, signal) = match told {
+            0 => (Duration::ZERO, libc::SIGTERM),
+            1 => (INSIST, libc::SIGTERM),
+            2 => (KILL, libc::SIGKILL),
+            _ => return,
+        };
+        if since.elapsed() >= due {
+            *told += 1;
+            sys::signal_process(self.pid, signal);
+        }
+    }
+
+    /// An error means that nobody leads any more.
+    fn say(&mut self, frame: Frame) {
+        if self.alone.is_none() && frame.write(&mut self.output).is_err() {
+            self.is_alone();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What `-H` and `--hostfile` ask for: which workers on which host, in which order of ranks, and what each host's launcher is told.
+
+use super::frames::Job;
+use super::list::{of_file, of_words, Host};
+use crate::cli::words::Words;
+use crate::run::parse::{self, Placement, SchedulerAt};
+use muster::config::Key;
+use std::ffi::{OsStr, OsString};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Options that are about all hosts, and mean nothing to one host's launcher.
+const OF_ALL: [&str; 10] =
+    ["np", "host", "hostfile", "export", "ssh", "worker_num", "local_worker_num", "master_addr", "master_port", "join"];
+
+/// Settings that differ from host to host, or from process to process: what they are here is nothing to other hosts.
+const OF_ONE: [Key; 9] = [
+    Key::Role,
+    Key::NodeId,
+    Key::RankId,
+    Key::DeviceId,
+    Key::WorkerIp,
+    Key::HostId,
+    Key::Advertise,
+    Key::SchedFd,
+    Key::LaunchId,
+];
+
+/// A host's part of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The host.
+    pub host: Host,
+    /// How many workers it starts.
+    pub workers: u32,
+    /// The rank of the first; the others follow.
+    pub first_rank: u32,
+}
+
+impl Place {
+    /// Whether this rank is one of its.
+    pub fn has_rank(&self, rank: u32) -> bool {
+        (self.first_rank..self.first_rank + self.workers).contains(&rank)
+    }
+}
+
+/// A run on several hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Its hosts, in the order of their ranks. The first has the scheduler.
+    pub places: Vec<Place>,
+    /// What reaches a host, where that was said.
+    pub ssh: Option<Vec<OsString>>,
+    /// What the user is to be told first.
+    pub warnings: Vec<String>,
+    /// The scheduler's port; 0 lets its host choose.
+    pub port: u16,
+    workers: u32,
+    address: String,
+    environment: Vec<(OsString, OsString)>,
+    passed: Vec<OsString>,
+    task: Vec<OsString>,
+}
+
+/// The plan of these words; none where they name no host. `variables` are those of this process.
+pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<Plan>, String> {
+    let hosts = match (words.value("host"), words.value("hostfile")) {
+        (None, None) => return without_hosts(words),
+        (Some(_), Some(_)) => return Err("-H and --hostfile both name the hosts: leave one of them out".to_owned()),
+        (Some(text), None) => of_words(text)?,
+        (None, Some(path)) => of_file(Path::new(path))?,
+    };
+    if words.value("node_rank").is_some_and(|rank| rank != "-1") {
+        return Err(
+            "--node_rank is for one command on each host; with -H ranks follow the order of the hosts".to_owned()
+        );
+    }
+    if words.value("join").is_some() && !words.truth("join")? {
+        return Err("--join is \"False\", but with -H the hosts' processes end with this one".to_owned());
+    }
+    let places = places(hosts, words)?;
+    let (exported, warnings) = exported(words, variables)?;
+    let mut environment: Vec<(OsString, OsString)> =
+        variables.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
+    environment.extend(exported);
+    let passed = words.given().iter().filter(|given| !OF_ALL.contains(&given.option.name));
+    let address = address(words, &places)?;
+    let mut plan = Plan {
+        workers: places.iter().map(|place| place.workers).sum(),
+        ssh: words.value("ssh").map(|text| text.split_whitespace().map(OsString::from).collect()),
+        warnings,
+        port: 0,
+        environment,
+        passed: passed.map(|given| format!("--{}={}", given.option.name, given.value).into()).collect(),
+        task: words.operands.clone(),
+        places,
+        address,
+    };
+    if plan.ssh.as_ref().is_some_and(Vec::is_empty) {
+        return Err(
+            "--ssh is \"\"; it must be a program that runs a command on a host: PROGRAM HOST COMMAND".to_owned()
+        );
+    }
+    // Each host's launcher would find the same errors.
+    let mut told = plan.words(0, 0);
+    told.splice(0..0, words.value("master_port").map(|port| OsString::from(format!("--master_port={port}"))));
+    told.retain(|word| word != "--master_port=0");
+    if let crate::cli::words::Asked::With(options) =
+        parse::parse(told, Placement { first_rank: Some(0), scheduler: SchedulerAt::Here })?
+    {
+        plan.port = if words.value("master_port").is_some() { options.master_port } else { 0 };
+    }
+    Ok(Some(plan))
+}
+
+impl Plan {
+    /// The words after `muster run` on a host.
+    fn words(&self, place: usize, port: u16) -> Vec<OsString> {
+        let own = [
+            format!("--worker_num={}", self.workers),
+            format!("--local_worker_num={}", self.places[place].workers),
+            format!("--master_addr={}", self.address),
+            format!("--master_port={port}"),
+            "--join=True".to_owned(),
+            "--".to_owned(),
+        ];
+        self.passed.iter().cloned().chain(own.map(OsString::from)).chain(self.task.iter().cloned()).collect()
+    }
+
+    /// What a host is to run in this folder. The port is the plan's for the first, and then the one that it has told, if it has; so is
+    /// the secret.
+    pub fn job(&self, place: usize, folder: &Path, port: u16, secret: Option<&str>) -> Job {
+        // Where nothing listens none is needed, but 0 would ask each host to choose.
+        let port = if place > 0 && port == 0 { parse::MASTER_PORT } else { port };
+        let mut environment = self.environment.clone();
+        environment.extend(secret.map(|secret| ("MUSTER_JOB_SECRET".into(), secret.into())));
+        Job {
+            folder: folder.into(),
+            first_rank: self.places[place].first_rank,
+            has_scheduler: place == 0,
+            environment,
+            words: self.words(place, port),
+        }
+    }
+}
+
+/// Options that are for other hosts alone are a mistake without any.
+fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
+    match words.get("ssh") {
+        Some(_) => Err("--ssh starts workers on other hosts: name them with -H or --hostfile".to_owned()),
+        None => Ok(None),
+    }
+}
+
+/// Each host with its workers: as many as it has slots, host by host, until there are enough.
+fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<Place>, String> {
+    let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
+    let number = |name: &str| -> Result<Option<u32>, String> {
+        let Some(text) = words.value(name) else { return Ok(None) };
+        let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+        number.map(Some).ok_or_else(|| right(name, text))
+    };
+    let (asked, local) =
+        (parse::np(words)?.map_or_else(|| number("worker_num"), |np| Ok(Some(np)))?, number("local_worker_num")?);
+    let count = hosts.len() as u32;
+    let is_unsaid = local.is_none() && hosts.iter().all(|host| host.slots.is_none());
+    // Where nobody says how many a host takes, they are divided evenly.
+    let slots = |(index, host): (u32, &Host)| match (is_unsaid, asked) {
+        (true, Some(total)) => total / count + u32::from(index < total % count),
+        _ => host.slots.or(local).unwrap_or(1),
+    };
+    let slots: Vec<u32> = (0..).zip(&hosts).map(slots).collect();
+    let room: u64 = slots.iter().map(|slots| u64::from(*slots)).sum();
+    let wanted = asked.map_or(room, u64::from);
+    if wanted > room {
+        return Err(format!(
+            "{wanted} workers are more than the {room} that the hosts take: {}; give the hosts more slots (HOST:N, `slots=N`)",
+            hosts.iter().zip(&slots).map(|(host, slots)| format!("{} {slots}", host.name)).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    let (mut places, mut first_rank) = (Vec::new(), 0);
+    for (host, slots) in hosts.into_iter().zip(slots) {
+        let workers = u64::from(slots).min(wanted - u64::from(first_rank)) as u32;
+        if workers > 0 {
+            places.push(Place { host, workers, first_rank });
+            first_rank += workers;
+        }
+    }
+    Ok(places)
+}
+
+/// Where the scheduler is, for all hosts.
+fn address(words: &Words, places: &[Place]) -> Result<String, String> {
+    if let Some(given) = words.value("master_addr") {
+        return Ok(given.to_owned());
+    }
+    let is_loopback = |place: &Place| {
+        let address = place.host.address();
+        address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let first = &places[0];
+    match places.iter().find(|place| is_loopback(first) && !is_loopback(place)) {
+        Some(other) => Err(format!(
+            "the scheduler runs on the first host, which is {:?}: {:?} can't reach it by that name; give --master_addr",
+            first.host.name, other.host.name
+        )),
+        None => Ok(first.host.address().to_owned()),
+    }
+}
+
+/// Whether other hosts get this variable of ours.
+fn is_passed(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let is_ours = name.starts_with("MS_") || name.starts_with("MUSTER_") || name == "RANK_TABLE_FILE";
+    let is_of_one = OF_ONE.map(Key::setting).iter().any(|one| one.ms.contains(&name) || one.variable() == name);
+    is_ours && !is_of_one
+}
+
+/// The variables of `-x` with their values, and a warning for each that has none.
+#[allow(clippy::type_complexity)]
+fn exported(
+    words: &Words,
+    variables: &[(OsString, OsString)],
+) -> Result<(Vec<(OsString, OsString)>, Vec<String>), String> {
+    let (mut exported, mut warnings) = (Vec::new(), Vec::new());
+    for export in parse::exports(words)? {
+        let here = || variables.iter().find(|(name, _)| *name == *export.name).map(|(_, value)| value.clone());
+        match export.value.clone().map(OsString::from).or_else(here) {
+            Some(value) => exported.push((export.name.clone().into(), value)),
+            None => warnings.push(export.unset()),
+        }
+    }
+    Ok((exported, warnings))
+}
+
+#[cfg(test)]
+#[path = "plan_test.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! What a launcher that another one leads tells of its run, by a descriptor; other launchers tell nothing.
+
+use super::frames::{texts, Frame, Kind};
+use std::cell::Cell;
+use std::fs::File;
+
+/// How a host's part of the run went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The first that failed there, and how, in words; empty where nothing has failed.
+    pub how: String,
+    /// A signal ended it that programs do not raise to give up.
+    pub killed: bool,
+    /// What the launcher has to say in the end.
+    pub text: String,
+    /// Why the scheduler says that the job failed.
+    pub scheduler: String,
+}
+
+impl Summary {
+    fn encode(&self) -> Vec<u8> {
+        let killed = if self.killed { "1" } else { "0" };
+        let texts = [&self.how, killed, &self.text, &self.scheduler];
+        texts.map(|text| text.replace('\0', " ")).join("\0").into_bytes()
+    }
+
+    /// What a frame says.
+    pub fn decode(body: &[u8]) -> Option<Summary> {
+        let [how, killed, text, scheduler] = texts(body).try_into().ok()?;
+        Some(Summary { how, killed: killed == "1", text, scheduler })
+    }
+}
+
+/// Where it is told.
+#[derive(Debug, Default)]
+pub struct Report {
+    to: Option<File>,
+    failing: Cell<bool>,
+}
+
+impl Report {
+    /// To this.
+    pub fn to(file: File) -> Report {
+        Report { to: Some(file), failing: Cell::new(false) }
+    }
+
+    /// Whether another launcher leads this one.
+    pub fn is_led(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// The scheduler listens at this port, and this secret is the run's.
+    pub fn port(&self, port: u16, secret: Option<&str>) {
+        self.tell(Kind::Port, format!("{port}\0{}", secret.unwrap_or_default()).into_bytes());
+    }
+
+    /// Something has failed for good, and the rest is being stopped. Told once.
+    pub fn failing(&self) {
+        if !self.failing.replace(true) {
+            self.tell(Kind::Failing, Vec::new());
+        }
+    }
+
+    /// How it went.
+    pub fn summary(&self, summary: &Summary) {
+        self.tell(Kind::Summary, summary.encode());
+    }
+
+    /// An error means that nobody leads any more, which the leader's connection tells.
+    fn tell(&self, kind: Kind, body: Vec<u8>) {
+        if let Some(mut file) = self.to.as_ref() {
+            let _ = Frame::new(kind, body).write(&mut file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_read_as_it_was_written() {
+        let summary = Summary {
+            how: "worker 5 (pid 7) exited with code 3".to_owned(),
+            killed: true,
+            text: "muster: first failure\n    a\n".to_owned(),
+            scheduler: "rank 5 (node id \"5\") is lost".to_owned(),
+        };
+        assert_eq!(Summary::decode(&summary.encode()), Some(summary));
+        assert_eq!(Summary::decode(&Summary::default().encode()), Some(Summary::default()));
+        assert_eq!(Summary::decode(b"one"), None);
+    }
+}
