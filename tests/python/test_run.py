@@ -43,6 +43,8 @@ def run(*words, env=None, **more):
         (["--master_port=80x", "true"], '--master_port is "80x"; it must be 0 (the system chooses) or 1024 to 65535'),
         (["--worker_nun=2", "true"], "did you mean --worker_num?"),
         (["--worker_num=2"], "there is no program to run"),
+        (["-n", "4", "--worker_num=2", "true"], '-n is "4", but --worker_num is "2"'),
+        (["-H", "one:2,two:2", "-n", "5", "true"], "5 workers are more than the 4 that the hosts take: one 2, two 2"),
         (["--join", "yes", "./hello"], "write --join=True for what it may mean, and where it is the program --join=True ./yes"),
         (["--master_addr=192.0.2.1", "--master_port=0", "true"], "192.0.2.1 is not an address of this host"),
     ],
@@ -148,6 +150,14 @@ def test_what_workers_are_told():
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(int(port) + 2),
             }
+
+
+def test_mpiruns_options_start_all_workers_here_with_their_variables(tmp_path):
+    words = ["-np", "10", "--master_port", "0", "-x", "COLOUR=blue=sky", "-x", "SET", "-x", "UNSET", "--join", "--tail_worker_log=9"]
+    script = 'echo "$RANK of $WORLD_SIZE, $LOCAL_WORLD_SIZE here: $COLOUR $SET ${UNSET-none}"'
+    ended = run("run", f"--log_dir={tmp_path}", *words, *shell(script), env={"SET": "yes", "UNSET": None})
+    assert (ended.returncode, ended.stdout) == (0, "9 of 10, 10 here: blue=sky yes none\n"), ended
+    assert "muster: warning: -x UNSET: there is no such variable here, and so the workers get none" in ended.stderr
 
 
 def test_what_workers_are_told_of_hccl():

@@ -1,0 +1,198 @@
+"""One `muster run` for many hosts: what each host is told, whose output and failures come back, and that nothing is left of it."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+
+import pytest
+
+from cluster import EXAMPLES, stop
+from launch import Launch, until
+from many_hosts import LIMIT, FarHosts, children_of, lines_by_rank, plain
+from nodes import node
+from test_train_digits import REPORT_LINE
+
+pytestmark = [pytest.mark.launchers, pytest.mark.xdist_group("hosts")]
+
+SAYS = """
+    c = join()
+    say(hosts=c.world.allgather(c.local_rank), colour=os.environ.get("COLOUR"), secret=len(os.environ["MUSTER_JOB_SECRET"]),
+        name=os.uname().nodename, folder=os.getcwd(), other=os.environ.get("NOT_PASSED"))
+    c.leave()
+"""
+HOLDS = "c = join(); c.store_get('nobody sets this'); c.leave()"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with FarHosts(tmp_path_factory.mktemp("hosts")) as hosts:
+        yield hosts
+
+
+def said(launch):
+    """Of each rank all that it said."""
+    words = {}
+    for rank, lines in lines_by_rank(launch.stdout).items():
+        words[rank] = {}
+        for line in lines:
+            words[rank].update(json.loads(line))
+    return words
+
+
+def all_run(launch, ranks):
+    """Waits until so many have joined."""
+    until(lambda: len(re.findall('"joined"', launch.stdout)) == ranks, LIMIT, f"{ranks} ranks have joined: {launch.stdout}")
+
+
+def test_each_host_has_its_ranks_and_all_is_shown_here(hosts, tmp_path):
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("host1 slots=2  # the first has the scheduler\nhost2:3\n")
+    words = ["--hostfile", hostfile, "-n", "4", "-x", "COLOUR=blue sky", *node(SAYS)]
+    with hosts.launch(*words, env={"NOT_PASSED": 1}, cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        words = said(launch)
+        assert [words[rank]["rank"] for rank in range(4)] == [0, 1, 2, 3]
+        assert [words[rank]["name"] for rank in range(4)] == ["host1", "host1", "host2", "host2"]
+        for rank in range(4):
+            assert words[rank]["hosts"] == [0, 1, 0, 1]
+            assert (words[rank]["colour"], words[rank]["folder"], words[rank]["other"]) == ("blue sky", str(tmp_path), None)
+            assert words[rank]["secret"] == 64, "the run has a secret of its own, which all hosts know"
+        assert sorted(path.name for path in launch.logs.glob("*.log")) == ["scheduler.log", *(f"worker_{rank}.log" for rank in range(4))]
+        launch.nothing_left(LIMIT)
+
+
+def test_the_digits_trainer_ends_with_equal_weights_on_both_hosts(hosts, tmp_path):
+    with hosts.launch("-H", "host1:4,host2:4", EXAMPLES / "train_digits", "--epochs", "2", cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        reports = REPORT_LINE.findall(plain(launch.stdout))
+        assert sorted(int(report[0]) for report in reports) == list(range(8))
+        assert len({report[-1] for report in reports}) == 1, reports
+
+
+def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, tmp_path):
+    """As on Debian; the others know its address."""
+    own, ssh = tmp_path / "own", tmp_path / "ssh"
+    own.write_text(f"127.0.0.1 localhost\n127.0.1.1 host1\n{hosts.addresses[1]} host2\n")
+    ssh.write_text(f'#!/bin/sh\nhost=$1; shift\n[ $host = host1 ] && set -- "mount --bind {own} /etc/hosts && $*"\nexec {hosts.ssh} $host "$@"\n')
+    ssh.chmod(0o755)
+    with hosts.launch("--cluster_time_out=40", "-H", "host1:2,host2:2", *node("c = join(); c.world.barrier(); c.leave()"), ssh=ssh, cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        assert f"[host1] muster: the scheduler is here: {hosts.addresses[0]} port" in launch.stderr
+        assert len(said(launch)) == 4
+
+
+def summary(launch):
+    """What the launcher says of all hosts in the end."""
+    lines = launch.stderr.splitlines()
+    return [line for line in lines if not re.match(r"\[host\d\]", line)]
+
+
+@pytest.mark.parametrize("end, code", [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_failure_is_told_first_and_by_host_and_ends_the_others(hosts, tmp_path, end, code):
+    """All other ranks fail because of it, those of the scheduler's host, too; and each would say something else."""
+    lines = f"""
+        c = join()
+        if c.rank == 3:
+            {end}
+        say(**fails(c.store_get, "nobody sets this"))
+        os._exit(9)
+    """
+    with hosts.launch("-H", "host1:2,host2:2", *node(lines), cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == code, launch.describe()
+        told = summary(launch)
+        assert told[0] == "muster: host host2:"
+        assert told[1].startswith("muster: first failure: worker 3 (pid "), told
+        assert any(line.startswith("muster: the scheduler says: rank 3 (node id \"3\", host host2") for line in told), told
+        assert len([line for line in told if "first failure" in line]) == 1, told
+        assert "muster: then host host1: worker" in "\n".join(told)
+        launch.nothing_left(LIMIT)
+
+
+def test_a_failure_of_a_program_that_does_not_look_at_the_cluster_ends_the_other_hosts(hosts, tmp_path):
+    with hosts.launch("-H", "host1,host2", "--", "sh", "-c", '[ "$RANK" = 0 ] && exec sleep 600; exit 5', cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 5, launch.describe()
+        assert "muster: then host host1" not in launch.stderr, "it was told to end"
+        launch.nothing_left(LIMIT)
+
+
+def test_a_program_that_never_joins_ends_as_well(hosts, tmp_path):
+    with hosts.launch("-H", "host1,host2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE", cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        assert lines_by_rank(launch.stdout) == {0: ["0 of 2"], 1: ["1 of 2"]}
+        assert "all 2 workers ended with code 0, but no cluster ever formed" in launch.stderr
+
+
+def test_only_chosen_ranks_are_shown_and_a_dry_run_shows_each_host(hosts, tmp_path):
+    script = ["--", "sh", "-c", "echo here is $RANK"]
+    with hosts.launch("-H", "host1:2,host2:2", "--tail_worker_log=1,2", *script, cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        assert lines_by_rank(launch.stdout) == {1: ["here is 1"], 2: ["here is 2"]}
+    for more, shown in ([], [0, 1, 2, 3]), (["--sim_rank_id=3"], [3]):
+        with hosts.launch("-H", "host1:2,host2:2", "--sim_level=1", *more, *script, cwd=tmp_path) as launch:
+            assert launch.wait(LIMIT) == 0, launch.describe()
+            assert sorted(int(rank) for rank in re.findall(r"^# worker (\d+)$", launch.stdout, re.M)) == shown
+            assert "has pid" not in launch.stderr
+
+
+def test_a_signal_reaches_all_hosts(hosts, tmp_path):
+    with hosts.launch("-H", "host1:2,host2:2", *node(HOLDS), cwd=tmp_path) as launch:
+        all_run(launch, 4)
+        launch.signal(signal.SIGINT)
+        assert launch.wait(LIMIT) == 130, launch.describe()
+        assert summary(launch) == ["muster: stopped by signal 2; the processes on all hosts have ended"]
+        launch.nothing_left(LIMIT)
+
+
+def test_with_the_launcher_that_leads_all_ends(hosts, tmp_path):
+    with hosts.launch("-H", "host1:2,host2:2", *node(HOLDS), cwd=tmp_path) as launch:
+        all_run(launch, 4)
+        workers = [pid for host in (0, 1) for pid in children_of(launch, host).values()]
+        assert len(workers) == 4
+        launch.kill()
+        launch.wait(LIMIT)
+        launch.nothing_left(LIMIT)
+
+
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_hosts_launcher_that_stands_still_is_ended_with_the_one_that_leads(hosts, tmp_path):
+    """It hears no request."""
+    with hosts.launch("-H", "host1:1,host2:1", *node(HOLDS), cwd=tmp_path) as launch:
+        all_run(launch, 2)
+        stop(parent_of(children_of(launch, 1)[1]))
+        launch.kill()
+        launch.wait(LIMIT)
+        launch.nothing_left(LIMIT)
+
+
+def test_where_a_host_is_not_reached_nothing_starts(hosts, tmp_path):
+    mark = tmp_path / "started"
+    with hosts.launch("-H", "host1,host3,host2,host4", "--", "touch", mark, cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 1, launch.describe()
+        told = summary(launch)
+        assert [line.split(":")[1] for line in told[:2]] == [" host host3", " host host4"], told
+        assert told[2] == "muster: 2 of 4 hosts can't be used, so nothing was started"
+        assert not mark.exists()
+        launch.nothing_left(LIMIT)
+
+
+def test_what_is_missing_on_the_hosts_is_told_by_host(hosts, tmp_path):
+    with hosts.launch("-H", "host1,host2", "no-such-program", cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 127, launch.describe()
+        assert '[host1] muster: "no-such-program" was not found in PATH' in launch.stderr
+        assert summary(launch)[0] == "muster: first failure: the launcher on host host1 exited with code 127"
+        launch.nothing_left(LIMIT)
+
+
+def test_a_host_that_is_this_one_needs_no_ssh(tmp_path):
+    """Nothing on this machine is root's, or another program's."""
+    name = os.uname().nodename
+    with Launch("-H", f"{name}:2", "-x", "COLOUR=red", *node(SAYS), cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}) as launch:
+        assert launch.wait(LIMIT) == 0, launch.describe()
+        words = said(launch)
+        assert [(words[rank]["colour"], words[rank]["size"]) for rank in (0, 1)] == [("red", 2)] * 2
+        launch.nothing_left(LIMIT)
