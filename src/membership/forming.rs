@@ -18,6 +18,8 @@ pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// How many hosts, and how many runs of missing ranks, a sentence lists.
 const LISTED_MAX: usize = 8;
+/// How many refusals it gives the reasons of.
+const REASONS_MAX: usize = 2;
 
 /// What is known while the cluster forms, and not afterwards.
 #[derive(Debug)]
@@ -30,11 +32,14 @@ pub(super) struct Forming {
     ranks_held: HashMap<(Role, u32), u32>,
     /// How many workers and servers are here.
     here: [u32; 2],
+    /// How many lives were refused, and why the first of them were.
+    refused: u32,
+    reasons: Vec<String>,
 }
 
 impl Forming {
     pub(super) fn new(deadline: Option<Time>) -> Forming {
-        Forming { deadline, next_key: 0, ranks_held: HashMap::new(), here: [0; 2] }
+        Forming { deadline, next_key: 0, ranks_held: HashMap::new(), here: [0; 2], refused: 0, reasons: Vec::new() }
     }
 
     /// The node that has this rank.
@@ -68,6 +73,14 @@ impl Forming {
         cluster.connections.belongs_to(conn, key);
         cluster.nodes.insert(key, Box::new(Node::new(register, rank, conn, now)));
         self.complete(cluster, now);
+    }
+
+    /// A life may not come in, for this reason: those who wait are told, as it may be the one that is missing.
+    pub(super) fn refuses(&mut self, reason: &str) {
+        self.refused = self.refused.saturating_add(1);
+        if self.reasons.len() < REASONS_MAX {
+            self.reasons.push(reason.to_owned());
+        }
     }
 
     /// Forms the cluster if everybody is here, connected.
@@ -202,6 +215,11 @@ impl Forming {
         let hosts = hosts_in_words(cluster);
         if !hosts.is_empty() {
             let _ = write!(words, "; those that came: {hosts}");
+        }
+        if self.refused > 0 {
+            let (were, more) = (if self.refused == 1 { "was" } else { "were" }, self.refused > REASONS_MAX as u32);
+            let first = if more { ", the first:" } else { ":" };
+            let _ = write!(words, "; {} {were} refused{first} {}", self.refused, self.reasons.join("; "));
         }
         words
     }

@@ -92,6 +92,32 @@ fn who_is_missing_is_counted_where_ranks_are_not_known() {
 }
 
 #[test]
+fn a_worker_that_was_refused_is_told_of_in_the_sentence_of_all_that_wait() {
+    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(3, 0) });
+    bench.join(1, named(1, 3, "0"));
+    bench.join(2, named(2, 4, "1"));
+    let why = bench.rejected(2).1;
+    assert!(why.contains("expects 4 workers"), "{why}");
+    bench.join(3, named(2, 4, "1")); // the same life asks again
+    bench.pass(Duration::from_secs(1));
+    let sentence = bench.rejected(1).1;
+    assert!(sentence.ends_with(&format!("; those that came: 1 from host here; 1 was refused: {why}")), "{sentence}");
+
+    let mut bench = Bench::new(Rules { forming_timeout: Some(Duration::from_secs(1)), ..rules(3, 0) });
+    bench.join(1, named(1, 3, "0"));
+    let refused: Vec<String> = (2..=4)
+        .map(|conn| {
+            bench.join(conn, named(conn as u32, 4, &conn.to_string()));
+            bench.rejected(conn).1
+        })
+        .collect();
+    bench.pass(Duration::from_secs(1));
+    let sentence = bench.rejected(1).1;
+    let told = format!("; 3 were refused, the first: {}; {}", refused[0], refused[1]);
+    assert!(sentence.ends_with(&told), "{sentence}");
+}
+
+#[test]
 fn a_node_whose_own_time_is_up_ends_it_for_all() {
     let mut bench = Bench::new(Rules { forming_timeout: None, ..rules(3, 0) });
     bench.join(1, worker(1, 3));

@@ -49,6 +49,7 @@ impl Scheduler {
         }
         if self.refused.insert(life) && !is_elsewheres {
             self.conductor.cluster.out.nuisance(REFUSED, &from, &line);
+            self.conductor.forming.refuses(&reason);
         } // else it asks again and again, or looks for its own
         let answer = match is_elsewheres {
             true => Message::PassBy(PassBy { reason }),

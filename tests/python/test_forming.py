@@ -195,6 +195,19 @@ def test_one_too_few_all_fail_with_the_same_sentence_that_says_who_is_missing(gi
         assert "forming since 3" in lines[0] and "3 of 4 workers" in lines[-1], "a line a second, from the third, says how far"
 
 
+def test_a_worker_that_was_refused_is_told_of_in_the_sentence_of_all_that_wait():
+    with Cluster(node(), workers=3, started=2, env={"MS_CLUSTER_TIMEOUT": 5, "MUSTER_LOG": "info"}) as cluster:
+        cluster.scheduler.wait_for(r"(?s)(?:admitted worker node.*){2}", timeout=30)
+        with Process(node(), {**cluster.env, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": 2, "MS_WORKER_NUM": 4}) as newcomer:
+            assert newcomer.wait(timeout=30) == 1
+            why = said(newcomer)["sentence"]
+            assert "expects 4 workers" in why, why
+        cluster.wait(timeout=30)
+        for process in cluster.processes:
+            assert said(process)["sentence"].endswith(f"missing: rank 2; those that came: 2 from host {socket.gethostname()}; "
+                                                      f"1 was refused: {why}"), said(process)
+
+
 def test_the_first_whose_time_is_up_ends_forming_for_all():
     with Cluster(node(), workers=3, started=1, env={"MS_CLUSTER_TIMEOUT": 60}) as cluster:
         cluster.start_worker(env={"MS_CLUSTER_TIMEOUT": 1})
