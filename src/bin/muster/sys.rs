@@ -303,6 +303,21 @@ pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
     checked(unsafe { libc::listen(listener.as_raw_fd(), 65535) }).map(|_| ())
 }
 
+/// Whether a descriptor is of a terminal that takes commands for its cursor and colours.
+pub fn is_terminal(fd: RawFd) -> bool {
+    // SAFETY: takes a number only.
+    let is_one = unsafe { libc::isatty(fd) == 1 };
+    is_one && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// How many characters a row of that terminal has.
+pub fn terminal_width(fd: RawFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` is valid for writing during the call.
+    checked(unsafe { libc::ioctl(fd, libc::TIOCGWINSZ, &mut size) }).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
 /// Nanoseconds of the clock that all processes of this host share.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC).expect("every Linux has this clock")

@@ -5,15 +5,20 @@
 use muster::config::LogLevel;
 use muster::runtime::base::outlet::{Holder, Outlet};
 use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a reader may take nothing, before the command goes without it.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Back to the beginning of a terminal's row, and wipes it.
+const ERASE: &str = "\r\x1b[K";
+
 /// A standard stream.
 pub struct Voice {
     outlet: &'static Outlet,
     _holder: Holder,
+    row: Arc<Row>,
 }
 
 impl Voice {
@@ -30,12 +35,76 @@ impl Voice {
     fn on(descriptor: RawFd) -> Voice {
         let outlet: &'static Outlet =
             Box::leak(Box::new(Outlet::new(descriptor, |_, _, text| text.to_owned(), dropped)));
-        Voice { outlet, _holder: outlet.hold() }
+        Voice { outlet, _holder: outlet.hold(), row: Arc::default() }
     }
 
     /// Says this, as it is.
     pub fn say(&self, text: impl Into<String>) {
-        self.outlet.put(LogLevel::Info, "".into(), text.into());
+        let mut text: String = text.into();
+        if self.row.state().is_to_be_erased() {
+            text.insert_str(0, ERASE);
+        }
+        self.outlet.put(LogLevel::Info, "".into(), text);
+    }
+
+    /// Shows this in a terminal's last row, until something else is said or shown. Nothing, where a worker's output has not ended
+    /// that row.
+    pub fn show(&self, words: &str) {
+        let mut row = self.row.state();
+        if !row.is_open {
+            row.shows = true;
+            self.outlet.put(LogLevel::Info, "".into(), format!("{ERASE}{words}"));
+        }
+    }
+
+    /// Shows nothing there any more.
+    pub fn show_no_more(&self) {
+        let mut row = self.row.state();
+        if row.is_to_be_erased() {
+            self.outlet.put(LogLevel::Info, "".into(), ERASE.to_owned());
+        }
+        row.shows = false;
+    }
+
+    /// The terminal's last row, for others that write to the same terminal.
+    pub fn row(&self) -> Arc<Row> {
+        Arc::clone(&self.row)
+    }
+}
+
+/// The last row of a terminal, which may show how far the run is while output passes by.
+#[derive(Default)]
+pub struct Row(Mutex<RowState>);
+
+#[derive(Default)]
+struct RowState {
+    /// Something is shown there from time to time.
+    shows: bool,
+    /// A worker's output has ended within it.
+    is_open: bool,
+}
+
+impl RowState {
+    fn is_to_be_erased(&self) -> bool {
+        self.shows && !self.is_open
+    }
+}
+
+impl Row {
+    /// What is to be written before this output of a worker.
+    pub fn before(&self, output: &[u8]) -> &'static [u8] {
+        let mut row = self.state();
+        let erase = row.is_to_be_erased();
+        row.is_open = output.last().is_some_and(|byte| *byte != b'\n');
+        if erase {
+            ERASE.as_bytes()
+        } else {
+            &[]
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, RowState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

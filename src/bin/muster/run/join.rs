@@ -10,10 +10,11 @@ use super::exit_report::ExitReport;
 use super::hosts::report::Report;
 use super::parse::RunOptions;
 use super::part::Part;
+use super::progress::Progress;
 use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
 use super::summary;
-use super::supervise::{Action, Supervisor, Verdict, Whom, OVER};
-use super::unclean_exits::UncleanExits;
+use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
+use super::unclean_exits::{UncleanExits, Without};
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
@@ -27,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// How long a scheduler that does not end may take to say how its job is.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Processes that are named when they are killed.
+const NAMED: usize = 4;
 
 /// The signals that end a run.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
@@ -92,6 +96,8 @@ pub struct Outcome {
     pub endings: Vec<Ending>,
     /// All ended well, and their cluster never was complete: the scheduler said so.
     pub never_formed: bool,
+    /// Children that ended with code 0 while others waited for them to join.
+    pub never_joined: Vec<usize>,
 }
 
 /// A run that is being waited for.
@@ -104,10 +110,13 @@ struct Run<'a, 'b> {
     unclean_exits: UncleanExits,
     exit_report: ExitReport,
     restart_check: RestartCheck,
+    progress: Progress,
     began: Instant,
     max_restarts: u32,
     scheduler: (String, u16),
     never_formed: bool,
+    never_joined: Vec<usize>,
+    told_of_killing: bool,
 }
 
 /// Waits until it is over. `named` is asked, once, which child the scheduler's last words blame. On an error the children
@@ -128,8 +137,8 @@ pub fn join(
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(host_id(), address.clone());
     let (unclean_exits, restart_check) =
-        (UncleanExits::new(address.clone()), RestartCheck::new(address.clone(), !is_here));
-    let (began, scheduler, never_formed) = (Instant::now(), address, false);
+        (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
+    let (began, progress) = (Instant::now(), Progress::new(address.clone(), !is_here));
     let mut run = Run {
         launch,
         report,
@@ -139,10 +148,13 @@ pub fn join(
         unclean_exits,
         exit_report,
         restart_check,
+        progress,
         began,
         max_restarts,
-        scheduler,
-        never_formed,
+        scheduler: address,
+        never_formed: false,
+        never_joined: Vec::new(),
+        told_of_killing: false,
     };
     if let Err(error) = run.wait(signals) {
         children::stop_now(&run.children);
@@ -162,17 +174,48 @@ impl Run<'_, '_> {
                 look_for_orphans(&mut self.supervisor, &self.children);
             }
             self.act();
+            if self.supervisor.is_stopping() {
+                self.progress.end(self.voice);
+            }
             if self.supervisor.finished() {
                 return Ok(());
             }
+            self.progress.look(self.began.elapsed(), self.voice);
             sys::poll([signals.descriptor()], self.patience())?;
             while let Some(signal) = signals.ending() {
+                self.tell_of_signal(signal);
                 look_for_orphans(&mut self.supervisor, &self.children);
                 self.supervisor.signalled(signal, self.began.elapsed());
             }
             if signals.others_done() {
                 self.supervisor.others_done();
             }
+        }
+    }
+
+    /// What a signal of the user's means, once.
+    fn tell_of_signal(&self, signal: i32) {
+        if !self.supervisor.gives_up() && !self.supervisor.is_interrupted() {
+            let (name, grace) = (summary::signal_name(signal), KILL_AFTER_SIGNAL.as_secs());
+            self.voice.say(format!(
+                "muster: {name}: all processes are asked to end, and killed after {grace} s; a second signal kills them \
+                 at once\n"
+            ));
+        }
+    }
+
+    /// Which children have not ended, although the user wants it, and are killed for it: said once.
+    fn tell_of_killing(&mut self) {
+        let children = self.children.iter().enumerate();
+        let left: Vec<String> = children
+            .filter(|(index, child)| child.part != Part::Scheduler && self.supervisor.runs(*index))
+            .map(|(_, child)| format!("{} (pid {})", child.part, child.pid))
+            .collect();
+        if self.supervisor.is_interrupted() && !left.is_empty() && !std::mem::replace(&mut self.told_of_killing, true) {
+            let more = left.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named = left[..left.len().min(NAMED)].join(", ");
+            self.voice.say(format!("muster: killed, for they had not ended: {named}{more}\n"));
         }
     }
 
@@ -195,14 +238,11 @@ impl Run<'_, '_> {
                 let words = format!("muster: {how}: the job is over, and the workers have {time} s to end\n");
                 self.voice.say(words);
             }
-            if self.max_restarts > 0 && ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
+            if ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.unclean_exits.doubt(index, now);
             }
         }
-        let lives = |index| self.exit_report.lives(index);
-        for index in self.unclean_exits.look(&self.children, lives, self.began.elapsed()) {
-            self.supervisor.deserted(index, self.began.elapsed());
-        }
+        self.notice_unclean_exits();
         if self.supervisor.gives_up() {
             self.report.failing();
         }
@@ -213,6 +253,25 @@ impl Run<'_, '_> {
             self.exit_report.gives_up(ended);
         }
         has_ended
+    }
+
+    /// Those that ended with code 0, and that others wait for.
+    fn notice_unclean_exits(&mut self) {
+        let (lives, now) = (|index| self.exit_report.lives(index), self.began.elapsed());
+        for (index, without) in self.unclean_exits.look(&self.children, lives, now) {
+            if let Without::Joining(waiting) = without {
+                // What a script has left behind may join in its place.
+                if !orphans(&self.children).is_empty() {
+                    self.unclean_exits.doubt(index, now);
+                    continue;
+                }
+                self.never_joined.push(index);
+                let how = summary::how(&self.children[index], Ending::Exit(0));
+                let wait = if waiting == 1 { "1 other waits" } else { &format!("{waiting} others wait") };
+                self.voice.say(format!("muster: {how} without joining the cluster, for which {wait}\n"));
+            }
+            self.supervisor.deserted(index, now);
+        }
     }
 
     fn act(&mut self) {
@@ -229,7 +288,12 @@ impl Run<'_, '_> {
                     }
                     send(libc::SIGTERM, whom, &self.children);
                 }
-                Action::Kill(whom) => send(libc::SIGKILL, whom, &self.children),
+                Action::Kill(whom) => {
+                    if whom == Whom::Workers {
+                        self.tell_of_killing();
+                    }
+                    send(libc::SIGKILL, whom, &self.children);
+                }
             }
         }
         if !due.is_empty() {
@@ -280,6 +344,7 @@ impl Run<'_, '_> {
     }
 
     fn start_again(&mut self, index: usize) {
+        self.never_joined.retain(|other| *other != index);
         let restart = format!("restart {} of {}", self.supervisor.restarts(index), self.max_restarts);
         let child = &mut self.children[index];
         let how = summary::how(child, self.supervisor.ending_of_last(index));
@@ -293,7 +358,8 @@ impl Run<'_, '_> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let deadline = self.supervisor.deadline().into_iter().chain(self.unclean_exits.deadline()).min();
+        let deadlines = [self.supervisor.deadline(), self.unclean_exits.deadline(), self.progress.deadline()];
+        let deadline = deadlines.into_iter().flatten().min();
         deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
     }
 
@@ -316,7 +382,8 @@ impl Run<'_, '_> {
             sys::reap(child.pid);
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
-        Outcome { verdict, children: counted, endings, never_formed }
+        let never_joined = self.never_joined.clone();
+        Outcome { verdict, children: counted, endings, never_formed, never_joined }
     }
 }
 
@@ -350,7 +417,15 @@ fn strays(mut orphans: Vec<i32>, children: &[Child]) -> Vec<i32> {
     orphans
 }
 
+/// One that is stopped hears a request only when it goes on.
 fn send(signal: i32, whom: Whom, children: &[Child]) {
+    send_to(signal, whom, children);
+    if signal == libc::SIGTERM {
+        send_to(libc::SIGCONT, whom, children);
+    }
+}
+
+fn send_to(signal: i32, whom: Whom, children: &[Child]) {
     match whom {
         Whom::Stray(pid) => sys::signal_process(pid, signal),
         Whom::Workers | Whom::Scheduler => children

@@ -30,6 +30,7 @@
 //! | [`join`] | signals and deadlines around that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
 //! | [`hosts`] | many hosts from one command |
+//! | [`progress`] | shows how far the cluster is while it forms |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
@@ -58,6 +59,7 @@ pub mod options;
 mod parse;
 mod part;
 mod program;
+mod progress;
 mod question;
 mod rank_table;
 mod recovery;
@@ -321,7 +323,7 @@ fn wait(
     let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
     let tail = match shown.is_empty() {
         true => None,
-        false => tail::Tail::start(&shown, shown.len() > 1 || report.is_led())
+        false => tail::Tail::start(&shown, shown.len() > 1 || report.is_led(), voice.row())
             .inspect_err(|error| voice.say(format!("muster: the workers' output can't be shown here: {error}\n")))
             .ok(),
     };
@@ -331,7 +333,7 @@ fn wait(
     if let Some(words) = tail.and_then(|tail| tail.finish(signals, is_stopped)) {
         voice.say(words);
     }
-    let (text, code) = summary::summary(&outcome.verdict, &outcome.children, &outcome.endings);
+    let (text, code) = summary::summary(&outcome);
     match report.is_led() {
         true => report.summary(&told(&outcome, text)),
         false => voice.say(text),

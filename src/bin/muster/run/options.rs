@@ -12,14 +12,17 @@ pub const COMMAND: Command = Command {
             as it is. Without --join their process ids are printed and they outlive the launcher. With -H or --hostfile one command \
             starts them on many hosts, over ssh, and waits for them.",
     options: OPTIONS,
-    notes: "",
+    notes: "With --join, a signal (Ctrl-C is SIGINT; SIGTERM, SIGHUP, SIGQUIT) asks all processes to end, by SIGTERM. What has not ended \
+            5 s later is killed, and what was killed is said. A second signal kills at once. The first failure of a worker \
+            stops the others within a second. If the launcher is killed (kill -9), all that came of it is killed.\n\nWithout \
+            --join, `muster ps` lists what runs, and `muster stop` ends it.",
     examples: EXAMPLES,
     exit_codes: &[
         ("0", "all ended well"),
         ("2", "usage"),
         ("124", "forming timed out"),
         ("127", "the program was not found"),
-        ("128+n", "signal n ended a worker or the launcher"),
+        ("128+n", "signal n ended a worker or the launcher (130: Ctrl-C, 143: SIGTERM)"),
         ("other", "that of the first worker that failed; with --max_restarts only the last life of each counts"),
     ],
 };

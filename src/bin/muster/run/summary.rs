@@ -1,43 +1,50 @@
-//! What is said when a run has failed: the first failure first, with what its log has to say, then the others.
+//! What is said when a run has failed: the first failure first, with what its log has to say, then the others. All of it fits on a
+//! screen of [`ROWS`] rows, unless the scheduler's own sentence is longer than that: what is left out stands in the logs.
 
 use super::children::{Child, NEXT_LIFE};
+use super::join::Outcome;
 use super::part::Part;
 use super::supervise::{exit_code, Verdict};
 use crate::code;
 use crate::scheduler::LAST_WORDS;
 use crate::sys::Ending;
+use muster::net::host;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// How much of the end of a log is searched.
 const SEARCHED: u64 = 64 * 1024;
-/// Lines shown of the first failure's log.
-const LINES_OF_FIRST: usize = 10;
+/// The smallest terminal that is common, and how many characters are in its rows.
+const ROWS: usize = 24;
+const COLUMNS: usize = 80;
+/// Lines shown of the first failure's log, where there is room, and at least.
+const LINES_OF_FIRST: [usize; 2] = [10, 2];
 /// Lines shown when none looks like an error.
 const LINES_OTHERWISE: usize = 3;
 /// How much of a line is shown.
-const LINE_CHARS: usize = 1000;
-/// Other failures that are told of one by one.
-const OTHERS: usize = 16;
+const LINE_CHARS: usize = 4 * COLUMNS;
+/// Other failures that are told of one by one, and how much of what each says.
+const OTHERS: usize = 3;
+const OTHERS_CHARS: usize = 2 * COLUMNS;
 /// What makes a line look like an error, in lower case.
 const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
 
 /// The text for standard error, and the exit code.
-pub fn summary(verdict: &Verdict, children: &[Child], endings: &[Ending]) -> (String, i32) {
-    match verdict {
+pub fn summary(outcome: &Outcome) -> (String, i32) {
+    match &outcome.verdict {
         Verdict::Success => (String::new(), 0),
         Verdict::Interrupted(signal) => {
             let text = format!("muster: stopped by {}; all processes have ended\n", signal_name(*signal));
             (text, exit_code(Ending::Signal(*signal)))
         }
         Verdict::Failed { first, gives_code, then } => {
-            let code = match exit_code(endings[*gives_code]) {
+            let code = match exit_code(outcome.endings[*gives_code]) {
                 0 => code::FAILED, // to end well without leaving is a failure all the same
                 code => code,
             };
-            (failed(*first, then, children, endings), code)
+            (failed(*first, then, outcome), code)
         }
     }
 }
@@ -50,25 +57,19 @@ pub fn never_formed(workers: u32) -> String {
     )
 }
 
-fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) -> String {
+fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
+    let Outcome { children, endings, .. } = outcome;
     let child = &children[first];
-    let restarts = match child.restarts {
-        0 => String::new(),
-        1 => " after 1 restart".to_owned(),
-        several => format!(" after {several} restarts"),
-    };
-    let how_first = how(child, endings[first]);
-    let mut text = format!("muster: first failure: {how_first}{restarts}, log {}\n", child.log.display());
-    if endings[first] == Ending::Exit(0) {
-        text.push_str("    it ended without leaving the cluster (muster_finalize)\n");
-    }
-    for line in telling_lines(&tail_of(&child.log), LINES_OF_FIRST) {
-        text.push_str(&format!("    {line}\n"));
-    }
     let words = scheduler_says(children);
+    let mut head = String::new();
+    let mut says = String::new();
     if let Some(words) = words.as_ref().filter(|_| child.part != Part::Scheduler) {
-        text.push_str(&format!("muster: the scheduler says: {words}\n"));
+        match names_another_host(words, children) {
+            true => head = format!("muster: the first failure was on another host: {words}\n"),
+            false => says = format!("muster: the scheduler says: {words}\n"),
+        }
     }
+    head += &first_line(first, outcome, !head.is_empty());
     for other in then.iter().take(OTHERS) {
         let child = &children[*other];
         let said = match child.part {
@@ -77,11 +78,34 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
         };
         // Everybody is told the first cause in the same words; to read them once is enough.
         let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words)));
-        let news = news.map(|news| format!(": {news}")).unwrap_or_default();
-        text.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
+        let news = news.map(|news| format!(": {}", cut(&news, OTHERS_CHARS))).unwrap_or_default();
+        says.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
     }
     if then.len() > OTHERS {
-        text.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
+        says.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
+    }
+    let folder = child.log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    says.push_str(&format!("muster: all logs are in {}\n", folder.display()));
+    let lines = lines_that_fit(&tail_of(&child.log), ROWS.saturating_sub(rows(&head) + rows(&says)));
+    head + &lines + &says
+}
+
+/// Which process it was, where it ran, how it ended, and where its log is.
+fn first_line(first: usize, outcome: &Outcome, is_consequence: bool) -> String {
+    let child = &outcome.children[first];
+    let restarts = match child.restarts {
+        0 => String::new(),
+        1 => " after 1 restart".to_owned(),
+        several => format!(" after {several} restarts"),
+    };
+    let (what, host) = (if is_consequence { " here" } else { "" }, host::name().unwrap_or_else(|_| "?".to_owned()));
+    let (how, log) = (how(child, outcome.endings[first]), child.log.display());
+    let mut text = format!("muster: first failure{what}: {how}{restarts}, log {log}, on host {host}\n");
+    if outcome.endings[first] == Ending::Exit(0) {
+        text.push_str(match outcome.never_joined.contains(&first) {
+            true => "    it ended without joining the cluster (muster_init), for which others waited\n",
+            false => "    it ended without leaving the cluster (muster_finalize)\n",
+        });
     }
     text
 }
@@ -89,6 +113,27 @@ fn failed(first: usize, then: &[usize], children: &[Child], endings: &[Ending]) 
 /// Why the scheduler of these children says that the job failed.
 pub fn scheduler_says(children: &[Child]) -> Option<String> {
     last_words(&tail_of(&scheduler_of(children)?.log)).map(str::to_owned)
+}
+
+/// The last lines of a log that look like errors, as many as there is room for.
+fn lines_that_fit(log: &str, room: usize) -> String {
+    let [most, least] = LINES_OF_FIRST;
+    let shown = |limit| -> String {
+        telling_lines(log, limit).iter().map(|line| format!("    {}\n", cut(line, LINE_CHARS))).collect()
+    };
+    (least..=most).rev().map(shown).find(|text| rows(text) <= room).unwrap_or_else(|| shown(least))
+}
+
+/// How many rows of a terminal it takes.
+fn rows(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count().div_ceil(COLUMNS).max(1)).sum()
+}
+
+fn cut(line: &str, chars: usize) -> String {
+    match line.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}..", &line[..end]),
+        None => line.to_owned(),
+    }
 }
 
 fn scheduler_of(children: &[Child]) -> Option<&Child> {
@@ -104,7 +149,8 @@ pub fn how(child: &Child, ending: Ending) -> String {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+/// `signal 2 (SIGINT)`
+pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",
@@ -151,12 +197,17 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     if found.is_empty() {
         found = lines().take(limit.min(LINES_OTHERWISE)).collect();
     }
-    found.into_iter().rev().map(|line| line.chars().take(LINE_CHARS).collect()).collect()
+    found.into_iter().rev().map(str::to_owned).collect()
 }
 
 /// Why the scheduler says that the job failed.
 fn last_words(log: &str) -> Option<&str> {
     log.lines().rev().find_map(|line| line.strip_prefix(LAST_WORDS))
+}
+
+/// Whether a rank is to blame that none of the children is.
+fn names_another_host(words: &str, children: &[Child]) -> bool {
+    words.starts_with("rank ") && named_in(words, children).is_none()
 }
 
 /// Which of the children the scheduler's last words name, by process or, where ranks are known, by rank.
@@ -172,77 +223,5 @@ fn named_in(words: &str, children: &[Child]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use muster::types::LaunchId;
-
-    fn children() -> Vec<Child> {
-        let worker = |index: u32| Child {
-            part: Part::Worker { index, rank: Some(index) },
-            pid: 100 + index as i32,
-            pid_before: None,
-            launch: LaunchId([0; 16]),
-            restarts: index,
-            log: format!("/nonexistent/worker_{index}.log").into(),
-        };
-        let scheduler = Child {
-            part: Part::Scheduler,
-            pid: 99,
-            pid_before: None,
-            launch: LaunchId([0; 16]),
-            restarts: 0,
-            log: "/nonexistent/scheduler.log".into(),
-        };
-        vec![scheduler, worker(0), worker(1), worker(12)]
-    }
-
-    #[test]
-    fn the_first_failure_comes_first_and_gives_the_code() {
-        let endings = [Ending::Exit(1), Ending::Exit(1), Ending::Signal(9), Ending::Exit(0)];
-        let verdict = Verdict::Failed { first: 2, gives_code: 2, then: vec![1, 0] };
-        let (text, code) = summary(&verdict, &children(), &endings);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(code, 137);
-        assert!(
-            lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL) after 1 restart,"),
-            "{text}"
-        );
-        assert!(lines[0].ends_with("/nonexistent/worker_1.log"), "{text}");
-        assert!(lines[1].contains("then worker 0 (pid 100) exited with code 1"), "{text}");
-        assert!(lines[2].contains("then the scheduler (pid 99)"), "{text}");
-    }
-
-    #[test]
-    fn an_end_with_code_0_can_be_the_first_failure() {
-        let endings = [Ending::Exit(1), Ending::Exit(0), Ending::Exit(5), Ending::Exit(0)];
-        let verdict = Verdict::Failed { first: 1, gives_code: 2, then: vec![2, 0] };
-        let (text, code) = summary(&verdict, &children(), &endings);
-        assert_eq!(code, 5);
-        assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
-        assert!(text.contains("without leaving the cluster"), "{text}");
-    }
-
-    #[test]
-    fn lines_that_look_like_errors_are_preferred() {
-        let log = "step 1\nTraceback (most recent call last):\n  File\nValueError: x\n\nbye\n";
-        assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "ValueError: x"]);
-        assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
-        assert_eq!(telling_lines("a\nb\nc\nd\n", 10), ["b", "c", "d"]);
-        assert_eq!(telling_lines("a\n--- muster: worker 1 was ended by signal 6 (SIGABRT)\nb\n", 10), ["a", "b"]);
-        assert!(telling_lines("", 10).is_empty());
-    }
-
-    #[test]
-    fn the_schedulers_last_words_name_a_child() {
-        let children = children();
-        assert_eq!(last_words("x\nmuster scheduler: one\nmuster scheduler: two\ny"), Some("two"));
-        assert_eq!(
-            named_in("rank 0 (node id \"0\", host h, pid 101) was lost", &children),
-            Some(2),
-            "the pid counts more"
-        );
-        assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
-        assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
-        assert_eq!(named_in("2 of 4 came", &children), None);
-    }
-}
+#[path = "summary_test.rs"]
+mod tests;

@@ -410,6 +410,11 @@ impl Supervisor {
         self.signal.is_none() && self.stop.as_ref().is_some_and(|stop| stop.hard)
     }
 
+    /// Whether the user ended it.
+    pub fn is_interrupted(&self) -> bool {
+        self.signal.is_some()
+    }
+
     /// Whether it is being brought to an end.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_some()

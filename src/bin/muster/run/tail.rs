@@ -10,7 +10,7 @@
 use super::children::Child;
 use super::join::Signals;
 use crate::sys;
-use crate::voice::PATIENCE;
+use crate::voice::{Row, PATIENCE};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,11 +39,21 @@ pub struct Tail {
 
 impl Tail {
     /// Begins to show the output of these children; with the worker before each line where there are `several`, here or in all.
-    pub fn start(shown: &[&Child], several: bool) -> io::Result<Tail> {
+    ///
+    /// On a terminal each worker has a colour, and `row` is what else is shown there.
+    pub fn start(shown: &[&Child], several: bool, row: Arc<Row>) -> io::Result<Tail> {
+        let is_terminal = sys::is_terminal(libc::STDOUT_FILENO);
+        let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let row = Some(row).filter(|_| is_terminal && sys::is_terminal(libc::STDERR_FILENO));
         let paths = shown.iter().map(|child| child.log.clone()).collect();
         let logs = shown
             .iter()
-            .map(|child| Ok(Log { file: File::open(&child.log)?, lines: Lines::new(several.then(|| prefix(child))) }))
+            .map(|child| {
+                Ok(Log {
+                    file: File::open(&child.log)?,
+                    lines: Lines::new(several.then(|| prefix(child, is_coloured))),
+                })
+            })
             .collect::<io::Result<Vec<Log>>>()?;
         let stop = Arc::new(sys::bell()?);
         let done = Arc::new(sys::bell()?);
@@ -51,7 +61,7 @@ impl Tail {
         let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
             // An error means that the reader has gone away. The run itself goes on.
-            let _ = follow(logs, &stopped, &count, &mut io::stdout().lock());
+            let _ = follow(logs, &stopped, &count, &mut Pane { out: io::stdout().lock(), row });
             sys::ring(&finished);
         })?;
         Ok(Tail { thread, stop, done, shown, logs: paths })
@@ -91,10 +101,43 @@ impl Tail {
     }
 }
 
-fn prefix(child: &Child) -> String {
-    match child.part.rank() {
-        Some(rank) => format!("[rank {rank}] "),
-        None => format!("[local {}] ", child.part.number().unwrap_or_default()),
+/// The colours of those that are shown, in turn: none is red, in which programs show errors.
+const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
+
+fn prefix(child: &Child, is_coloured: bool) -> String {
+    let number = child.part.number().unwrap_or_default();
+    let name = match child.part.rank() {
+        Some(rank) => format!("[rank {rank}]"),
+        None => format!("[local {number}]"),
+    };
+    match is_coloured {
+        true => format!("\x1b[{}m{name}\x1b[0m ", COLOURS[number as usize % COLOURS.len()]),
+        false => format!("{name} "),
+    }
+}
+
+/// Where output is shown: with what is to be written before it, where something else is shown there, too.
+struct Pane<W> {
+    out: W,
+    row: Option<Arc<Row>>,
+}
+
+impl<W: Write> Write for Pane<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let before = self.row.as_ref().map_or(&[][..], |row| row.before(bytes));
+        if !before.is_empty() {
+            self.out.write_all(before)?;
+        }
+        self.out.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -147,8 +190,10 @@ impl Log {
             shown += length;
             let mut text = Vec::with_capacity(length + length / 8);
             self.lines.push(&buffer[..length], &mut text);
-            out.write_all(&text)?;
-            out.flush()?;
+            if !text.is_empty() {
+                out.write_all(&text)?;
+                out.flush()?;
+            }
             count.fetch_add(length as u64, Ordering::Relaxed);
         }
         Ok(shown)

@@ -1,14 +1,14 @@
-//! Children that have ended with code 0 without leaving the cluster, while the others wait for it: a loss like any other, of which
-//! only the scheduler knows.
+//! Children that have ended with code 0 without leaving the cluster, or without ever joining it, while the others wait for them: a
+//! loss like any other, of which only the scheduler knows.
 //!
 //! So the scheduler is asked, as by `muster status`, from the moment on at which a worker ended with code 0: soon, and
 //! then ever more seldom. While the next epoch is waited for, a worker has ended uncleanly if the place of one of its
 //! lives has neither left nor waits for that epoch. So has one that ended before it joined again. (Where nobody waits
-//! it is none: a program may well end without `muster_finalize` when all is done.) A scheduler that does not answer is
-//! asked again.
+//! it is none: a program may well end without `muster_finalize` when all is done.) While the cluster forms and somebody waits, a
+//! worker that has no place has ended without joining. A scheduler that does not answer is asked again.
 //!
 //! Contract: nothing here waits. A thread asks, for [`PATIENCE`] at most. Tested below, and with real processes by
-//! `tests/python/test_restarts.py` and `test_hosts.py`.
+//! `tests/python/test_restarts.py`, `test_hosts.py` and `test_run_forming.py`.
 
 use super::children::Child;
 use super::question::Question;
@@ -19,8 +19,19 @@ use std::time::Duration;
 
 /// How soon after an end the scheduler is asked, and then in twice the time, up to the second of these.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+/// How seldom at most while the cluster forms: those who wait there are to be told soon.
+const FORMING_PAUSE: Duration = Duration::from_secs(1);
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a worker that is awaited ended without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Without {
+    /// Leaving the cluster.
+    Leaving,
+    /// Joining it: so many others have joined, and wait.
+    Joining(usize),
+}
 
 /// Those who ended with code 0, and what is asked about them.
 pub struct UncleanExits {
@@ -29,14 +40,16 @@ pub struct UncleanExits {
     /// When to ask next, and how long the pause after that is.
     asks_at: Duration,
     pause: Duration,
-    asked: Option<Question<Vec<StatusNode>>>,
+    asked: Option<Question<Option<(JobPhase, Vec<StatusNode>)>>>,
+    /// A process that is lost once the cluster has formed may come back.
+    can_return: bool,
 }
 
 impl UncleanExits {
-    /// Nobody yet; the scheduler at this address knows.
-    pub fn new(scheduler: (String, u16)) -> UncleanExits {
+    /// Nobody yet; the scheduler at this address knows. Without restarts only a cluster that forms waits for anybody.
+    pub fn new(scheduler: (String, u16), can_return: bool) -> UncleanExits {
         let (asks_at, pause) = (Duration::ZERO, PAUSES[0]);
-        UncleanExits { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None }
+        UncleanExits { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None, can_return }
     }
 
     /// This worker has ended with code 0.
@@ -57,7 +70,7 @@ impl UncleanExits {
         children: &[Child],
         lives: impl Fn(usize) -> &'a [Process],
         now: Duration,
-    ) -> Vec<usize> {
+    ) -> Vec<(usize, Without)> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -65,10 +78,27 @@ impl UncleanExits {
             self.ask(now);
             return Vec::new();
         }
-        let Some((mut found, nodes)) = Question::look(&mut self.asked, now) else { return Vec::new() };
-        let nodes = nodes.unwrap_or_default();
-        found.retain(|child| nodes.iter().any(|node| is_awaited(node, &children[*child], lives(*child))));
-        self.doubtful.retain(|child| !found.contains(child));
+        let Some((about, answer)) = Question::look(&mut self.asked, now) else { return Vec::new() };
+        let Some((phase, nodes)) = answer.flatten() else { return Vec::new() };
+        match phase {
+            JobPhase::Forming => self.asks_at = self.asks_at.min(now + FORMING_PAUSE),
+            _ if !self.can_return => self.doubtful.clear(), // it has formed, and nobody will be awaited again
+            _ => {}
+        }
+        let without = |child: usize| {
+            let (one, lives) = (&children[child], lives(child));
+            match phase {
+                JobPhase::Forming if nodes.is_empty() => None,
+                JobPhase::Forming => has_no_place(&nodes, one, lives).then_some(Without::Joining(nodes.len())),
+                JobPhase::Recovering => {
+                    nodes.iter().any(|node| is_awaited(node, one, lives)).then_some(Without::Leaving)
+                }
+                _ => None,
+            }
+        };
+        let found: Vec<(usize, Without)> =
+            about.into_iter().filter_map(|child| Some((child, without(child)?))).collect();
+        self.doubtful.retain(|child| found.iter().all(|(other, _)| other != child));
         found
     }
 
@@ -77,10 +107,22 @@ impl UncleanExits {
         self.pause = (self.pause * 2).min(PAUSES[1]);
         let (host, port) = self.scheduler.clone();
         self.asked = Some(Question::ask(self.doubtful.clone(), now, move || {
-            let told = ask(&host, port, PATIENCE, |job| job.phase == JobPhase::Recovering).ok();
-            told.filter(|told| told.job.phase == JobPhase::Recovering).map_or_else(Vec::new, |told| told.nodes)
+            let told = ask(&host, port, PATIENCE, |job| waits(job.phase)).ok();
+            told.map(|told| (told.job.phase, told.nodes))
         }));
     }
+}
+
+/// Whether somebody may wait for one that is missing.
+fn waits(phase: JobPhase) -> bool {
+    matches!(phase, JobPhase::Forming | JobPhase::Recovering)
+}
+
+/// Whether no process of this child waits for the cluster to form.
+fn has_no_place(nodes: &[StatusNode], child: &Child, lives: &[Process]) -> bool {
+    let is_one = |node: &StatusNode| lives.iter().any(|life| life.pid == node.who.pid);
+    let is_place = |node: &StatusNode| child.part.rank().is_some() && node.who.rank == child.part.rank();
+    !nodes.iter().any(|node| is_one(node) || is_place(node))
 }
 
 /// Whether the others wait for this place, which was one of these lives'. If the child was a script, and the node a

@@ -60,10 +60,10 @@ fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
     }
 }
 
-/// What is found of a worker whose scheduler answers with this. Each look is at a time of its own.
-fn found(answer: Option<StatusPart>) -> Vec<usize> {
+/// What is found of a worker whose scheduler answers with this, and whether nobody is asked about any more. Each look is at a time of its own.
+fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()));
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()), can_return);
     let children = [child(0, 70), child(1, 71)];
     let lives = [[life(70)], [life(71)]];
     assert_eq!(exits.deadline(), None);
@@ -84,9 +84,7 @@ fn found(answer: Option<StatusPart>) -> Vec<usize> {
         now += LOOKS[1];
         let found = exits.look(&children, |child| &lives[child], now);
         if exits.asked.is_none() {
-            let is_over = exits.deadline().is_none();
-            assert_eq!(is_over, !found.is_empty(), "who was found is looked for no more, and everybody else is");
-            return found;
+            return (found, exits.deadline().is_none());
         }
         assert!(Instant::now() < until, "it answers, or it does not");
         std::thread::sleep(Duration::from_millis(1));
@@ -96,17 +94,30 @@ fn found(answer: Option<StatusPart>) -> Vec<usize> {
 #[test]
 fn the_scheduler_says_who_is_awaited() {
     let nodes = || vec![node(0, 70, NodeState::Recovering), node(1, 71, NodeState::Lost)];
-    assert_eq!(found(Some(part(JobPhase::Recovering, nodes()))), [1]);
+    let left = (vec![(1, Without::Leaving)], true);
+    assert_eq!(found(Some(part(JobPhase::Recovering, nodes())), true), left, "who was found is asked about no more");
     for phase in [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Ending] {
-        assert!(found(Some(part(phase, nodes()))).is_empty(), "{phase:?}: nobody waits");
+        let nobody = (Vec::new(), false);
+        assert_eq!(found(Some(part(phase, nodes())), true), nobody, "{phase:?}: nobody waits, but somebody may");
     }
-    assert!(found(None).is_empty(), "it does not answer");
+    assert_eq!(found(None, true), (Vec::new(), false), "it does not answer");
+}
+
+#[test]
+fn while_the_cluster_forms_one_without_a_place_keeps_those_waiting_who_have_one() {
+    let forming = |nodes| found(Some(part(JobPhase::Forming, nodes)), false);
+    let waits = |rank, pid| node(rank, pid, NodeState::Member);
+    assert_eq!(forming(vec![waits(0, 70)]), (vec![(1, Without::Joining(1))], true));
+    assert_eq!(forming(vec![]), (Vec::new(), false), "nobody waits yet");
+    assert_eq!(forming(vec![waits(0, 70), waits(1, 99)]), (Vec::new(), false), "a script's child has its place");
+    let running = found(Some(part(JobPhase::Running, vec![waits(0, 70), waits(1, 71)])), false);
+    assert_eq!(running, (Vec::new(), true), "it has formed: without restarts nobody will be awaited");
 }
 
 #[test]
 fn it_is_asked_ever_more_seldom() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone));
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), true);
     exits.doubt(0, Duration::ZERO);
     let mut asked = Vec::new();
     for _ in 0..8 {

@@ -1,0 +1,118 @@
+use super::*;
+use muster::types::LaunchId;
+
+fn children() -> Vec<Child> {
+    let worker = |index: u32| Child {
+        part: Part::Worker { index, rank: Some(index) },
+        pid: 100 + index as i32,
+        pid_before: None,
+        launch: LaunchId([0; 16]),
+        restarts: index,
+        log: format!("/nonexistent/worker_{index}.log").into(),
+    };
+    let scheduler = Child {
+        part: Part::Scheduler,
+        pid: 99,
+        pid_before: None,
+        launch: LaunchId([0; 16]),
+        restarts: 0,
+        log: "/nonexistent/scheduler.log".into(),
+    };
+    vec![scheduler, worker(0), worker(1), worker(12)]
+}
+
+fn outcome(verdict: Verdict, children: Vec<Child>, endings: &[Ending]) -> Outcome {
+    Outcome { verdict, children, endings: endings.to_vec(), never_formed: false, never_joined: Vec::new() }
+}
+
+#[test]
+fn the_first_failure_comes_first_and_gives_the_code() {
+    let endings = [Ending::Exit(1), Ending::Exit(1), Ending::Signal(9), Ending::Exit(0)];
+    let verdict = Verdict::Failed { first: 2, gives_code: 2, then: vec![1, 0] };
+    let (text, code) = summary(&outcome(verdict, children(), &endings));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(code, 137);
+    assert!(
+        lines[0].contains("first failure: worker 1 (pid 101) was ended by signal 9 (SIGKILL) after 1 restart,"),
+        "{text}"
+    );
+    let place = format!("log /nonexistent/worker_1.log, on host {}", host::name().unwrap());
+    assert!(lines[0].ends_with(&place), "{text}");
+    assert!(lines[1].contains("then worker 0 (pid 100) exited with code 1"), "{text}");
+    assert!(lines[2].contains("then the scheduler (pid 99)"), "{text}");
+    assert_eq!(lines[3..], ["muster: all logs are in /nonexistent"]);
+}
+
+#[test]
+fn an_end_with_code_0_can_be_the_first_failure() {
+    let endings = [Ending::Exit(1), Ending::Exit(0), Ending::Exit(5), Ending::Exit(0)];
+    let verdict = Verdict::Failed { first: 1, gives_code: 2, then: vec![2, 0] };
+    let mut outcome = outcome(verdict, children(), &endings);
+    let (text, code) = summary(&outcome);
+    assert_eq!(code, 5);
+    assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
+    assert!(text.contains("without leaving the cluster"), "{text}");
+    outcome.never_joined.push(1);
+    assert!(summary(&outcome).0.contains("without joining the cluster"));
+}
+
+/// A log of its own, with these words in it.
+fn log(name: &str, words: &str) -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("muster-summary-{}-{name}.log", std::process::id()));
+    std::fs::write(&path, words).unwrap();
+    path
+}
+
+#[test]
+fn all_of_it_fits_on_a_screen_however_much_the_logs_say() {
+    let mut children: Vec<Child> = (0..40).map(|_| children().remove(1)).collect();
+    let many = log("many", &"error: the same words, again and again, which fill a row and more of it\n".repeat(1000));
+    let long = log("long", &format!("error: {}\n", "endless ".repeat(6000)));
+    for (index, child) in children.iter_mut().enumerate() {
+        child.log = if index % 2 == 0 { long.clone() } else { many.clone() };
+    }
+    for first in [0, 1] {
+        let then = (2..40).collect();
+        let verdict = Verdict::Failed { first, gives_code: first, then };
+        let (text, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(3); 40]));
+        assert!(rows(&text) <= ROWS, "{} rows: {text}", rows(&text));
+        let lines = text.lines().filter(|line| line.starts_with("    error: ")).count();
+        assert!(lines >= LINES_OF_FIRST[1] - usize::from(first == 0), "{text}");
+        assert!(text.contains("muster: and 35 more\n"), "{text}");
+    }
+    [many, long].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn a_cause_on_another_host_is_told_before_its_consequence_here() {
+    let mut children = children();
+    let words = "rank 7 (node id \"7\", host b, pid 55) is lost: it was killed by signal 9 (its launcher)";
+    children[0].log = log("scheduler", &format!("muster scheduler: {words}\n"));
+    let verdict = Verdict::Failed { first: 1, gives_code: 1, then: Vec::new() };
+    let (text, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(1); 4]));
+    std::fs::remove_file(&children[0].log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("muster: the first failure was on another host: {words}"));
+    assert!(lines[1].starts_with("muster: first failure here: worker 0 (pid 100) exited with code 1, log "), "{text}");
+    assert!(!text.contains("the scheduler says"), "{text}");
+}
+
+#[test]
+fn lines_that_look_like_errors_are_preferred() {
+    let log = "step 1\nTraceback (most recent call last):\n  File\nValueError: x\n\nbye\n";
+    assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "ValueError: x"]);
+    assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
+    assert_eq!(telling_lines("a\nb\nc\nd\n", 10), ["b", "c", "d"]);
+    assert_eq!(telling_lines("a\n--- muster: worker 1 was ended by signal 6 (SIGABRT)\nb\n", 10), ["a", "b"]);
+    assert!(telling_lines("", 10).is_empty());
+}
+
+#[test]
+fn the_schedulers_last_words_name_a_child() {
+    let children = children();
+    assert_eq!(last_words("x\nmuster scheduler: one\nmuster scheduler: two\ny"), Some("two"));
+    assert_eq!(named_in("rank 0 (node id \"0\", host h, pid 101) was lost", &children), Some(2), "the pid counts more");
+    assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
+    assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
+    assert_eq!(named_in("2 of 4 came", &children), None);
+}
