@@ -369,9 +369,9 @@ pub static TABLE: [Setting; 49] = [
         Key::LaunchId,
         "launch_id",
         Kind::Secret { max_bytes: 255 },
-        "The name of one start of a process; `muster run --join` sets it.",
+        "The name of one start of a process; `muster run` sets it.",
     )
-    .more("By it the launcher knows which node belongs to which process that it started, also where that process is a script. Each start has a new one.")
+    .more("By it the launcher knows which node belongs to which process that it started, also where that process is a script. Each start has a new one. The first 16 digits are the run's, by which all its processes are found.")
     .secret(),
     Setting::new(
         Key::HcclCmInit,

@@ -12,7 +12,7 @@ from test_install import PKG_CONFIG, PROGRAM, cmake, done
 
 HELLO, = Page("README.md").programs
 _, _, PATH, COMPILE, *_ = Page("README.md").commands
-LAUNCH, = Page("docs", "launcher.md").commands
+LAUNCH, RUNS = Page("docs", "launcher.md").commands
 SECRET, FILES, PASSWORD, CERTS = Page("docs", "security.md").commands
 INSTALL, BUILD = Page("docs", "install.md").commands
 PROJECT, = Page("docs", "install.md").of("cmake")
@@ -40,6 +40,12 @@ def lines(size):
 
 def test_a_launch_of_eight(folder):
     assert said(folder, LAUNCH) == lines(8)
+
+
+def test_a_run_without_join_is_listed_and_stopped(folder):
+    shown = said(folder, "muster run --worker_num 1 --master_port 0 --log_dir logs sleep 600\n" + RUNS)
+    pid = next(line.split()[1] for line in shown if re.match(r" +worker_0\.log +\d+ ", line))
+    assert pid in shown, "it is one of those that the launcher has printed"
 
 
 def test_a_secret_in_the_environment(folder):

@@ -1,7 +1,7 @@
 //! The command `muster`.
 //!
-//! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`scheduler`] the scheduler as
-//! a process of its own, [`status`] and [`ranktable`] ask one, [`trace`] joins timelines, [`certs`] makes certificates.
+//! What it owns: the command line, and what `muster run` starts. [`run`] is the launcher, [`runs`] lists and stops what it
+//! has started, [`scheduler`] is the scheduler as a process of its own, [`status`] and [`ranktable`] ask one, [`trace`] joins timelines, [`certs`] makes certificates.
 //! Everything about clusters is the library's; nothing here knows a frame or a rank rule.
 //! Called by the name `msrun` it is `muster run`.
 
@@ -14,6 +14,7 @@ mod cli;
 mod code;
 mod ranktable;
 mod run;
+mod runs;
 mod scheduler;
 mod start;
 mod status;
@@ -30,8 +31,10 @@ use std::path::Path;
 extern "C" {}
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 18] = [
+const COMMANDS: [&cli::table::Command; 20] = [
     &run::options::COMMAND,
+    &runs::options::PS,
+    &runs::options::STOP,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
     &bench::forming::COMMAND,
@@ -90,6 +93,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
     let command = words.remove(0);
     match command.to_str() {
         Some("run") => run::run("muster run", words),
+        Some("ps") => runs::ps(words),
+        Some("stop") => runs::stop(words),
         Some("bench") => bench::command(words),
         Some("scheduler") => scheduler::command(words),
         Some("status") => status::command(words),
@@ -97,6 +102,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("trace") => trace::command(words),
         Some("certs") => certs::command(words),
         Some("host-part") => run::hosts::part::command(words),
+        Some(run::keeper::NAME) => run::keeper::command(&words),
         Some("man") => cli::print(&cli::MAN, words),
         Some("completion") => cli::print(&cli::COMPLETION, words),
         Some("--help" | "-h" | "help") => {
@@ -110,8 +116,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             eprintln!(
-                "muster: there is no command {command:?}: run, bench, scheduler, status, ranktable, trace, certs, \
-                 man, completion, --help and --version are what it knows"
+                "muster: there is no command {command:?}: run, ps, stop, bench, scheduler, status, ranktable, trace, \
+                 certs, man, completion, --help and --version are what it knows"
             );
             code::USAGE
         }

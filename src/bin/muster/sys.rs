@@ -109,6 +109,18 @@ pub fn children() -> Vec<i32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// All processes that this one can see.
+pub fn processes() -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// That signal does nothing to this process from now on.
+pub fn ignore(signal: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
 /// From now on orphans among this process's descendants become its children.
 pub fn adopt_orphans() {
     // SAFETY: takes numbers only. An old kernel refuses, and orphans then go to init.
@@ -232,8 +244,7 @@ pub fn next_signal(fd: &OwnedFd) -> Option<i32> {
 
 /// Writing where nobody reads any more is an error from now on, and not this process's end.
 pub fn ignore_broken_pipes() {
-    // SAFETY: takes numbers only.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    ignore(libc::SIGPIPE);
 }
 
 /// Opens those of the standard streams that this process was started without, so that no other file takes their place.

@@ -161,6 +161,8 @@ mod tests {
             ("muster run --bind_core '{\"device0\":\"0\"}' --jo", &["--join"]),
             ("muster run --bind_numa bind.json --jo", &["--join"]),
             ("muster run a.out --jo", &[]),
+            ("muster stop --g", &["--grace"]),
+            ("muster ps --log", &["--log_dir"]),
             ("muster run --worker_num 4 a.out --jo", &[]),
             ("muster status --format=j", &["json"]),
             ("muster status ", &[]),
@@ -177,6 +179,8 @@ mod tests {
         let all = offered(&COMMANDS, "muster ");
         let commands = [
             "run",
+            "ps",
+            "stop",
             "bench",
             "scheduler",
             "status",

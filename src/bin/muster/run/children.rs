@@ -5,7 +5,9 @@
 
 use super::binding::{Binding, Bound};
 use super::dry_run::Preview;
+use super::family::RunId;
 use super::folder::{self, Claim};
+use super::keeper::Keeper;
 use super::log_names::LogNames;
 use super::parse::RunOptions;
 use super::part::Part;
@@ -13,7 +15,6 @@ use super::program::Program;
 use crate::start::{start, Start};
 use crate::sys;
 use muster::config::Key;
-use muster::net::host;
 use muster::types::LaunchId;
 use std::ffi::OsString;
 use std::fs::File;
@@ -95,6 +96,8 @@ pub struct Launch<'a> {
     null: File,
     /// The lock of the run's logs, which it has as long as this lives.
     claim: Option<Claim>,
+    run: RunId,
+    keeper: Option<Keeper>,
 }
 
 impl<'a> Launch<'a> {
@@ -108,7 +111,20 @@ impl<'a> Launch<'a> {
         binding: Binding,
     ) -> io::Result<Launch<'a>> {
         let null = File::open("/dev/null")?;
-        Ok(Launch { options, program, listener, meeting, names, binding, inherited: inherited(), null, claim: None })
+        let (inherited, run) = (inherited(), RunId::draw()?);
+        let (claim, keeper) = (None, None);
+        Ok(Launch { options, program, listener, meeting, names, binding, inherited, null, claim, run, keeper })
+    }
+
+    /// Lets nothing of the run outlive this process, even if that is killed. To be called before anything is started.
+    pub fn keep(&mut self) -> io::Result<()> {
+        self.keeper = Some(Keeper::start(&self.run)?);
+        Ok(())
+    }
+
+    /// The keeper's process, which is a child of this one.
+    pub fn keeper(&self) -> Option<i32> {
+        self.keeper.as_ref().map(Keeper::pid)
     }
 
     /// The scheduler's port.
@@ -125,16 +141,15 @@ impl<'a> Launch<'a> {
         parts
     }
 
-    /// Takes the logs, which must not be those of another run. The error is a sentence.
-    pub fn claim(&mut self) -> Result<(), String> {
-        let own = folder::Tenant::this(self.options, &self.parts(), self.port(), &self.names);
-        self.claim = Some(folder::claim(&self.options.log_dir, &own)?);
-        Ok(())
+    /// Takes the logs, which must not be those of another run, and gives what is to be said of others. The error is a sentence.
+    pub fn claim(&mut self) -> Result<Option<String>, String> {
+        let own = folder::Tenant::this(self.options, &self.parts(), self.port(), self.run.clone(), &self.names);
+        Ok(self.claim.insert(folder::claim(&self.options.log_dir, &own)?).older())
     }
 
     /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's (what
     /// runs it may be missing, which only shows here).
-    pub fn start_all(&self) -> io::Result<Vec<Child>> {
+    pub fn start_all(&mut self) -> io::Result<Vec<Child>> {
         let mut children = Vec::new();
         for (index, part) in self.parts().into_iter().enumerate() {
             let log = self.log(part);
@@ -171,28 +186,28 @@ impl<'a> Launch<'a> {
 
     /// An empty log. Without --join the child has its lock from now on.
     fn fresh_log(&self, path: &Path, is_first: bool) -> io::Result<File> {
-        let claimed = match (&self.claim, is_first && !self.options.join) {
-            (Some(claim), true) => claim.descriptor()?,
-            _ => None,
-        };
-        let log = claimed.map_or_else(|| folder::open_log(path), Ok)?;
-        // A file system without locks was told of.
-        if !self.options.join && folder::lock(&log).is_ok_and(|locked| !locked) {
-            return Err(io::Error::other(folder::held(path)));
+        match self.claim.as_ref().filter(|_| is_first).map(Claim::descriptor).transpose()?.flatten() {
+            // The launcher alone has the lock: a child writes by a descriptor of its own.
+            Some(_) if self.options.join => return folder::open_log(path),
+            Some(claimed) => return Ok(claimed),
+            None => {}
         }
-        // To cut off what is empty is as much work for a disk's file system, and a job has many logs.
-        if log.metadata()?.len() > 0 {
-            log.set_len(0)?;
+        let log = folder::fresh_log(path)?.ok_or_else(|| io::Error::other(folder::held(path)))?;
+        if !self.options.join {
+            let _ = folder::lock(&log); // a file system without locks was told of
         }
         Ok(log)
     }
 
     /// Starts a child that has ended once more: the same in everything but its process. Its log goes on, after these words.
-    pub fn start_again(&self, child: &mut Child, words: &str) -> io::Result<()> {
+    pub fn start_again(&mut self, child: &mut Child, words: &str) -> io::Result<()> {
         let output = next_page(&child.log, words).map_err(|error| of_file(&child.log, &error))?;
         let (pid, launch) = self.start(child.part, &output)?;
         // Only now, so that nobody's process group is called by its number in between.
         sys::reap(child.pid);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.forgets(child.pid);
+        }
         child.launch = launch;
         child.restarts += 1;
         child.pid_before = Some(std::mem::replace(&mut child.pid, pid));
@@ -204,15 +219,14 @@ impl<'a> Launch<'a> {
         self.listener = None;
     }
 
-    fn start(&self, part: Part, output: &File) -> io::Result<(i32, LaunchId)> {
+    fn start(&mut self, part: Part, output: &File) -> io::Result<(i32, LaunchId)> {
         let (own, scheduler) = (std::env::current_exe, SCHEDULER.map(OsString::from));
         let (program, words, keeps) = match part {
             Part::Scheduler => (own()?, &scheduler[..], self.listener.as_ref()),
             Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
         };
         let reads_input = self.options.join && part != Part::Scheduler;
-        let drawn = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;
-        let launch = format!("{:032x}", u128::from_le_bytes(drawn));
+        let launch = self.run.of_child()?;
         let pid = start(&Start {
             program: program.as_os_str(),
             words,
@@ -225,14 +239,15 @@ impl<'a> Launch<'a> {
             memory_nodes: &self.bound(part).memory.bits(),
             dies_with_parent: self.options.join,
         })?;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.knows(pid);
+        }
         Ok((pid, LaunchId::of(&launch)))
     }
 
     fn environment(&self, part: Part, listener: Option<RawFd>, launch: &str) -> Vec<(OsString, OsString)> {
         let mut told = told(part, self.options, &self.meeting, listener);
-        if self.options.join && part != Part::Scheduler {
-            told.push((Key::LaunchId.setting().variable(), launch.to_owned()));
-        }
+        told.push((Key::LaunchId.setting().variable(), launch.to_owned()));
         let inherited = self.inherited.iter().filter(|(name, _)| told.iter().all(|(other, _)| name != other.as_str()));
         inherited.cloned().chain(told.iter().map(|(name, value)| (name.into(), value.into()))).collect()
     }

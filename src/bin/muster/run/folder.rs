@@ -5,17 +5,23 @@
 //! lock of its log by the descriptor that it writes to. So the run is alive as long as anybody may still write. So a
 //! dead run holds nothing, however it ended, and what it left behind is not looked at.
 //!
+//! Each run's logs are new files. What an older run has left behind, and still writes, goes on with the files that it has, which have no
+//! name any more. Logs of an older run that this one has not are left alone, and named.
+//!
 //! The file [`RUNS`] tells whose the logs are, a line for each launcher. It is read and written under a lock of its own, and lines
 //! of dead runs go when the next one begins. Launchers of one run on different hosts may share a folder: they have the same port
 //! of the scheduler and other logs. Another port is another run.
 //!
 //! Where a file system has no locks a warning says so, and nobody is refused.
 
+use super::family::RunId;
 use super::log_names::LogNames;
 use super::parse::RunOptions;
 use super::part::Part;
+use crate::sys;
 use crate::voice::Voice;
 use muster::net::host;
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -45,12 +51,13 @@ pub struct Tenant {
     /// What its workers' logs are called, the number in the name of the first, and how many follow.
     names: LogNames,
     workers: (u32, u32),
+    run: RunId,
     host: String,
 }
 
 impl Tenant {
     /// This launcher, which starts these.
-    pub fn this(options: &RunOptions, parts: &[Part], port: u16, names: &LogNames) -> Tenant {
+    pub fn this(options: &RunOptions, parts: &[Part], port: u16, run: RunId, names: &LogNames) -> Tenant {
         let numbers: Vec<u32> = parts.iter().filter_map(|part| part.number()).collect();
         Tenant {
             pid: std::process::id(),
@@ -59,20 +66,21 @@ impl Tenant {
             scheduler: parts.contains(&Part::Scheduler),
             names: names.clone(),
             workers: (numbers.first().copied().unwrap_or(0), numbers.len() as u32),
+            run,
             host: host::name().unwrap_or_else(|_| "?".to_owned()),
         }
     }
 
     fn line(&self) -> String {
-        let Tenant { pid, join, port, scheduler, names, workers: (first, count), host } = self;
-        let (join, scheduler, stem) = (u8::from(*join), u8::from(*scheduler), names.stem());
-        format!("{pid} {join} {port} {scheduler} {stem} {first} {count} {host}\n")
+        let Tenant { pid, join, port, scheduler, names, workers: (first, count), run, host } = self;
+        let (join, scheduler, stem, run) = (u8::from(*join), u8::from(*scheduler), names.stem(), run.word());
+        format!("{pid} {join} {port} {scheduler} {stem} {first} {count} {run} {host}\n")
     }
 
     /// None of a line that another version wrote.
     fn read(line: &str) -> Option<Tenant> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [pid, join, port, scheduler, stem, first, count, host] = words[..] else { return None };
+        let [pid, join, port, scheduler, stem, first, count, run, host] = words[..] else { return None };
         Some(Tenant {
             pid: pid.parse().ok()?,
             join: join == "1",
@@ -80,14 +88,43 @@ impl Tenant {
             scheduler: scheduler == "1",
             names: LogNames::new(stem),
             workers: (first.parse().ok()?, count.parse().ok()?),
+            run: RunId::read(run)?,
             host: host.to_owned(),
         })
     }
 
-    fn logs(&self) -> impl Iterator<Item = String> + '_ {
+    /// The launcher's process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the launcher waits for its children.
+    pub fn joins(&self) -> bool {
+        self.join
+    }
+
+    /// The host that the launcher and its children run on.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What its processes are known by.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// The names of its logs: the scheduler's first, if it has that.
+    pub fn logs(&self) -> impl Iterator<Item = String> + '_ {
         let (first, count) = self.workers;
         let workers = (0..count).map(move |index| self.names.of_worker(first.saturating_add(index)));
         self.scheduler.then(|| "scheduler.log".to_owned()).into_iter().chain(workers)
+    }
+
+    /// Whether a log of its kind may be called so.
+    fn has_such(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.names.stem()).and_then(|rest| rest.strip_prefix('_'));
+        let number = rest.and_then(|rest| rest.strip_suffix(".log"));
+        name == "scheduler.log" || number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 
     fn shares_a_log_with(&self, other: &Tenant) -> bool {
@@ -107,7 +144,7 @@ impl Tenant {
     }
 
     /// Which run it is, as far as can be known here.
-    fn named(&self, folder: &Path) -> String {
+    pub fn named(&self, folder: &Path) -> String {
         let logs: Vec<String> = self.logs().collect();
         let logs = match &logs[..] {
             [only] => only.clone(),
@@ -135,13 +172,25 @@ impl Tenant {
     }
 }
 
-/// The first log of this run, open and locked, where the file system has locks.
-pub struct Claim(Option<File>);
+/// The logs of this run.
+pub struct Claim {
+    /// The first of them, open and locked, where the file system has locks.
+    log: Option<File>,
+    /// Others in the folder that no run writes which is alive.
+    older: Vec<String>,
+}
 
 impl Claim {
+    /// Logs of older runs in the same folder, in words.
+    pub fn older(&self) -> Option<String> {
+        let more = self.older.len().checked_sub(1)?;
+        let (and, are) = if more > 0 { (format!(" and {more} more"), "are") } else { (String::new(), "is") };
+        Some(format!("{}{and} in the folder of the logs {are} of an older run", self.older[0]))
+    }
+
     /// The descriptor by which the first child is to write, so that it has the lock, too.
     pub fn descriptor(&self) -> io::Result<Option<File>> {
-        self.0.as_ref().map(File::try_clone).transpose()
+        self.log.as_ref().map(File::try_clone).transpose()
     }
 }
 
@@ -152,7 +201,7 @@ pub fn claim(folder: &Path, own: &Tenant) -> Result<Claim, String> {
         Err(error) => {
             let (folder, again) = (folder.display(), "another run that has the same --log_dir would not be noticed");
             Voice::error().say(format!("muster: warning: {folder}/{RUNS}: {error}: {again}\n"));
-            Ok(Claim(None))
+            Ok(Claim { log: None, older: Vec::new() })
         }
     }
 }
@@ -162,24 +211,47 @@ fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
     let mut runs = open_runs(folder)?;
     let mut text = String::new();
     runs.read_to_string(&mut text)?;
-    let tenants = text.lines().filter_map(Tenant::read).filter(|tenant| tenant.is_alive(folder));
-    let mut lines = String::new();
-    for tenant in tenants {
-        if tenant.is_in_the_way_of(own) {
-            return Ok(Err(refusal(folder, &tenant, own)));
-        }
-        lines += &tenant.line();
+    let tenants: Vec<Tenant> = alive(&text, folder).collect();
+    if let Some(tenant) = tenants.iter().find(|tenant| tenant.is_in_the_way_of(own)) {
+        return Ok(Err(refusal(folder, tenant, own)));
     }
-    let Some(first) = own.logs().next() else { return Ok(Ok(Claim(None))) };
-    let log = open_log(&folder.join(&first))?;
-    if !lock(&log)? {
+    let older = older(folder, &tenants, own)?;
+    let Some(first) = own.logs().next() else { return Ok(Ok(Claim { log: None, older })) };
+    let Some(log) = fresh_log(&folder.join(&first))? else {
         return Ok(Err(format!("{}: {ADVICE}", held(&folder.join(first)))));
-    }
-    lines += &own.line();
+    };
+    lock(&log)?;
+    let lines: String = tenants.iter().chain([own]).map(Tenant::line).collect();
     runs.rewind()?;
     runs.set_len(0)?;
     runs.write_all(lines.as_bytes())?;
-    Ok(Ok(Claim(Some(log))))
+    Ok(Ok(Claim { log: Some(log), older }))
+}
+
+/// Those of the runs that are listed which live.
+fn alive<'a>(runs: &'a str, folder: &'a Path) -> impl Iterator<Item = Tenant> + 'a {
+    runs.lines().filter_map(Tenant::read).filter(|tenant| tenant.is_alive(folder))
+}
+
+/// The launchers whose runs live in this folder; none where no run ever was.
+pub fn tenants(folder: &Path) -> io::Result<Vec<Tenant>> {
+    let mut runs = match File::open(folder.join(RUNS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    patiently(|| runs.try_lock_shared())?;
+    let mut text = String::new();
+    runs.read_to_string(&mut text)?;
+    Ok(alive(&text, folder).collect())
+}
+
+/// Names of logs in the folder that none of these has.
+fn older(folder: &Path, tenants: &[Tenant], own: &Tenant) -> io::Result<Vec<String>> {
+    let present: BTreeSet<String> = tenants.iter().chain([own]).flat_map(Tenant::logs).collect();
+    let names = std::fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut older: Vec<String> = names.filter(|name| own.has_such(name) && !present.contains(name)).collect();
+    older.sort_by_key(|name| (name.len(), name.clone()));
+    Ok(older)
 }
 
 const ADVICE: &str =
@@ -205,10 +277,16 @@ fn open_runs(folder: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(MODE);
     let runs = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(folder.join(RUNS))?;
     check_name(&runs)?;
+    patiently(|| runs.try_lock())?;
+    Ok(runs)
+}
+
+/// Takes a lock that others hold for a moment only.
+fn patiently(take: impl Fn() -> Result<(), TryLockError>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match runs.try_lock() {
-            Ok(()) => return Ok(runs),
+        match take() {
+            Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                 return Err(io::Error::other("another launcher has held its lock for 5 s"));
@@ -217,6 +295,26 @@ fn open_runs(folder: &Path) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
         }
     }
+}
+
+/// A log that is a new file, whoever still writes to one that had its name; none where that is the log of a run that lives. What is no
+/// file (a pipe, /dev/null) stays what it is.
+pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
+    let make = || OpenOptions::new().append(true).create_new(true).mode(MODE).open(path);
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map(Some),
+    }
+    let old = open_log(path)?;
+    if !old.metadata()?.is_file() {
+        return Ok(Some(old));
+    }
+    // A file system without locks was told of.
+    if lock(&old).is_ok_and(|locked| !locked) {
+        return Ok(None);
+    }
+    std::fs::remove_file(path)?;
+    make().map(Some)
 }
 
 /// A log to which several processes can append without overwriting each other. Where somebody has planted a link there, nothing is
@@ -258,20 +356,21 @@ fn is_locked(path: &Path) -> bool {
     opened.is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// What tells a file from every other.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let about = path.metadata().ok()?;
     Some((about.dev(), about.ino()))
 }
 
 /// The processes whose standard output or error is one of these files, as far as this process may know.
 fn writers(logs: &[(u64, u64)]) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let writes = |pid: &u32| {
-        let stream = |number| identity(&PathBuf::from(format!("/proc/{pid}/fd/{number}")));
-        [1, 2].into_iter().filter_map(stream).any(|open| logs.contains(&open))
-    };
-    pids.filter(writes).collect()
+    let pids = sys::processes().into_iter();
+    pids.filter(|pid| outputs(*pid).any(|open| logs.contains(&open))).filter_map(|pid| pid.try_into().ok()).collect()
+}
+
+/// The files that a process has as its standard output and error.
+pub fn outputs(pid: i32) -> impl Iterator<Item = (u64, u64)> {
+    [1, 2].into_iter().filter_map(move |number| identity(&PathBuf::from(format!("/proc/{pid}/fd/{number}"))))
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ impl Drop for Folder {
 }
 
 fn tenant(pid: u32, port: u16, scheduler: bool, workers: (u32, u32)) -> Tenant {
-    let names = LogNames::new(log_names::WORKER);
-    Tenant { pid, join: true, port, scheduler, names, workers, host: format!("host{pid}") }
+    let (names, run) = (LogNames::new(log_names::WORKER), RunId::read(&format!("{pid:016x}")).unwrap());
+    Tenant { pid, join: true, port, scheduler, names, workers, run, host: format!("host{pid}") }
 }
 
 #[test]
@@ -31,7 +31,13 @@ fn a_line_is_read_as_it_was_written_and_another_versions_is_passed_by() {
     for own in [tenant(7, 8118, true, (0, 4)), Tenant { join: false, ..tenant(1, 65535, false, (4, 1)) }] {
         assert_eq!(Tenant::read(own.line().trim_end()), Some(own));
     }
-    for line in ["", "7", "7 1 8118 1 0 4 host", "x 1 8118 1 worker 0 4 host", "7 1 8118 1 worker 0 4 host more"] {
+    for line in [
+        "",
+        "7",
+        "7 1 8118 1 worker 0 4 host",
+        "x 1 8118 1 worker 0 4 0123456789abcdef host",
+        "7 1 8118 1 worker 0 4 0123456789abcdef host more",
+    ] {
         assert_eq!(Tenant::read(line), None, "{line}");
     }
 }

@@ -12,7 +12,7 @@ use super::parse::RunOptions;
 use super::part::Part;
 use super::progress::Progress;
 use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
-use super::summary;
+use super::summary::{self, Outcome};
 use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
 use super::unclean_exits::{UncleanExits, Without};
 use crate::code;
@@ -86,20 +86,6 @@ impl Signals {
     }
 }
 
-/// What a finished run looks like.
-pub struct Outcome {
-    /// The one to blame.
-    pub verdict: Verdict,
-    /// The children: of each the life that counts.
-    pub children: Vec<Child>,
-    /// How each child's life that counts ended.
-    pub endings: Vec<Ending>,
-    /// All ended well, and their cluster never was complete: the scheduler said so.
-    pub never_formed: bool,
-    /// Children that ended with code 0 while others waited for them to join.
-    pub never_joined: Vec<usize>,
-}
-
 /// A run that is being waited for.
 struct Run<'a, 'b> {
     launch: &'a mut Launch<'b>,
@@ -171,7 +157,7 @@ impl Run<'_, '_> {
             // Many children that end one by one are no reason to ask as often who is left: that matters to a run that
             // is being stopped. Otherwise it is for reaping children that have ended, which nothing else explains.
             if !self.notice_ends() || self.supervisor.is_stopping() {
-                look_for_orphans(&mut self.supervisor, &self.children);
+                self.look_for_orphans();
             }
             self.act();
             if self.supervisor.is_stopping() {
@@ -184,13 +170,28 @@ impl Run<'_, '_> {
             sys::poll([signals.descriptor()], self.patience())?;
             while let Some(signal) = signals.ending() {
                 self.tell_of_signal(signal);
-                look_for_orphans(&mut self.supervisor, &self.children);
+                self.look_for_orphans();
                 self.supervisor.signalled(signal, self.began.elapsed());
             }
             if signals.others_done() {
                 self.supervisor.others_done();
             }
         }
+    }
+
+    fn look_for_orphans(&mut self) {
+        let orphans = self.orphans();
+        self.supervisor.orphans(orphans.len(), strays(orphans, &self.children));
+    }
+
+    /// Processes that descend from the children and whose own parents have ended. Those that have ended too are buried.
+    fn orphans(&self) -> Vec<i32> {
+        let keeper = self.launch.keeper();
+        sys::children()
+            .into_iter()
+            .filter(|pid| Some(*pid) != keeper && self.children.iter().all(|child| child.pid != *pid))
+            .filter(|pid| sys::reap(*pid).is_none())
+            .collect()
     }
 
     /// What a signal of the user's means, once.
@@ -261,7 +262,7 @@ impl Run<'_, '_> {
         for (index, without) in self.unclean_exits.look(&self.children, lives, now) {
             if let Without::Joining(waiting) = without {
                 // What a script has left behind may join in its place.
-                if !orphans(&self.children).is_empty() {
+                if !self.orphans().is_empty() {
                     self.unclean_exits.doubt(index, now);
                     continue;
                 }
@@ -392,20 +393,6 @@ fn host_id() -> Option<String> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     config.get(Key::HostId.setting().name).ok().flatten()
-}
-
-fn look_for_orphans(supervisor: &mut Supervisor, children: &[Child]) {
-    let orphans = orphans(children);
-    supervisor.orphans(orphans.len(), strays(orphans, children));
-}
-
-/// Processes that descend from the children and whose own parents have ended. Those that have ended too are buried.
-fn orphans(children: &[Child]) -> Vec<i32> {
-    sys::children()
-        .into_iter()
-        .filter(|pid| children.iter().all(|child| child.pid != *pid))
-        .filter(|pid| sys::reap(*pid).is_none())
-        .collect()
 }
 
 /// Those that are in no child's group.

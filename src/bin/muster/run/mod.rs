@@ -27,6 +27,8 @@
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
 //! | [`question`] | a thread that asks, for that and the next |
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
+//! | [`family`] | which processes came of a run |
+//! | [`keeper`] | kills all of them when the launcher is killed |
 //! | [`join`] | signals and deadlines around that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
 //! | [`hosts`] | many hosts from one command |
@@ -46,10 +48,12 @@ mod capacity;
 mod children;
 mod dry_run;
 mod exit_report;
-mod folder;
+pub mod family;
+pub mod folder;
 mod hccl;
 pub mod hosts;
 mod join;
+pub mod keeper;
 mod lives;
 mod log_names;
 mod master;
@@ -67,7 +71,7 @@ mod restart_check;
 mod secret;
 mod stop;
 mod summary;
-mod supervise;
+pub mod supervise;
 mod tail;
 mod thresholds;
 mod topology;
@@ -193,7 +197,13 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
     }
     let launch = Launch::new(options, &program, listener, meeting, names, binding);
     let mut launch = launch.map_err(|error| failed(error.to_string()))?;
-    launch.claim().map_err(failed)?;
+    if let Some(older) = launch.claim().map_err(failed)? {
+        voice.say(format!("muster: {older}\n"));
+    }
+    if options.join {
+        let left = "if this process is killed, what its workers have started may be left";
+        launch.keep().unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
+    }
     let children = launch.start_all().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())

@@ -2,7 +2,6 @@
 //! screen of [`ROWS`] rows, unless the scheduler's own sentence is longer than that: what is left out stands in the logs.
 
 use super::children::{Child, NEXT_LIFE};
-use super::join::Outcome;
 use super::part::Part;
 use super::supervise::{exit_code, Verdict};
 use crate::code;
@@ -30,6 +29,20 @@ const OTHERS_CHARS: usize = 2 * COLUMNS;
 /// What makes a line look like an error, in lower case.
 const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
+
+/// What a finished run looks like.
+pub struct Outcome {
+    /// The one to blame.
+    pub verdict: Verdict,
+    /// The children: of each the life that counts.
+    pub children: Vec<Child>,
+    /// How each child's life that counts ended.
+    pub endings: Vec<Ending>,
+    /// All ended well, and their cluster never was complete: the scheduler said so.
+    pub never_formed: bool,
+    /// Children that ended with code 0 while others waited for them to join.
+    pub never_joined: Vec<usize>,
+}
 
 /// The text for standard error, and the exit code.
 pub fn summary(outcome: &Outcome) -> (String, i32) {

@@ -24,6 +24,9 @@ const FORMING_PAUSE: Duration = Duration::from_secs(1);
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How the job is, and its nodes; of one in which nobody is awaited not all of them.
+type Told = (JobPhase, Vec<StatusNode>);
+
 /// What a worker that is awaited ended without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
@@ -40,7 +43,7 @@ pub struct UncleanExits {
     /// When to ask next, and how long the pause after that is.
     asks_at: Duration,
     pause: Duration,
-    asked: Option<Question<Option<(JobPhase, Vec<StatusNode>)>>>,
+    asked: Option<Question<Option<Told>>>,
     /// A process that is lost once the cluster has formed may come back.
     can_return: bool,
 }

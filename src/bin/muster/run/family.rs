@@ -1,0 +1,123 @@
+//! All processes that came of a run, found by anybody who may look at them: for one that is not their parent.
+//!
+//! Each child of a launcher finds a word in its environment (`MUSTER_LAUNCH_ID`) of which the first half is the run's, and its own
+//! children inherit that, in whatever session or process group they are. One that was started without an environment is still in
+//! the process group of another.
+
+use crate::sys;
+use muster::config::Key;
+use muster::net::host;
+use std::collections::BTreeSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What the processes of one run are told apart by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunId(String);
+
+/// How long a half of the word is.
+const DIGITS: usize = 16;
+/// Processes that are being killed may start others: after how long it is looked once more, and how often nobody must be found.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 2;
+
+impl RunId {
+    /// One that no other run has.
+    pub fn draw() -> io::Result<RunId> {
+        drawn().map(RunId)
+    }
+
+    /// As it was written elsewhere.
+    pub fn read(word: &str) -> Option<RunId> {
+        let is_one = word.len() == DIGITS && word.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_one.then(|| RunId(word.to_owned()))
+    }
+
+    /// As it is written.
+    pub fn word(&self) -> &str {
+        &self.0
+    }
+
+    /// What one more child is told.
+    pub fn of_child(&self) -> io::Result<String> {
+        Ok(format!("{}{}", self.0, drawn()?))
+    }
+
+    /// The run that a process came of, as its environment tells; none of one that came of none, or that others may not look at.
+    pub fn of_process(pid: i32) -> Option<RunId> {
+        let mark = format!("{}=", Key::LaunchId.setting().variable()).into_bytes();
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let word = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(&mark[..]))?;
+        RunId::read(std::str::from_utf8(word.get(..DIGITS)?).ok()?)
+    }
+
+    /// The processes that carry it in their environment, and those of their process groups.
+    pub fn members(&self) -> BTreeSet<i32> {
+        let all = sys::processes();
+        let this = std::process::id() as i32; // one of the run's may ask
+        let is_one = |pid: &i32| *pid != this && RunId::of_process(*pid).as_ref() == Some(self);
+        let marked: BTreeSet<i32> = all.iter().copied().filter(is_one).collect();
+        with_groups(&all, &marked)
+    }
+}
+
+fn drawn() -> io::Result<String> {
+    let drawn: [u8; DIGITS / 2] = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// These processes, and those of `all` that are in the same process groups.
+fn with_groups(all: &[i32], some: &BTreeSet<i32>) -> BTreeSet<i32> {
+    let own = sys::group_of(0);
+    let groups: BTreeSet<i32> =
+        some.iter().filter_map(|pid| sys::group_of(*pid)).filter(|group| Some(*group) != own).collect();
+    let is_in = |pid: &&i32| some.contains(pid) || sys::group_of(**pid).is_some_and(|group| groups.contains(&group));
+    all.iter().filter(is_in).copied().collect()
+}
+
+/// Kills all that came of a run, and those of these process groups, until nobody is left or the time is up.
+pub fn kill_all(run: &RunId, groups: &BTreeSet<i32>, time: Duration) {
+    groups.iter().for_each(|group| sys::signal_group(*group, libc::SIGKILL));
+    let deadline = Instant::now() + time;
+    let mut looks = 0;
+    while looks < LOOKS && Instant::now() < deadline {
+        let left = run.members();
+        left.iter().for_each(|pid| sys::signal_process(*pid, libc::SIGKILL));
+        looks = if left.is_empty() { looks + 1 } else { 0 };
+        std::thread::sleep(LOOK_AGAIN); // nothing tells of processes that are no children
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn all_that_came_of_a_run_are_found_and_nobody_else() {
+        let (run, other) = (RunId::draw().unwrap(), RunId::draw().unwrap());
+        assert_eq!(RunId::read(run.word()), Some(run.clone()));
+        assert_eq!(RunId::read("0123"), None);
+        let start = |run: &RunId| {
+            let mut command = Command::new("setsid");
+            command.args(["sh", "-c", "env -i sleep 600 & setsid sleep 600 & echo ready; exec sleep 600"]);
+            command.env("MUSTER_LAUNCH_ID", run.of_child().unwrap()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut ready = [0; 6];
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+            child
+        };
+        let (mut ours, mut others) = (start(&run), start(&other));
+        // One that is about to execute its program shows no environment yet.
+        let until = Instant::now() + Duration::from_secs(30);
+        while run.members().len() < 3 {
+            assert!(Instant::now() < until, "{:?}", run.members());
+        }
+        kill_all(&run, &BTreeSet::new(), Duration::from_secs(30));
+        ours.wait().unwrap();
+        assert!(run.members().is_empty());
+        assert!(others.try_wait().unwrap().is_none(), "the other run goes on");
+        kill_all(&other, &BTreeSet::new(), Duration::from_secs(30));
+        others.wait().unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! The keeper of a run with --join: a process beside the launcher, which kills all that came of the run when the launcher is
+//! killed and can't do it itself.
+//!
+//! The kernel kills the launcher's own children then, but not theirs. The keeper holds one end of a pipe of which the launcher has
+//! the other: the end of that is the launcher's. By the pipe it learns which process groups there are, and by its only word
+//! which processes are the run's ([`family`](super::family)). It has no environment, so that the keeper of a run inside another
+//! run is not taken for one of the other's processes: it ends when its own launcher has ended, and its work is done.
+//!
+//! A launcher that ends in order kills its keeper first. Decision: `docs/decisions/113-a-keeper-beside-the-launcher.md`. Tested by
+//! `tests/python/test_run_killed.py`.
+
+use super::family::{kill_all, RunId};
+use crate::code;
+use crate::start::{start, Start};
+use crate::sys;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, PipeWriter, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The word behind `muster` that makes a process a keeper; for launchers only.
+pub const NAME: &str = "--keeper";
+
+/// How long it goes on killing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The launcher's side.
+pub struct Keeper {
+    pid: i32,
+    pipe: PipeWriter,
+}
+
+impl Keeper {
+    /// Starts it, before any other child of the run.
+    pub fn start(run: &RunId) -> io::Result<Keeper> {
+        let (reader, pipe) = io::pipe()?;
+        let null = File::options().write(true).open("/dev/null")?;
+        let pid = start(&Start {
+            program: std::env::current_exe()?.as_os_str(),
+            words: &["muster", NAME, run.word()].map(OsString::from),
+            environment: Vec::new(),
+            input: Some(reader.as_fd()),
+            output: null.as_fd(),
+            error: None,
+            keeps: None,
+            cores: &[],
+            memory_nodes: &[],
+            dies_with_parent: false,
+        })?;
+        Ok(Keeper { pid, pipe })
+    }
+
+    /// Its process, which is none of the run's.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A child leads this process group. A keeper that has been killed is no reason to end a run.
+    pub fn knows(&mut self, group: i32) {
+        let _ = writeln!(self.pipe, "{group}");
+    }
+
+    /// There is nothing left of this group, and its number may come to mean another.
+    pub fn forgets(&mut self, group: i32) {
+        let _ = writeln!(self.pipe, "-{group}");
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // A launcher that panics leaves the rest to it.
+        if !std::thread::panicking() {
+            sys::signal_process(self.pid, libc::SIGKILL);
+            sys::await_end(self.pid);
+        }
+    }
+}
+
+/// Is the keeper, with the words after its name. Returns the exit code.
+pub fn command(words: &[OsString]) -> i32 {
+    let Some(run) = words.first().and_then(|word| word.to_str()).and_then(RunId::read) else { return code::USAGE };
+    // What ends a launcher in order must not end this process before it.
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].into_iter().for_each(sys::ignore);
+    let mut groups = BTreeSet::new();
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        match line.strip_prefix('-') {
+            Some(group) => group.parse().is_ok_and(|group: i32| groups.remove(&group)),
+            None => line.parse().is_ok_and(|group: i32| group > 1 && groups.insert(group)),
+        };
+    }
+    kill_all(&run, &groups, PATIENCE);
+    0
+}

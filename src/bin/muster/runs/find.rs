@@ -1,0 +1,86 @@
+//! Which runs live, and which processes each has on this host.
+
+use crate::run::family::RunId;
+use crate::run::folder::{identity, outputs, tenants, Tenant};
+use crate::sys;
+use muster::net::host;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One launcher's part of a run that lives.
+pub struct Found {
+    /// Where its logs are.
+    pub folder: PathBuf,
+    /// What stands there of it.
+    pub tenant: Tenant,
+}
+
+/// The processes of a run on this host.
+pub struct Processes {
+    /// For each log its name, and those that write it.
+    pub logs: Vec<(String, BTreeSet<i32>)>,
+    /// Those that came of the run and write elsewhere.
+    pub others: BTreeSet<i32>,
+}
+
+impl Found {
+    /// Whether its processes run on this host.
+    pub fn is_here(&self) -> bool {
+        host::name().is_ok_and(|name| name == self.tenant.host())
+    }
+
+    /// Its processes on this host.
+    pub fn processes(&self) -> Processes {
+        let names: Vec<String> = self.tenant.logs().collect();
+        let numbered = names.iter().enumerate();
+        let files: HashMap<(u64, u64), usize> =
+            numbered.filter_map(|(at, name)| Some((identity(&self.folder.join(name))?, at))).collect();
+        let log_of = |pid: i32| outputs(pid).find_map(|file| files.get(&file).copied());
+        let mut logs: Vec<(String, BTreeSet<i32>)> = names.into_iter().map(|name| (name, BTreeSet::new())).collect();
+        let mut others = BTreeSet::new();
+        let this = std::process::id() as i32;
+        let members = self.tenant.run().members();
+        let all: BTreeSet<i32> = sys::processes().into_iter().chain(members.iter().copied()).collect();
+        for pid in all.into_iter().filter(|pid| *pid != this) {
+            match log_of(pid) {
+                Some(at) => drop(logs[at].1.insert(pid)),
+                None if members.contains(&pid) => drop(others.insert(pid)),
+                None => {}
+            }
+        }
+        // Some may have ended since they were found, if only their parents have not heard it yet.
+        others.retain(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok());
+        Processes { logs, others }
+    }
+
+    /// The same in one heap.
+    pub fn members(&self) -> BTreeSet<i32> {
+        let Processes { logs, others } = self.processes();
+        logs.into_iter().flat_map(|(_, writers)| writers).chain(others).collect()
+    }
+
+    /// The launcher of a run with --join, if this process is really it.
+    pub fn launcher(&self) -> Option<i32> {
+        let pid = i32::try_from(self.tenant.pid()).ok().filter(|_| self.tenant.joins())?;
+        let first = identity(&self.folder.join(self.tenant.logs().next()?))?;
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        open.flatten().any(|entry| identity(&entry.path()) == Some(first)).then_some(pid)
+    }
+}
+
+/// The runs whose logs are in this folder.
+pub fn in_folder(folder: &Path) -> io::Result<Vec<Found>> {
+    // As it is called everywhere, whatever this process's own directory is.
+    let folder = folder.canonicalize()?;
+    Ok(tenants(&folder)?.into_iter().map(|tenant| Found { folder: folder.clone(), tenant }).collect())
+}
+
+/// The runs that have processes on this host. Each child of a launcher writes its log, which tells the folder.
+pub fn on_this_host() -> Vec<Found> {
+    let marked = sys::processes().into_iter().filter(|pid| RunId::of_process(*pid).is_some());
+    let logs = marked.filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/fd/1")).ok());
+    let folders: BTreeSet<PathBuf> = logs.filter_map(|log| log.parent().map(Path::to_owned)).collect();
+    let found = folders.iter().filter_map(|folder| in_folder(folder).ok()).flatten();
+    found.filter(Found::is_here).collect()
+}

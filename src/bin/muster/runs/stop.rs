@@ -1,0 +1,109 @@
+//! How a run is ended by somebody who is not its launcher: asked, waited for, and killed.
+
+use super::find::{in_folder, Found, Processes};
+use super::options::Stop;
+use crate::code;
+use crate::run::family::kill_all;
+use crate::run::supervise::KILL_AFTER_SIGNAL;
+use crate::sys;
+use crate::voice::Voice;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How soon it is looked again who is left: nothing tells of the end of a process that is no child.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long what was killed may take to be gone.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How much longer than its grace a launcher may take.
+const LAUNCHER_PATIENCE: Duration = Duration::from_secs(5);
+/// Processes that are named.
+const NAMED: usize = 8;
+
+/// Stops the runs of a folder. Returns the exit code.
+pub fn run(options: &Stop) -> i32 {
+    let (voice, folder) = (Voice::error(), options.folder.display());
+    let found = match in_folder(&options.folder) {
+        Ok(found) => found,
+        Err(error) => {
+            voice.say(format!("muster stop: --log_dir is \"{folder}\", which can't be read: {error}\n"));
+            return code::FAILED;
+        }
+    };
+    let (here, elsewhere): (Vec<Found>, Vec<Found>) = found.into_iter().partition(Found::is_here);
+    for run in &elsewhere {
+        let host = run.tenant.host();
+        voice.say(format!("muster stop: a part of the run is on host {host}: run muster stop there\n"));
+    }
+    if here.is_empty() {
+        voice.say(format!("muster stop: no run lives in \"{folder}\" on this host; muster ps lists those that do\n"));
+        return code::FAILED;
+    }
+    let left: BTreeSet<i32> = here.iter().flat_map(|run| end(run, options.grace, &voice)).collect();
+    if !left.is_empty() {
+        voice.say(format!("muster stop: these could not be ended: {}\n", named(&left)));
+        return code::FAILED;
+    }
+    voice.say(format!("muster stop: the run in \"{folder}\" has ended\n"));
+    0
+}
+
+/// Ends one run: who is left.
+fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
+    if let Some(launcher) = run.launcher() {
+        let time = KILL_AFTER_SIGNAL.as_secs();
+        voice.say(format!("muster stop: the launcher {launcher} is asked to end its run, and has {time} s for that\n"));
+        ask(launcher);
+        await_end(run, KILL_AFTER_SIGNAL + LAUNCHER_PATIENCE, |_| {});
+    } else {
+        let Processes { logs, others } = run.processes();
+        let (schedulers, workers): (Vec<_>, Vec<_>) = logs.into_iter().partition(|(log, _)| log == "scheduler.log");
+        let scheduler: BTreeSet<i32> = schedulers.into_iter().flat_map(|(_, writers)| writers).collect();
+        let workers: BTreeSet<i32> = workers.into_iter().flat_map(|(_, writers)| writers).chain(others).collect();
+        voice.say(format!("muster stop: asked to end: {}\n", named(&workers)));
+        workers.iter().for_each(|pid| ask(*pid));
+        // The scheduler is needed until the workers have left.
+        let mut asked = workers;
+        await_end(run, grace, |left| {
+            let is_last = left.is_subset(&scheduler);
+            for pid in left.iter().filter(|pid| is_last || !scheduler.contains(pid)) {
+                if asked.insert(*pid) {
+                    ask(*pid);
+                }
+            }
+        });
+    }
+    let left = run.members();
+    if !left.is_empty() {
+        voice.say(format!("muster stop: killed, for they had not ended: {}\n", named(&left)));
+        left.iter().for_each(|pid| sys::signal_process(*pid, libc::SIGKILL));
+        kill_all(run.tenant.run(), &BTreeSet::new(), KILL_PATIENCE);
+        await_end(run, KILL_PATIENCE, |_| {});
+    }
+    run.members()
+}
+
+/// Waits until nobody is left, or the time is up. At each look it passes on those that are left.
+fn await_end(run: &Found, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) {
+    let deadline = Instant::now() + time;
+    loop {
+        let left = run.members();
+        if left.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        look(&left);
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// One that is stopped hears it only when it goes on.
+fn ask(pid: i32) {
+    sys::signal_process(pid, libc::SIGTERM);
+    sys::signal_process(pid, libc::SIGCONT);
+}
+
+fn named(pids: &BTreeSet<i32>) -> String {
+    let named: Vec<String> = pids.iter().take(NAMED).map(i32::to_string).collect();
+    let more = pids.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}

@@ -1,0 +1,126 @@
+"""`muster ps` and `muster stop`, and logs that an older run has left behind, or still writes."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+from cluster import MUSTER, clean_environment, stop
+from launch import Launch, until
+from test_run_killed import runs
+
+ONE_PORT = "--master_port=0"
+TWO = ("--worker_num=2", ONE_PORT)
+# It says when it is asked to end, and has a child of its own in another session that writes elsewhere.
+ASKED = 'setsid sleep 600 >/dev/null 2>&1 & trap "echo asked; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
+
+
+def shell(text):
+    return ["--", "sh", "-c", text]
+
+
+def muster(*words):
+    return subprocess.run([MUSTER, *words], env=clean_environment(), capture_output=True, text=True, timeout=60)
+
+
+def without_join(task, ready="ready"):
+    """A run of two workers whose launcher has ended."""
+    launch = Launch(*TWO, *shell(task))
+    try:
+        assert launch.wait(timeout=20) == 0
+        for rank in range(2):
+            launch.wait_for_log(f"worker_{rank}.log", ready)
+    except BaseException:
+        launch.close()
+        raise
+    return launch
+
+
+def test_ps_shows_each_run_its_logs_and_the_processes_that_came_of_it():
+    with without_join(ASKED) as launch:
+        scheduler, first, second = (int(line) for line in launch.stdout.splitlines())
+        for words in (["ps"], ["ps", f"--log_dir={launch.logs}"]):
+            ended = muster(*words)
+            assert (ended.returncode, ended.stderr) == (0, "")
+            block = re.search(rf"(?m)^{launch.logs}: launcher {launch.pid} on {socket.gethostname()}, scheduler's port \d+, .*\n((?:  .*\n)+)",
+                              ended.stdout)
+            rows = [line.split(maxsplit=1) for line in block[1].splitlines()]
+            assert rows[0] == ["LOG", "PROCESSES         FOR"]
+            assert [row[0] for row in rows[1:]] == ["scheduler.log", "worker_0.log", "worker_1.log", "others"]
+            for (_, processes), pid in zip(rows[1:], (scheduler, first, second)):
+                assert re.match(rf"{pid}\b.* \d+ s$", processes), rows
+            assert len(rows[4][1].split(", ")) == 2, "what each has started, and that writes elsewhere"
+        os.kill(second, signal.SIGKILL)
+        until(lambda: not runs(second), 10, "one has ended")
+        until(lambda: re.search(r"worker_1\.log +ended\n", muster("ps", f"--log_dir={launch.logs}").stdout), 20, "that is shown")
+
+
+def test_ps_of_a_folder_without_a_run(tmp_path):
+    ended = muster("ps", f"--log_dir={tmp_path}")
+    assert (ended.returncode, ended.stdout) == (0, "no run lives here\n")
+    ended = muster("ps", f"--log_dir={tmp_path}/none")
+    assert ended.returncode == 1 and f'--log_dir is "{tmp_path}/none", which can\'t be read' in ended.stderr
+
+
+def test_stop_asks_first_and_leaves_nothing_of_the_run_and_nothing_else_is_touched():
+    with without_join(ASKED) as other, without_join(ASKED) as launch:
+        stop(int(launch.stdout.splitlines()[1]))  # one stands still
+        ended = muster("stop", f"--log_dir={launch.logs}", "--grace=20")
+        assert ended.returncode == 0, ended.stderr
+        launch.nothing_left()
+        assert all(launch.log(f"worker_{rank}.log").splitlines()[-1] == "asked" for rank in range(2))
+        assert "killed" not in ended.stderr and ended.stderr.endswith(f'the run in "{launch.logs}" has ended\n')
+        assert len(other.descendants()) >= 5
+        again = muster("stop", f"--log_dir={launch.logs}")
+        assert again.returncode == 1 and f'no run lives in "{launch.logs}"' in again.stderr
+
+
+def test_what_does_not_hear_is_killed_after_the_grace_and_that_is_said():
+    with without_join("trap '' TERM; env -i sleep 600 & echo ready; while :; do sleep 0.05; done") as launch:
+        pids = [int(line) for line in launch.stdout.splitlines()]
+        ended = muster("stop", f"--log_dir={launch.logs}", "--grace=0.3")
+        assert ended.returncode == 0, ended.stderr
+        assert re.search(rf"killed, for they had not ended: .*\b{pids[1]}\b", ended.stderr), ended.stderr
+        launch.nothing_left()
+
+
+def test_a_run_with_join_is_ended_by_its_launcher():
+    with Launch(*TWO, "--join", *shell(ASKED)) as launch:
+        for rank in range(2):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        assert "started with --join" in muster("ps", f"--log_dir={launch.logs}").stdout
+        assert muster("stop", f"--log_dir={launch.logs}").returncode == 0
+        assert launch.wait(timeout=20) == 128 + signal.SIGTERM
+        launch.nothing_left()
+
+
+@pytest.mark.parametrize("grace", ["soon", "-1", "1e9"])
+def test_a_grace_that_is_none(grace, tmp_path):
+    ended = muster("stop", f"--log_dir={tmp_path}", f"--grace={grace}")
+    assert ended.returncode == 2 and f'--grace is "{grace}"; it must be seconds from 0 to 86400' in ended.stderr
+
+
+# What is left of an older run
+
+
+def test_what_an_older_run_left_behind_does_not_write_into_the_logs_of_the_next(tmp_path):
+    task = shell('(while [ ! -e "$GO" ]; do sleep 0.02; done; echo of the older run; touch "$GO.done") & echo first')
+    env = {"GO": tmp_path / "go"}
+    with Launch("--worker_num=1", ONE_PORT, "--join", *task, env=env) as launch:
+        assert launch.wait(timeout=30) == 0
+        second = ["run", "--worker_num=1", ONE_PORT, "--join", f"--log_dir={launch.logs}"]
+        lets_it_write = 'touch "$0"; while [ ! -e "$0.done" ]; do sleep 0.02; done; echo second'
+        assert muster(*second, *shell(lets_it_write), tmp_path / "go").stdout == "second\n"
+        assert launch.log("worker_0.log") == "second\n"
+
+
+def test_logs_of_an_older_run_that_this_one_has_not_are_left_alone_and_named():
+    with Launch("--worker_num=4", ONE_PORT, "--join", *shell("echo $RANK_ID")) as launch:
+        assert launch.wait(timeout=30) == 0
+        assert "of an older run" not in launch.stderr
+        again = muster("run", "--worker_num=2", ONE_PORT, "--join", f"--log_dir={launch.logs}", "true")
+        assert again.returncode == 0
+        assert "muster: worker_2.log and 1 more in the folder of the logs are of an older run\n" in again.stderr
+        assert [launch.log(f"worker_{rank}.log") for rank in range(4)] == ["", "", "2\n", "3\n"]
