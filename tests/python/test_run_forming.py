@@ -1,14 +1,13 @@
 """`muster run` while the cluster forms, what it shows on a terminal, and workers that never join."""
 
-import os
 import pathlib
 import re
 import signal
 import socket
 
 import pytest
-from cluster import MUSTER, command_line
-from launch import Launch, until
+from cluster import MUSTER, command_line, stop
+from launch import Launch
 from nodes import node
 from terminal import Terminal
 
@@ -119,11 +118,22 @@ def test_a_worker_that_is_stopped_hears_that_it_is_asked_to_end():
     with Launch(*WORDS, *task) as launch:
         for rank in range(3):
             launch.wait_for_log(f"worker_{rank}.log", "ready")
-        stopped = launch.child("worker 1")
-        os.kill(stopped, signal.SIGSTOP)
-        until(lambda: pathlib.Path(f"/proc/{stopped}/stat").read_text().split()[2] == "T", 10, "it stands still")
+        stop(launch.child("worker 1"))
         launch.signal(signal.SIGTERM)
         assert launch.wait(timeout=30) == 128 + signal.SIGTERM
         assert launch.log("worker_1.log").splitlines()[-1] == "asked"
         assert "killed, for they had not ended" not in launch.stderr
+        launch.nothing_left()
+
+
+def test_a_worker_that_is_stopped_does_not_hold_up_the_end_after_a_failure(tmp_path):
+    task = ["--", "sh", "-c", "echo ready; if [ $RANK_ID = 2 ]; then while [ ! -e \"$GO\" ]; do sleep 0.02; done; exit 5; fi; exec sleep 600"]
+    with Launch(*WORDS, *task, env={"GO": tmp_path / "go"}) as launch:
+        for rank in range(3):
+            launch.wait_for_log(f"worker_{rank}.log", "ready")
+        stop(launch.child("worker 1"))
+        stop(launch.child("the scheduler"))
+        (tmp_path / "go").touch()
+        assert launch.wait(timeout=20) == 5
+        assert "first failure: worker 2" in launch.stderr
         launch.nothing_left()

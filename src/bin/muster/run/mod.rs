@@ -355,7 +355,7 @@ fn wait(
 }
 
 /// The same for the launcher that leads this one.
-fn told(outcome: &join::Outcome, text: String) -> Summary {
+fn told(outcome: &summary::Outcome, text: String) -> Summary {
     let scheduler = summary::scheduler_says(&outcome.children).unwrap_or_default();
     let Verdict::Failed { first, .. } = outcome.verdict else {
         return Summary { scheduler, ..Summary::default() };

@@ -74,12 +74,15 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
     let Outcome { children, endings, .. } = outcome;
     let child = &children[first];
     let words = scheduler_says(children);
-    let mut head = String::new();
-    let mut says = String::new();
-    if let Some(words) = words.as_ref().filter(|_| child.part != Part::Scheduler) {
-        match names_another_host(words, children) {
-            true => head = format!("muster: the first failure was on another host: {words}\n"),
-            false => says = format!("muster: the scheduler says: {words}\n"),
+    let (mut head, mut says) = (String::new(), String::new());
+    let mut log = tail_of(&child.log);
+    if let Some(words) = &words {
+        if names_another_host(words, children) {
+            head = format!("muster: the first failure was on another host: {words}\n");
+            // Where the log says so, too, to read it once is enough.
+            log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
+        } else if child.part != Part::Scheduler {
+            says = format!("muster: the scheduler says: {words}\n");
         }
     }
     head += &first_line(first, outcome, !head.is_empty());
@@ -99,7 +102,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
     }
     let folder = child.log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     says.push_str(&format!("muster: all logs are in {}\n", folder.display()));
-    let lines = lines_that_fit(&tail_of(&child.log), ROWS.saturating_sub(rows(&head) + rows(&says)));
+    let lines = lines_that_fit(&log, ROWS.saturating_sub(rows(&head) + rows(&says)));
     head + &lines + &says
 }
 

@@ -90,7 +90,12 @@ fn a_cause_on_another_host_is_told_before_its_consequence_here() {
     children[0].log = log("scheduler", &format!("muster scheduler: {words}\n"));
     let verdict = Verdict::Failed { first: 1, gives_code: 1, then: Vec::new() };
     let (text, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(1); 4]));
+    // On the scheduler's host it may be the first to end.
+    let verdict = Verdict::Failed { first: 0, gives_code: 0, then: Vec::new() };
+    let (of_scheduler, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(1); 4]));
     std::fs::remove_file(&children[0].log).unwrap();
+    assert_eq!(of_scheduler.matches(words).count(), 1, "{of_scheduler}");
+    assert!(of_scheduler.contains("\nmuster: first failure here: the scheduler (pid 99) exited"), "{of_scheduler}");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], format!("muster: the first failure was on another host: {words}"));
     assert!(lines[1].starts_with("muster: first failure here: worker 0 (pid 100) exited with code 1, log "), "{text}");
