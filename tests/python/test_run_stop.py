@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from cluster import MUSTER, clean_environment, stop
 from launch import Launch, until
+from test_hosts import LEADS_HERE
 from test_run_killed import runs
 
 ONE_PORT = "--master_port=0"
@@ -124,3 +125,38 @@ def test_logs_of_an_older_run_that_this_one_has_not_are_left_alone_and_named():
         assert again.returncode == 0
         assert "muster: worker_2.log and 1 more in the folder of the logs are of an older run\n" in again.stderr
         assert [launch.log(f"worker_{rank}.log") for rank in range(4)] == ["", "", "2\n", "3\n"]
+
+
+# A folder that launchers on several hosts share
+
+
+def part(node_rank, port, folder, *task, host):
+    """One launcher of a run of two hosts, on a host of that name."""
+    sizes = ["--worker_num=2", "--local_worker_num=1", f"--node_rank={node_rank}", f"--master_port={port}", "--join"]
+    where = "127.0.0.1" if node_rank == 0 else LEADS_HERE
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ("unshare", "--uts", *as_root, "sh", "-c", 'hostname "$0"; exec "$@"', host, MUSTER, "run")
+    return Launch(*sizes, f"--master_addr={where}", f"--log_dir={folder}", *task, command=command)
+
+
+def test_launchers_of_one_run_share_a_folder_and_a_second_run_is_refused_by_the_name_of_the_host(tmp_path):
+    task = shell("echo $RANK_ID; exec sleep 600")
+    with part(0, 0, tmp_path, *task, host="left") as left:
+        port = left.wait_for(r"the scheduler is here: 127\.0\.0\.1 port (\d+)", 20)[1]
+        with part(1, port, tmp_path, *task, host="right") as right:
+            right.wait_for("the scheduler is on another host", 20)
+            for rank in range(2):
+                until((tmp_path / f"worker_{rank}.log").read_text, 20, "each has its log")
+            shown = muster("ps", f"--log_dir={tmp_path}").stdout
+            for host, launch in (("left", left), ("right", right)):
+                assert re.search(rf"launcher {launch.pid} on {host}, .*\n  its processes are on host {host}\n", shown), shown
+            with part(1, port, tmp_path, *task, host="third") as same:
+                assert same.wait(timeout=20) == 1
+                assert f"launcher {right.pid} on right" in same.stderr and "need --node_rank" in same.stderr, same.stderr
+            refused = muster("run", "--worker_num=1", ONE_PORT, "--join", f"--log_dir={tmp_path}", "true")
+            assert refused.returncode == 1 and f"launcher {left.pid} on left" in refused.stderr, refused.stderr
+            ended = muster("stop", f"--log_dir={tmp_path}")
+            assert ended.returncode == 1
+            assert "a part of the run is on host left" in ended.stderr and "a part of the run is on host right" in ended.stderr
+            assert left.returncode is None and right.returncode is None
+        assert [(tmp_path / f"worker_{rank}.log").read_text() for rank in range(2)] == ["0\n", "1\n"]

@@ -116,9 +116,10 @@ impl<'a> Launch<'a> {
         Ok(Launch { options, program, listener, meeting, names, binding, inherited, null, claim, run, keeper })
     }
 
-    /// Lets nothing of the run outlive this process, even if that is killed. To be called before anything is started.
-    pub fn keep(&mut self) -> io::Result<()> {
-        self.keeper = Some(Keeper::start(&self.run)?);
+    /// Lets nothing of the run outlive this process, even if that is killed. After the children, so that they need not wait for it.
+    pub fn keep(&mut self, children: &[Child]) -> io::Result<()> {
+        let keeper = self.keeper.insert(Keeper::start(&self.run)?);
+        children.iter().for_each(|child| keeper.knows(child.pid));
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it, before any other child of the run.
+    /// Starts it.
     pub fn start(run: &RunId) -> io::Result<Keeper> {
         let (reader, pipe) = io::pipe()?;
         let null = File::options().write(true).open("/dev/null")?;

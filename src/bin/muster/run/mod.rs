@@ -200,14 +200,16 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
     if let Some(older) = launch.claim().map_err(failed)? {
         voice.say(format!("muster: {older}\n"));
     }
-    if options.join {
-        let left = "if this process is killed, what its workers have started may be left";
-        launch.keep().unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
-    }
     let children = launch.start_all().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
         Refusal::new(code, error.to_string())
     })?;
+    if options.join {
+        let left = "if this process is killed, what its workers have started may be left";
+        launch
+            .keep(&children)
+            .unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
+    }
     if let Some(secret) = &mut secret {
         let scheduler = children.iter().find(|child| child.part == Part::Scheduler);
         let lives_as_long = scheduler.filter(|_| !options.join).map_or_else(std::process::id, |child| child.pid as u32);
