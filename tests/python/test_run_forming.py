@@ -4,6 +4,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 
 import pytest
 from cluster import MUSTER, command_line, stop
@@ -49,6 +50,14 @@ def test_a_row_of_a_narrow_terminal_is_cut(tmp_path):
         (tmp_path / "end").touch()
         assert terminal.wait() == 0
         assert "[rank 1] hello from 1" in terminal.said and "\x1b[3" not in terminal.said
+
+
+def test_output_that_passes_through_another_program_meets_no_row(tmp_path):
+    """It may come to the same terminal, and would end up behind what stands there."""
+    script = f'{MUSTER} run {" ".join(WORDS)} --log_dir={tmp_path}/logs -- sh -c "sleep 2.5; echo said" | cat'
+    with Terminal(["/bin/sh", "-c", script]) as terminal:
+        assert terminal.wait() == 0
+        assert terminal.said.count(" said\r\n") == 3 and "\r\x1b" not in terminal.said and "forming" not in terminal.said
 
 
 def test_elsewhere_there_are_plain_lines(tmp_path):
@@ -98,6 +107,7 @@ def test_plain_programs_that_end_one_after_another_wait_for_nobody(tmp_path):
 
 @pytest.mark.parametrize("listens", [True, False])
 def test_ctrl_c_asks_first_and_kills_after_the_grace_that_help_names(listens, tmp_path):
+    assert "What has not ended 5 s later is killed" in " ".join(subprocess.check_output([MUSTER, "run", "--help"], text=True).split())
     trap = "trap 'echo asked; exit 0' TERM" if listens else "trap '' TERM"
     task = ["--", "sh", "-c", f"{trap}; echo ready; while :; do sleep 0.05; done"]
     with Terminal([MUSTER, "run", *WORDS, f"--log_dir={tmp_path}", *task]) as terminal:

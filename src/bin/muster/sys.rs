@@ -5,6 +5,7 @@ use std::ffi::{c_ulong, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -282,6 +283,12 @@ pub fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
+/// From now on a write to this end of a pipe is an error where it would wait. The end must be this process's own.
+pub fn never_wait_to_write(pipe: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    checked(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }).map(|_| ())
+}
+
 /// Waits until one of these can be read, or the time is up. Says of each whether it can.
 pub fn poll<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Option<Duration>) -> io::Result<[bool; N]> {
     let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
@@ -319,6 +326,12 @@ pub fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: takes a number only.
     let is_one = unsafe { libc::isatty(fd) == 1 };
     is_one && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether what this process writes there goes to another process.
+pub fn is_pipe(fd: RawFd) -> bool {
+    let about = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+    about.is_ok_and(|about| about.file_type().is_fifo() || about.file_type().is_socket())
 }
 
 /// How many characters a row of that terminal has.

@@ -17,9 +17,27 @@ pub struct RunId(String);
 
 /// How long a half of the word is.
 const DIGITS: usize = 16;
-/// Processes that are being killed may start others: after how long it is looked once more, and how often nobody must be found.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Processes that are being killed may start others: so often nobody must be found.
 const LOOKS: u32 = 2;
+
+/// When to look again at processes of whose end nothing tells, as they are no children: soon, and then ever more seldom.
+pub struct Pace(Duration);
+
+impl Pace {
+    /// The first pause, and the longest.
+    const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(200)];
+
+    /// From now on.
+    pub fn new() -> Pace {
+        Pace(Pace::PAUSES[0])
+    }
+
+    /// Waits until then.
+    pub fn wait(&mut self) {
+        std::thread::sleep(self.0);
+        self.0 = (self.0 * 3 / 2).min(Pace::PAUSES[1]);
+    }
+}
 
 impl RunId {
     /// One that no other run has.
@@ -79,12 +97,12 @@ fn with_groups(all: &[i32], some: &BTreeSet<i32>) -> BTreeSet<i32> {
 pub fn kill_all(run: &RunId, groups: &BTreeSet<i32>, time: Duration) {
     groups.iter().for_each(|group| sys::signal_group(*group, libc::SIGKILL));
     let deadline = Instant::now() + time;
-    let mut looks = 0;
+    let (mut looks, mut pace) = (0, Pace::new());
     while looks < LOOKS && Instant::now() < deadline {
         let left = run.members();
         left.iter().for_each(|pid| sys::signal_process(*pid, libc::SIGKILL));
         looks = if left.is_empty() { looks + 1 } else { 0 };
-        std::thread::sleep(LOOK_AGAIN); // nothing tells of processes that are no children
+        pace.wait();
     }
 }
 

@@ -36,6 +36,7 @@ impl Keeper {
     /// Starts it.
     pub fn start(run: &RunId) -> io::Result<Keeper> {
         let (reader, pipe) = io::pipe()?;
+        sys::never_wait_to_write(pipe.as_fd())?;
         let null = File::options().write(true).open("/dev/null")?;
         let pid = start(&Start {
             program: std::env::current_exe()?.as_os_str(),
@@ -57,14 +58,19 @@ impl Keeper {
         self.pid
     }
 
-    /// A child leads this process group. A keeper that has been killed is no reason to end a run.
+    /// A child leads this process group.
     pub fn knows(&mut self, group: i32) {
-        let _ = writeln!(self.pipe, "{group}");
+        self.tell(format!("{group}\n"));
     }
 
     /// There is nothing left of this group, and its number may come to mean another.
     pub fn forgets(&mut self, group: i32) {
-        let _ = writeln!(self.pipe, "-{group}");
+        self.tell(format!("-{group}\n"));
+    }
+
+    /// In one piece, or not at all: a keeper that was killed, or that stands still, is no reason to end a run or to hold it up.
+    fn tell(&mut self, line: String) {
+        let _ = self.pipe.write(line.as_bytes());
     }
 }
 

@@ -67,7 +67,9 @@ enum State {
 impl Progress {
     /// Of the cluster whose scheduler has this address.
     pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> Progress {
-        let (place, asks_at) = match sys::is_terminal(libc::STDERR_FILENO) {
+        // Workers' output that passes through another program may come to the same terminal, and would not wipe the row.
+        let is_alone = sys::is_terminal(libc::STDERR_FILENO) && !sys::is_pipe(libc::STDOUT_FILENO);
+        let (place, asks_at) = match is_alone {
             true => (Place::Row, ASKS_EVERY),
             false => (Place::Lines { at: LINES[0], pause: 2 * LINES[0] }, LINES[0]),
         };

@@ -3,15 +3,13 @@
 use super::find::{in_folder, Found, Processes};
 use super::options::Stop;
 use crate::code;
-use crate::run::family::kill_all;
+use crate::run::family::{kill_all, Pace};
 use crate::run::supervise::KILL_AFTER_SIGNAL;
 use crate::sys;
 use crate::voice::Voice;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How soon it is looked again who is left: nothing tells of the end of a process that is no child.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long what was killed may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than its grace a launcher may take.
@@ -84,14 +82,14 @@ fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
 
 /// Waits until nobody is left, or the time is up. At each look it passes on those that are left.
 fn await_end(run: &Found, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) {
-    let deadline = Instant::now() + time;
+    let (deadline, mut pace) = (Instant::now() + time, Pace::new());
     loop {
         let left = run.members();
         if left.is_empty() || Instant::now() >= deadline {
             return;
         }
         look(&left);
-        std::thread::sleep(LOOK_AGAIN);
+        pace.wait();
     }
 }
 
