@@ -60,6 +60,14 @@ def test_output_that_passes_through_another_program_meets_no_row(tmp_path):
         assert terminal.said.count(" said\r\n") == 3 and "\r\x1b" not in terminal.said and "forming" not in terminal.said
 
 
+def test_in_the_background_the_row_is_left_to_what_is_typed_there(tmp_path):
+    run = f"{MUSTER} run {' '.join(WORDS)} --log_dir={tmp_path}/logs -- sh -c 'sleep 2.5; echo said'"
+    with Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], env={"PS1": "$ "}) as terminal:
+        terminal.type(f"set +o emacs; {run} & wait; exit 7\n".encode())
+        assert terminal.wait() == 7
+        assert terminal.said.count(" said\r\n") == 3 and "muster: forming" not in terminal.said
+
+
 def test_elsewhere_there_are_plain_lines(tmp_path):
     with Launch(*WORDS, *LATE, env={"HOLD_FOLDER": tmp_path}) as launch:
         launch.wait_for(rf"(?m)^muster: {FAR}$", timeout=60)

@@ -1,6 +1,7 @@
 //! The few calls of the operating system that the standard library does not have, each a safe function around a single
 //! libc call. Nothing here decides anything.
 
+use crate::code;
 use std::ffi::{c_ulong, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -16,6 +17,16 @@ pub enum Ending {
     Exit(i32),
     /// By this signal.
     Signal(i32),
+}
+
+impl Ending {
+    /// The exit code with which a shell reports it.
+    pub fn code(self) -> i32 {
+        match self {
+            Ending::Exit(code) => code,
+            Ending::Signal(signal) => code::SIGNAL + signal,
+        }
+    }
 }
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -326,6 +337,13 @@ pub fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: takes a number only.
     let is_one = unsafe { libc::isatty(fd) == 1 };
     is_one && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether a shell lets another job have that terminal, and this process runs in the background.
+pub fn is_background(fd: RawFd) -> bool {
+    // SAFETY: takes a number only. It fails where the terminal does not control this process.
+    let foreground = unsafe { libc::tcgetpgrp(fd) };
+    foreground > 0 && group_of(0).is_some_and(|own| own != foreground)
 }
 
 /// Whether what this process writes there goes to another process.

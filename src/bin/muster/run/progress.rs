@@ -112,6 +112,8 @@ impl Progress {
         self.state = State::Shown;
         self.asks_at = now + ASKS_EVERY;
         match &mut self.place {
+            // The row belongs to what runs in the foreground: the shell, with what is being typed there.
+            Place::Row if sys::is_background(libc::STDERR_FILENO) => {}
             Place::Row => {
                 let width = sys::terminal_width(libc::STDERR_FILENO).unwrap_or(80);
                 voice.show(&fitting(words, width));

@@ -3,7 +3,7 @@
 
 use super::children::{Child, NEXT_LIFE};
 use super::part::Part;
-use super::supervise::{exit_code, Verdict};
+use super::supervise::Verdict;
 use crate::code;
 use crate::scheduler::LAST_WORDS;
 use crate::sys::Ending;
@@ -50,10 +50,10 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
         Verdict::Success => (String::new(), 0),
         Verdict::Interrupted(signal) => {
             let text = format!("muster: stopped by {}; all processes have ended\n", signal_name(*signal));
-            (text, exit_code(Ending::Signal(*signal)))
+            (text, Ending::Signal(*signal).code())
         }
         Verdict::Failed { first, gives_code, then } => {
-            let code = match exit_code(outcome.endings[*gives_code]) {
+            let code = match outcome.endings[*gives_code].code() {
                 0 => code::FAILED, // to end well without leaving is a failure all the same
                 code => code,
             };

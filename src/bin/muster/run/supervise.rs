@@ -488,14 +488,6 @@ fn tell(members: &mut [Member], scheduler: bool) {
     }
 }
 
-/// The exit code with which a shell reports that ending.
-pub fn exit_code(ending: Ending) -> i32 {
-    match ending {
-        Ending::Exit(code) => code,
-        Ending::Signal(signal) => code::SIGNAL + signal,
-    }
-}
-
 #[cfg(test)]
 #[path = "supervise_test.rs"]
 mod tests;

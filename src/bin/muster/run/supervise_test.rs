@@ -167,7 +167,7 @@ fn only_the_scheduler_knows_that_forming_timed_out() {
     let mut job = job();
     job.all_end(&[1, 2, 3], Ending::Exit(1)).ends(SCHEDULER, Ending::Exit(code::FORMING));
     assert_eq!(job.blamed(None), SCHEDULER);
-    assert_eq!(exit_code(job.supervisor.ending(SCHEDULER).unwrap()), 124);
+    assert_eq!(job.supervisor.ending(SCHEDULER).unwrap().code(), 124);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn the_users_signal_goes_to_all_at_once_and_gives_the_code() {
     job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
     assert!(job.supervisor.finished());
     assert_eq!(job.supervisor.verdict(None), Verdict::Interrupted(libc::SIGINT));
-    assert_eq!(exit_code(Ending::Signal(libc::SIGINT)), 130);
+    assert_eq!(Ending::Signal(libc::SIGINT).code(), 130);
 }
 
 #[test]
