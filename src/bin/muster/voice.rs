@@ -118,3 +118,19 @@ fn dropped(texts: u64) -> String {
     let messages = if texts == 1 { "1 message was".to_owned() } else { format!("{texts} messages were") };
     format!("muster: {messages} dropped here: nobody read this output\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_in_the_row_is_wiped_before_output_and_output_that_has_not_ended_it_is_not() {
+        let row = Row::default();
+        assert_eq!(row.before(b"a\n"), b"", "nothing is ever shown there");
+        row.state().shows = true;
+        assert_eq!(row.before(b"a\n"), ERASE.as_bytes());
+        assert_eq!(row.before(b"prompt> "), ERASE.as_bytes());
+        assert_eq!(row.before(b"and more\n"), b"", "it belongs to the prompt");
+        assert_eq!(row.before(b"a\n"), ERASE.as_bytes());
+    }
+}
