@@ -124,7 +124,10 @@ pub fn join(
     let exit_report = ExitReport::new(host_id(), address.clone());
     let (unclean_exits, restart_check) =
         (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
-    let (began, progress) = (Instant::now(), Progress::new(address.clone(), !is_here));
+    let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here));
+    if report.is_led() && !is_here {
+        progress.end(voice); // of all hosts of one command the scheduler's says it
+    }
     let mut run = Run {
         launch,
         report,

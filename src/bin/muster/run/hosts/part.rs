@@ -158,7 +158,7 @@ impl Relay {
                 self.say(Frame::new(Kind::Beat, Vec::new()));
             }
         }
-        let ended = sys::await_end(self.pid).map_or(code::FAILED, crate::run::supervise::exit_code);
+        let ended = sys::await_end(self.pid).map_or(code::FAILED, sys::Ending::code);
         self.say(Frame::new(Kind::Ended, ended.to_string()));
         Ok(())
     }
