@@ -205,10 +205,7 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
         Refusal::new(code, error.to_string())
     })?;
     if options.join {
-        let left = "if this process is killed, what its workers have started may be left";
-        launch
-            .keep(&children)
-            .unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
+        keep(&mut launch, &children, voice);
     }
     if let Some(secret) = &mut secret {
         let scheduler = children.iter().find(|child| child.part == Part::Scheduler);
@@ -283,6 +280,12 @@ fn show(dry_run: DryRun, options: &RunOptions, launch: &Launch<'_>) -> Result<i3
     let voice = Voice::output();
     parts.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part))));
     Ok(0)
+}
+
+/// Lets nothing outlive this process, even if that is killed.
+fn keep(launch: &mut Launch<'_>, children: &[Child], voice: &Voice) {
+    let left = "if this process is killed, what its workers have started may be left";
+    launch.keep(children).unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
 }
 
 /// The port that the workers are told.
