@@ -3,7 +3,7 @@
 //!
 //! | file | what it owns |
 //! | --- | --- |
-//! | [`transport`] | the contract of a link between two processes, which TLS and shared memory will keep too |
+//! | [`transport`] | the contract of a link between two processes, which TLS keeps too |
 //! | [`tcp`] | the plain link |
 //! | [`wrap`] | what becomes of a connection before its first byte |
 //! | [`listener`] | the listening sockets of one process |
@@ -15,6 +15,9 @@
 //! | `holders` | which processes have a port |
 //! | [`thread`] | threads that leave the program's signals alone |
 //! | [`limit`] | how many descriptors this process may hold |
+//! | [`shm`] | memory that processes of one host share |
+//! | [`doorbell`] | how such processes wake each other, and hand each other a descriptor |
+//! | [`cgroup`] | how much memory this process may still take |
 //! | [`fork`] | the table of descriptors that a forked child must close |
 //! | `standard` | what keeps them off the numbers 0 to 2 |
 //! | [`file`] | a small file, read as a whole |
@@ -29,7 +32,9 @@
 //! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.
 
 mod call;
+pub mod cgroup;
 mod congestion;
+pub mod doorbell;
 pub mod file;
 pub mod foreign;
 pub mod fork;
@@ -43,6 +48,7 @@ pub mod listener;
 pub mod memlink;
 pub mod poller;
 pub mod resolve;
+pub mod shm;
 pub mod signs;
 mod socket;
 mod standard;

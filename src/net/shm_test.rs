@@ -1,0 +1,68 @@
+use super::*;
+use crate::net::testfork::ForkedChild;
+
+/// A second mapping of it, as another process has one.
+fn other(file: &File, length: usize) -> Segment {
+    Segment::open(file, length).unwrap()
+}
+
+#[test]
+fn what_one_publishes_the_other_reads() {
+    let length = 2 * page_bytes();
+    let (one, file) = Segment::create(length).unwrap();
+    let two = other(&file, length);
+    drop(file);
+    one.populate(0, length).unwrap();
+    assert_eq!((two.load(128), two.length()), (0, length));
+    one.write(256, b"some words");
+    one.store(128, 7);
+    assert_eq!(two.load(128), 7);
+    let mut words = [0; 10];
+    two.read(256, &mut words);
+    assert_eq!(&words, b"some words");
+}
+
+#[test]
+fn a_length_that_is_not_sealed_or_another_one_is_refused() {
+    let length = page_bytes();
+    let (_segment, file) = Segment::create(length).unwrap();
+    let words = |length| Segment::open(&file, length).unwrap_err().to_string();
+    assert!(words(2 * length).contains("where"), "{}", words(2 * length));
+    assert!(file.set_len(0).is_err() && file.set_len(2 * length as u64).is_err(), "it is sealed");
+    let open = anonymous_file().unwrap();
+    open.set_len(length as u64).unwrap();
+    let error = Segment::open(&open, length).unwrap_err();
+    assert!(error.to_string().contains("can still be changed"), "{error}");
+}
+
+#[test]
+fn no_access_leads_beyond_it() {
+    let (segment, _file) = Segment::create(page_bytes()).unwrap();
+    let end = page_bytes();
+    let accesses: [&dyn Fn(); 5] = [
+        &|| drop(segment.load(end)),
+        &|| drop(segment.load(4)),
+        &|| segment.store(end - 4, 1),
+        &|| segment.write(end - 1, b"two"),
+        &|| drop(segment.pointer(usize::MAX, 2)),
+    ];
+    for (at, access) in accesses.iter().enumerate() {
+        let access = std::panic::AssertUnwindSafe(access);
+        assert!(std::panic::catch_unwind(|| access()).is_err(), "access {at}");
+    }
+}
+
+/// The child has no such memory: a reader of its map finds it in none of the lines.
+#[test]
+fn a_forked_child_does_not_have_it() {
+    let (segment, _file) = Segment::create(page_bytes()).unwrap();
+    segment.store(0, 1);
+    let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:muster");
+    assert!(maps());
+    let child = ForkedChild::start(|| {
+        let has_it = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/memfd:muster"));
+        i32::from(has_it)
+    });
+    assert_eq!(child.exit_code(), 0);
+    assert_eq!(segment.load(0), 1);
+}
