@@ -47,6 +47,9 @@ mod check;
 mod conversion;
 mod gather;
 pub mod kernels;
+mod order;
+#[cfg(test)]
+mod order_test;
 #[cfg(test)]
 mod own_elements_test;
 #[cfg(test)]
@@ -71,4 +74,5 @@ mod widen_test;
 pub use action::{Action, Buffer, Landing, Side, Span};
 pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
 pub use conversion::Conversion;
+pub use order::Fold;
 pub use shape::{Layout, Parts, Shape};
