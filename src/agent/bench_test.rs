@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Status;
-use crate::types::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret};
+use crate::types::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, SharedMemory};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register, Told};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
             thresholds: Vec::new(),
             store_key_max: 4096,
             store_value_max: 16 << 20,
+            shared_memory: SharedMemory::Auto,
         },
         restarts: 0,
         creations: Vec::new(),

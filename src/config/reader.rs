@@ -8,7 +8,7 @@ use super::sources::{Config, Origin};
 use super::table::Key;
 use super::value::{LogLevel, Value};
 use crate::error::{Error, Result};
-use crate::types::Role;
+use crate::types::{Role, SharedMemory};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -138,6 +138,14 @@ impl<'a> Reader<'a> {
             Some(Value::Level(level)) => level,
             None => LogLevel::Warn,
             Some(other) => misread(Key::Log, &other),
+        })
+    }
+
+    pub(super) fn shared_memory(&self) -> Result<SharedMemory> {
+        Ok(match self.value(Key::Shm)? {
+            Some(Value::Sharing(mode)) => mode,
+            None => SharedMemory::default(),
+            Some(other) => misread(Key::Shm, &other),
         })
     }
 

@@ -12,7 +12,7 @@ use super::tls::JOB_SECRET;
 use super::tls::{Lock, TlsSettings};
 use super::value::{plain_decimal, LogLevel};
 use crate::error::{Error, Result};
-use crate::types::{Hook, Role};
+use crate::types::{Hook, Role, SharedMemory};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -105,6 +105,8 @@ pub struct Settings {
     pub store_limits: StoreLimits,
     /// Whether data between nodes carries checksums.
     pub checksums: bool,
+    /// Whether the ranks of one host share memory.
+    pub shared_memory: SharedMemory,
     /// Thresholds between algorithms, as they are written.
     pub thresholds: Option<String>,
     /// How long a waiting call polls before it sleeps; `None`: as long as is best here.
@@ -367,6 +369,7 @@ impl Reader<'_> {
                 total: length(self.whole(Key::StoreTotalLimit)?),
             },
             checksums: self.flag(Key::Checksums)?,
+            shared_memory: self.shared_memory()?,
             thresholds: self.text(Key::Thresholds)?,
             poll: self.whole(Key::PollUs)?.map(Duration::from_micros),
             log_level: self.log_level()?,

@@ -36,6 +36,7 @@ pub enum Key {
     StoreValueLimit,
     StoreTotalLimit,
     Checksums,
+    Shm,
     Thresholds,
     PollUs,
     Log,
@@ -167,7 +168,7 @@ const GIB: u64 = 1 << 30;
 const DESCRIPTOR: Kind = Kind::Whole { min: 3, max: i32::MAX as u64 };
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 49] = [
+pub static TABLE: [Setting; 50] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -340,6 +341,14 @@ pub static TABLE: [Setting; 49] = [
         "Whether data between nodes carries checksums. The scheduler's setting counts.",
     )
     .default("1"),
+    Setting::new(
+        Key::Shm,
+        "shm",
+        Kind::Sharing,
+        "Whether the ranks of one host reduce through memory that they share. The scheduler's setting counts.",
+    )
+    .more("A group all of whose members are on one host shares memory from its fourth collective on. With `auto` it uses TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).")
+    .default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",

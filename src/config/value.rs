@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::reach::{self, Endpoint, Interfaces, ADDRESSES_LIMIT};
-use crate::types::{is_hidden, Role};
+use crate::types::{is_hidden, Role, SharedMemory};
 
 /// Lowest port that a scheduler may be given.
 pub const PORT_MIN: u64 = 1024;
@@ -41,6 +41,7 @@ pub enum Kind {
     Ports,
     Interfaces,
     Level,
+    Sharing,
 }
 
 /// A value, read.
@@ -66,6 +67,8 @@ pub enum Value {
     Interfaces(Interfaces),
     /// Of `Kind::Level`.
     Level(LogLevel),
+    /// Of `Kind::Sharing`.
+    Sharing(SharedMemory),
 }
 
 /// How much is logged: messages of this level and the more severe ones.
@@ -127,6 +130,7 @@ impl Kind {
             Kind::Ports => reach::ports(text, PORT_MIN).map(Value::Ports),
             Kind::Interfaces => reach::interfaces(text).map(Value::Interfaces),
             Kind::Level => LogLevel::from_name(text).map(Value::Level),
+            Kind::Sharing => SharedMemory::from_name(text).map(Value::Sharing),
         }
     }
 
@@ -166,6 +170,7 @@ impl Kind {
                     .into()
             }
             Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
+            Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
         }
     }
 
@@ -190,6 +195,7 @@ impl Kind {
             Kind::Ports => "first-last".into(),
             Kind::Interfaces => "interfaces".into(),
             Kind::Level => "a level".into(),
+            Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::{Error, Failure, Status};
-use crate::types::{Device, GroupId, HostName, JobInstance, Process, Role, Secret};
+use crate::types::{Device, GroupId, HostName, JobInstance, Process, Role, Secret, SharedMemory};
 use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
             thresholds: Vec::new(),
             store_key_max: 4096,
             store_value_max: 16 << 20,
+            shared_memory: SharedMemory::Auto,
         },
         one_host: vec![1],
         store: StoreLimits { key_max: 4096, value_max: 16 << 20, total_max: 256 << 20 },

@@ -8,7 +8,7 @@
 //!
 //! A descriptor counts only if a process of the same user has sent it, as the kernel says, together with the proof that both know.
 
-use super::call::{check, uninterrupted};
+use super::call::uninterrupted;
 use super::fork::Guarded;
 use super::host;
 use super::socket::set_option;

@@ -60,6 +60,7 @@ mod reduce;
 mod reduce_scatter;
 mod scatter;
 mod shape;
+mod sharing;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -76,3 +77,4 @@ pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
 pub use conversion::Conversion;
 pub use order::Fold;
 pub use shape::{Layout, Parts, Shape};
+pub use sharing::{Sharing, Taking};

@@ -106,14 +106,22 @@ impl<'a> Wide<'a> {
         }
     }
 
-    fn step(&self, schedule: Schedule, step: u32) -> Action {
+    /// How what is given becomes wide, and the result narrow again.
+    fn conversions(&self) -> [Conversion; 2] {
         let [narrow, wide] = self.types;
         let exponent = if narrow == DType::Bfloat16 { rounds(self.shape.size) as i32 } else { 0 };
+        [
+            Conversion { from: narrow, to: wide, exponent: -exponent },
+            Conversion { from: wide, to: narrow, exponent },
+        ]
+    }
+
+    fn step(&self, schedule: Schedule, step: u32) -> Action {
+        let [there, back] = self.conversions();
         let mut phases = Phases::of(step);
         if phases.once(true) {
-            let from = Span::new(Buffer::Input, 0, self.given() * narrow.size());
-            let how = Conversion { from: narrow, to: wide, exponent: -exponent };
-            return Action::Convert { from, to: self.copy(), how };
+            let from = Span::new(Buffer::Input, 0, self.given() * self.types[0].size());
+            return Action::Convert { from, to: self.copy(), how: there };
         }
         let inner = step - 1;
         let action = schedule(&self.shape, inner);
@@ -122,7 +130,7 @@ impl<'a> Wide<'a> {
         }
         let is_first = inner == 0 || schedule(&self.shape, inner - 1) != Action::Done;
         match self.result().filter(|_| is_first) {
-            Some((from, to)) => Action::Convert { from, to, how: Conversion { from: wide, to: narrow, exponent } },
+            Some((from, to)) => Action::Convert { from, to, how: back },
             None => Action::Done,
         }
     }
@@ -134,6 +142,11 @@ pub(super) fn step(schedule: Schedule, shape: &Shape<'_>, step: u32) -> Action {
         Some(wide) => wide.step(schedule, step),
         None => schedule(shape, step),
     }
+}
+
+/// How the elements of a call become wide, and its result narrow again, if it is an average that is summed in another type.
+pub(super) fn conversions(shape: &Shape<'_>) -> Option<[Conversion; 2]> {
+    Wide::of(shape).map(|wide| wide.conversions())
 }
 
 /// How much scratch that needs.

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::runtime::scheduler::job_journal::Work;
-use crate::types::{HostName, JobInstance, Secret, Time};
+use crate::types::{HostName, JobInstance, Secret, SharedMemory, Time};
 use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
 
@@ -98,6 +98,7 @@ impl World {
                 thresholds: crate::schedules::Thresholds::default().to_array().to_vec(),
                 store_key_max: 4096,
                 store_value_max: 1 << 20,
+                shared_memory: SharedMemory::Auto,
             },
             one_host: crate::schedules::Thresholds::for_one_host(2, 1).to_array().to_vec(),
             store: StoreLimits { key_max: 4096, value_max: 1 << 20, total_max: 64 << 20 },

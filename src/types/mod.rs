@@ -5,6 +5,7 @@ mod hook;
 mod identity;
 mod numeric;
 mod received;
+mod shared_memory;
 mod shown;
 mod time;
 
@@ -15,5 +16,6 @@ pub use identity::{
 };
 pub use numeric::{DType, ReduceOp};
 pub use received::Received;
+pub use shared_memory::SharedMemory;
 pub use shown::{is_hidden, shown};
 pub use time::Time;

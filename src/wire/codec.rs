@@ -1,7 +1,7 @@
 //! Little-endian encoding of plain values, and a decoder that never reads past its input.
 
 use super::{NAME_MAX, SENTENCE_MAX};
-use crate::types::{Epoch, GroupId, Incarnation, JobInstance, LaunchId, Role, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, Incarnation, JobInstance, LaunchId, Role, Secret, SharedMemory, Token, TokenHash};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -260,6 +260,17 @@ macro_rules! wire_newtypes {
 }
 
 wire_newtypes!(Epoch, GroupId, Incarnation, JobInstance, LaunchId, Secret, Token, TokenHash);
+
+impl Wire for SharedMemory {
+    fn put(&self, to: &mut Encoder) {
+        (*self as u8).put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let code = u8::take(from)?;
+        SharedMemory::from_code(code).ok_or_else(|| WireError(format!("{code} does not say whether ranks share memory")))
+    }
+}
 
 impl Wire for Role {
     fn put(&self, to: &mut Encoder) {

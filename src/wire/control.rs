@@ -6,7 +6,7 @@ use super::members::{take_addresses, Member, Members};
 use super::TOKENS_MAX;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, Token, TokenHash,
+    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, SharedMemory, Token, TokenHash,
 };
 use std::fmt;
 use std::net::SocketAddr;
@@ -208,6 +208,8 @@ record! {
         pub store_key_max: u64,
         /// The longest value.
         pub store_value_max: u64,
+        /// Whether the ranks of a host share memory.
+        pub shared_memory: SharedMemory,
     }
 }
 

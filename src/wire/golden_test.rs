@@ -5,7 +5,7 @@ use super::*;
 use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{
     Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
-    Role, Secret, Token, TokenHash,
+    Role, Secret, SharedMemory, Token, TokenHash,
 };
 use std::sync::Arc;
 
@@ -110,6 +110,7 @@ fn formed() -> Formed {
             thresholds: vec![65536],
             store_key_max: 4096,
             store_value_max: 16 << 20,
+            shared_memory: SharedMemory::Require,
         },
         restarts: 1,
         creations: vec![Creations { parent: GroupId::WORLD, count: 2 }],

@@ -3,7 +3,7 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, LaunchId, Process, Role, Secret};
+use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, LaunchId, Process, Role, Secret, SharedMemory};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -146,6 +146,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
             thresholds: vec![0; 64],
             store_key_max: 4096,
             store_value_max: 16 << 20,
+            shared_memory: SharedMemory::Auto,
         },
         restarts: 0,
         creations: vec![Creations { parent: GroupId::WORLD, count: 1 }; CREATIONS_MAX],

@@ -6,7 +6,7 @@ use super::*;
 use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{
     Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
-    Role, Secret, Token, TokenHash,
+    Role, Secret, SharedMemory, Token, TokenHash,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -209,6 +209,7 @@ impl Random {
                 thresholds: self.list(20, Random::u64),
                 store_key_max: self.u64(),
                 store_value_max: self.u64(),
+                shared_memory: self.choose(&SharedMemory::NAMES.map(|(mode, _)| mode)),
             },
             restarts: self.u32(),
             creations: self.list(9, |random| Creations { parent: GroupId(random.u32()), count: random.u64() }),

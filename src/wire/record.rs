@@ -244,7 +244,7 @@ pub(super) mod tests {
     use super::super::golden_test::messages;
     use super::super::Message;
     use super::*;
-    use crate::types::CallKind;
+    use crate::types::{CallKind, SharedMemory};
 
     fn seat() -> SeatRecord {
         let Message::Register(register) = messages().swap_remove(0).1 else { panic!("the first is the registration") };
@@ -258,6 +258,7 @@ pub(super) mod tests {
             thresholds: vec![1, 2],
             store_key_max: 10,
             store_value_max: 20,
+            shared_memory: SharedMemory::Off,
         };
         let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
         let group = GroupRecord { group: GroupId(3), members: vec![2, 0], used: true };

@@ -3,7 +3,7 @@
 //! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
-use super::engine::{Collectives, Driver, WAKER};
+use super::engine::{Collectives, Driver, DOORBELL, WAKER};
 use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
@@ -30,9 +30,21 @@ const CLOCK_TURNS: u32 = 64;
 const PEER_OPENS: Duration = Duration::from_millis(20);
 
 /// When a call that waits says so: to the scheduler, and in the log.
-struct Patience {
+pub(super) struct Patience {
     report_at: Time,
     warn_at: Time,
+}
+
+impl Patience {
+    /// Of a call that was made then.
+    pub(super) fn since(since: Time) -> Patience {
+        Patience { report_at: since + WAITS_AFTER, warn_at: since + WARN_AFTER }
+    }
+
+    /// When it says something next.
+    pub(super) fn next(&self) -> Time {
+        self.report_at.min(self.warn_at)
+    }
 }
 
 impl Collectives {
@@ -73,8 +85,7 @@ impl Collectives {
         let summed = shape.summed();
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
-        let (report_at, warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
-        let mut patience = Patience { report_at, warn_at };
+        let mut patience = Patience::since(running.since);
         driver.peers.silence.end();
         let head = running.data.encode_in(&mut driver.head);
         for number in 0.. {
@@ -239,8 +250,32 @@ impl Collectives {
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
         }
-        running.attention.ask().map_err(Stop::Interrupted)?;
+        if self.tell_of_waiting(running, patience, now)? {
+            return Ok(());
+        }
         driver.peers.look_for_signs(&self.context, exchange.peers(), now)?;
+        let opening = exchange.opening_until(&driver.peers.slots, now);
+        if opening <= now {
+            return Ok(());
+        }
+        let (receiving, sending) =
+            (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
+        if self.watch_links(driver, receiving, sending)? {
+            return Ok(());
+        }
+        let until = running.deadline.min(patience.next()).min(opening).min(driver.peers.silence.look_at());
+        self.wait_and_serve(driver, running, until, receiving)
+    }
+
+    /// What a call does that is about to sleep: looks whether its caller has interrupted it, and says so if it has waited for long. Then
+    /// it is to look again.
+    pub(super) fn tell_of_waiting(
+        &self,
+        running: &Running<'_>,
+        patience: &mut Patience,
+        now: Time,
+    ) -> Result<bool, Stop> {
+        running.attention.ask().map_err(Stop::Interrupted)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
             // found within a second, however rare the heartbeats are.
@@ -250,15 +285,19 @@ impl Collectives {
         if now >= patience.warn_at {
             patience.warn_at = Time::NEVER;
             running.warn_of_absent();
-            return Ok(());
+            return Ok(true);
         }
+        Ok(false)
+    }
+
+    /// Watches the group's bell and its links. Whether something was found at once, so that the call is to look again.
+    pub(super) fn watch_links(
+        &self,
+        driver: &mut Driver,
+        receiving: Option<usize>,
+        sending: Option<usize>,
+    ) -> Result<bool, Stop> {
         let Driver { watch, peers, .. } = driver;
-        let opening = exchange.opening_until(&peers.slots, now);
-        if opening <= now {
-            return Ok(());
-        }
-        let (receiving, sending) =
-            (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
         watch.clear();
         watch.add(Token(WAKER), self.bell(), true, false);
         for (peer, slot) in peers.slots.iter_mut().enumerate() {
@@ -270,7 +309,8 @@ impl Collectives {
                 }
             }
             if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
-                return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) };
+                return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) }
+                    .map(|()| true);
             }
             // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
@@ -278,16 +318,30 @@ impl Collectives {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
             }
         }
-        let until = running.deadline.min(patience.warn_at).min(patience.report_at).min(opening);
-        let until = until.min(peers.silence.look_at());
+        Ok(false)
+    }
+
+    /// Sleeps until something that is watched is ready, or until then; and serves the links that the call does not read.
+    pub(super) fn wait_and_serve(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        until: Time,
+        receiving: Option<usize>,
+    ) -> Result<(), Stop> {
+        let Driver { watch, peers, .. } = driver;
         let left = running.attention.left(self.context.state.clock.until(until));
         if watch.wait(left) == Woken::BySignal {
             running.attention.signalled();
         }
         for (token, closed) in watch.ready().map(|ready| (ready.token.0, ready.closed)) {
-            if token == WAKER {
-                self.hush();
-                continue;
+            match token {
+                WAKER => {
+                    self.hush();
+                    continue;
+                }
+                DOORBELL => continue,
+                _ => {}
             }
             if let Slot::Up(link) = &mut peers.slots[token] {
                 link.note_end(closed);

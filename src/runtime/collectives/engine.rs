@@ -5,6 +5,7 @@
 use super::call_log::CallLog;
 use super::job::Jobs;
 use super::peers::Peers;
+use super::shared_setup::Way;
 use super::stop::Stop;
 use super::turns::Turns;
 use crate::net::Watch;
@@ -22,6 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The group's waker's token while it sleeps; a link's is its peer's rank.
 pub(crate) const WAKER: usize = usize::MAX - 1;
+/// That of the doorbell by which ranks that share memory wake each other.
+pub(crate) const DOORBELL: usize = usize::MAX - 2;
 
 /// So many lists for the parts of calls are kept: those of an alltoallv, twice.
 const SPARE_LISTS_MAX: usize = 8;
@@ -40,6 +43,8 @@ pub(crate) struct Driver {
     pub head: Vec<u8>,
     /// All that have ended.
     pub digest: CallDigest,
+    /// How calls are carried out.
+    pub(super) way: Way,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
 }
@@ -73,6 +78,7 @@ impl Collectives {
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 digest: CallDigest::default(),
+                way: Way::Untried,
                 next_check: Time::default(),
             }),
             mailbox,
@@ -167,7 +173,9 @@ impl Collectives {
     /// Drops every link, and whatever still comes.
     pub(crate) fn shut(&self) {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
-        self.driver().peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
+        let mut driver = self.driver();
+        driver.peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
+        driver.way = Way::Links;
     }
 }
 

@@ -8,6 +8,7 @@
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Work};
+use super::shared_setup::Way;
 use super::stop::{Running, Stop};
 use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
@@ -100,8 +101,15 @@ impl Collectives {
         let shape = self.shape(&work)?;
         let bytes = work.buffers.longer();
         let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
+            self.find_way(driver, running)?;
             let algorithm = choose(&shape, &self.thresholds);
-            let scratch_bytes = algorithm.scratch_bytes(&shape);
+            // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
+            let mut way = std::mem::replace(&mut driver.way, Way::Links);
+            let sharing = match &way {
+                Way::Shared(shared) => self.sharing(shared, &shape, algorithm),
+                Way::Untried | Way::Links => None,
+            };
+            let scratch_bytes = if sharing.is_some() { 0 } else { algorithm.scratch_bytes(&shape) };
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let copied_bytes = work.buffers.copied_bytes();
@@ -117,9 +125,14 @@ impl Collectives {
                 if copied_bytes > 0 {
                     memory = memory.with_copied_input(&mut copy[..copied_bytes]);
                 }
-                self.carry_out(driver, running, &shape, algorithm, &memory, work.function)
+                match (sharing, &mut way) {
+                    (Some(sharing), Way::Shared(shared)) => {
+                        self.share(driver, shared, running, sharing, &memory, work.function)
+                    }
+                    _ => self.carry_out(driver, running, &shape, algorithm, &memory, work.function),
+                }
             });
-            (driver.scratch, driver.checksums) = (scratch, checksums.into_inner());
+            (driver.scratch, driver.checksums, driver.way) = (scratch, checksums.into_inner(), way);
             outcome
         });
         self.take_lists(work.layout, work.list);

@@ -10,7 +10,7 @@ use crate::runtime::links::handshake::Handshake;
 use crate::runtime::links::handshake::HELLO_WAIT;
 use crate::runtime::links::link::{Arrival, Link};
 use crate::runtime::state::node_state::NodeState;
-use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
+use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret, SharedMemory};
 use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -179,7 +179,9 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
         device: Device::default(),
     };
     let (thresholds, store_key_max, store_value_max) = (Vec::new(), 4096, 4096);
-    let agreed = Agreed { heartbeat_timeout_ms: 1000, checksums: true, thresholds, store_key_max, store_value_max };
+    let (heartbeat_timeout_ms, checksums, shared_memory) = (1000, true, SharedMemory::Off);
+    let agreed =
+        Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory };
     Formed {
         instance: JobInstance([7; 16]),
         generation: 1,

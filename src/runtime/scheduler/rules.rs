@@ -28,6 +28,7 @@ pub(crate) fn rules(settings: &Settings) -> Result<Rules> {
             thresholds: set(Thresholds::default())?,
             store_key_max: limits.key as u64,
             store_value_max: limits.value as u64,
+            shared_memory: settings.shared_memory,
         },
         one_host: set(Thresholds::for_one_host(ranks, host::cores()))?,
         store: membership::StoreLimits {

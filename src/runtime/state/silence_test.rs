@@ -1,8 +1,10 @@
 use super::*;
+use crate::types::SharedMemory;
 
 pub(crate) fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
     let (thresholds, store_key_max, store_value_max) = (Vec::new(), 1, 1);
-    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max }
+    let shared_memory = SharedMemory::Off;
+    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max, shared_memory }
 }
 
 #[test]

@@ -1,0 +1,232 @@
+//! The memory that the ranks of a group share, where all of them are on one host: what lies where, and what its words say.
+//!
+//! Each rank has a *region*, which it alone writes, but for nothing: others only read there. So there are no locks, and a rank that
+//! is killed anywhere leaves nothing to repair. A region has, each in lines of its own:
+//! - counters, which only grow: of pieces put, of pieces folded, of pieces taken, and of calls done;
+//! - whether the rank sleeps;
+//! - [`SETS`] call lines: the number of a call that is carried out here, a check of what is called, a short contribution, and what is
+//!   called, to be read where the check differs. Calls take the lines in turn;
+//! - [`DEPTH`] pieces of a long contribution, and as many of results.
+//!
+//! A counter or a line's number is published by one store, after what it tells of was written. Before a rank writes over a place it
+//! waits until all have done with what lay there.
+//!
+//! What others write there is data: it is compared, and copied or folded as elements. No length and no place is read from it.
+//! What is done with all that is in `shared_drive`, how a rank waits in `shared_wait`, and how the memory comes to be in
+//! `shared_setup`.
+
+use super::stop::{Running, Stop};
+use crate::net::doorbell::{Address, Doorbell};
+use crate::net::shm::{Segment, LINE_BYTES};
+use crate::runtime::links::link::LinkEnd;
+use crate::wire::{DataHeader, DATA_HEADER_BYTES};
+use std::sync::atomic::{fence, Ordering};
+
+/// How many calls can be under way before the first of them is done by all.
+pub(super) const SETS: u64 = 4;
+/// How many pieces of a call can be under way.
+pub(super) const DEPTH: u64 = 4;
+/// The longest contribution that goes with its call line, in bytes.
+pub(super) const FLAT_BYTES: usize = 4096;
+/// The longest piece of a contribution.
+const PIECE_BYTES: usize = 128 << 10;
+/// A piece that is shorter is not worth the trouble.
+const PIECE_BYTES_LEAST: usize = 4 << 10;
+/// The most memory of a group.
+pub(super) const TOTAL_BYTES_MAX: u64 = 32 << 20;
+
+const CHECK: usize = 8;
+/// Where a line's contribution begins: aligned as memory from the system is.
+const CONTENT: usize = 16;
+const CALLED: usize = CONTENT + FLAT_BYTES;
+const CALL_LINE_BYTES: usize = (CALLED + DATA_HEADER_BYTES).next_multiple_of(LINE_BYTES);
+
+/// A rank's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counter {
+    /// Pieces that it has put.
+    Put = 0,
+    /// Pieces that it has folded: it has read all contributions to them.
+    Folded = 1,
+    /// Pieces of which it has taken what it gets.
+    Taken = 2,
+    /// Calls that it has done.
+    Done = 3,
+    /// Not 0 while it sleeps, or is about to.
+    Asleep = 4,
+}
+
+/// How many lines the counters take.
+const COUNTERS: usize = 5;
+
+/// What lies where. The same on all ranks, for it follows from what they have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Floor {
+    pub ranks: usize,
+    /// How long a piece of a contribution may be.
+    pub piece_bytes: usize,
+    /// How long a piece of a result may be.
+    result_bytes: usize,
+    pieces_at: usize,
+    region_bytes: usize,
+}
+
+impl Floor {
+    /// For so many ranks, in so many bytes at most; none if these are too few.
+    pub(super) fn of(ranks: usize, page_bytes: usize, total_bytes: u64) -> Option<Floor> {
+        let total = usize::try_from(total_bytes.min(TOTAL_BYTES_MAX)).unwrap_or(usize::MAX);
+        let mut piece_bytes = PIECE_BYTES;
+        while piece_bytes >= PIECE_BYTES_LEAST {
+            let floor = Floor::with(ranks, page_bytes, piece_bytes);
+            if floor.region_bytes.saturating_mul(ranks) <= total {
+                return Some(floor);
+            }
+            piece_bytes /= 2;
+        }
+        None
+    }
+
+    fn with(ranks: usize, page_bytes: usize, piece_bytes: usize) -> Floor {
+        let pieces_at = COUNTERS * LINE_BYTES + SETS as usize * CALL_LINE_BYTES;
+        // A rank folds its share of a piece, rounded up to an element, which may be large.
+        let result_bytes = (piece_bytes.div_ceil(ranks) + LINE_BYTES).next_multiple_of(LINE_BYTES);
+        let region_bytes = pieces_at + DEPTH as usize * (piece_bytes + result_bytes);
+        Floor { ranks, piece_bytes, result_bytes, pieces_at, region_bytes: region_bytes.next_multiple_of(page_bytes) }
+    }
+
+    pub(super) fn total_bytes(&self) -> usize {
+        self.region_bytes * self.ranks
+    }
+
+    /// What a rank writes: where it begins, and how long it is.
+    pub(super) fn region(&self, rank: u32) -> (usize, usize) {
+        (rank as usize * self.region_bytes, self.region_bytes)
+    }
+
+    pub(super) fn counter(&self, rank: u32, counter: Counter) -> usize {
+        self.region(rank).0 + counter as usize * LINE_BYTES
+    }
+
+    fn line(&self, rank: u32, call: u64) -> usize {
+        let set = (call % SETS) as usize;
+        self.region(rank).0 + COUNTERS * LINE_BYTES + set * CALL_LINE_BYTES
+    }
+
+    /// A line's contribution.
+    pub(super) fn content(&self, rank: u32, call: u64) -> usize {
+        self.line(rank, call) + CONTENT
+    }
+
+    /// A piece of a contribution.
+    pub(super) fn piece(&self, rank: u32, piece: u64) -> usize {
+        self.region(rank).0 + self.pieces_at + (piece % DEPTH) as usize * self.piece_bytes
+    }
+
+    /// A piece of a result: the share that this rank has folded.
+    pub(super) fn result(&self, rank: u32, piece: u64) -> usize {
+        let pieces = DEPTH as usize * self.piece_bytes;
+        self.region(rank).0 + self.pieces_at + pieces + (piece % DEPTH) as usize * self.result_bytes
+    }
+
+    /// Whether elements of this size fit: one of each part into a piece, and one more than a share into a result.
+    pub(super) fn has_room_for(&self, parts: usize, element: usize) -> bool {
+        parts * element <= self.piece_bytes && element <= LINE_BYTES
+    }
+}
+
+/// The memory of one group, as one of its ranks has it.
+pub(super) struct Shared {
+    pub segment: Segment,
+    pub floor: Floor,
+    pub rank: u32,
+    pub own: Doorbell,
+    pub others: Vec<Address>,
+    /// How many calls have been carried out here.
+    pub calls: u64,
+    /// So many calls all ranks have done, as far as this one has looked.
+    pub done_by_all: u64,
+    /// How many pieces there have been in all calls.
+    pub pieces: u64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of {} ranks", self.floor.total_bytes(), self.floor.ranks)
+    }
+}
+
+impl Shared {
+    /// What a counter of a rank says.
+    #[inline]
+    pub(super) fn count(&self, rank: u32, counter: Counter) -> u64 {
+        self.segment.load(self.floor.counter(rank, counter))
+    }
+
+    /// Publishes one of this rank's own, and wakes those that sleep.
+    #[inline]
+    pub(super) fn publish(&self, counter: Counter, count: u64) {
+        self.segment.store(self.floor.counter(self.rank, counter), count);
+        self.wake_sleepers();
+    }
+
+    /// Whether a rank has come to this call, or gone on.
+    #[inline]
+    pub(super) fn has_come(&self, rank: u32, call: u64) -> bool {
+        self.segment.load(self.floor.line(rank, call)) >= call
+    }
+
+    /// Publishes that this rank has come to a call, and what it called. Its contribution, if it is a short one, lies there by now.
+    pub(super) fn come(&self, call: u64, running: &Running<'_>, called: &[u8; DATA_HEADER_BYTES]) {
+        let line = self.floor.line(self.rank, call);
+        self.segment.write(line + CALLED, called);
+        self.segment.store(line + CHECK, check_of(&running.data));
+        self.segment.store(line, call);
+        self.wake_sleepers();
+    }
+
+    /// Looks whether a rank that has come is in the call in which this one is.
+    #[inline]
+    pub(super) fn compare(&self, rank: u32, call: u64, running: &Running<'_>) -> Result<(), Stop> {
+        let line = self.floor.line(rank, call);
+        if self.segment.load(line) == call && self.segment.load(line + CHECK) == check_of(&running.data) {
+            return Ok(());
+        }
+        Err(self.difference(rank, line, running))
+    }
+
+    #[cold]
+    fn difference(&self, rank: u32, line: usize, running: &Running<'_>) -> Stop {
+        let mut called = [0; DATA_HEADER_BYTES];
+        self.segment.read(line + CALLED, &mut called);
+        match DataHeader::decode(&called) {
+            Ok(data) if data.sequence != running.sequence || data.signature != running.data.signature => {
+                Stop::Mismatch(rank, data.sequence, data.call)
+            }
+            Ok(data) if data.digest != running.data.digest => Stop::Earlier(rank),
+            _ => Stop::Ended(rank, LinkEnd::Corrupt("what it called, in shared memory, makes no sense".to_owned())),
+        }
+    }
+
+    /// What was published before is seen by whoever is about to sleep, or it is seen here that they are, and they are woken.
+    #[inline]
+    fn wake_sleepers(&self) {
+        fence(Ordering::SeqCst);
+        for rank in 0..self.floor.ranks as u32 {
+            if rank != self.rank && self.count(rank, Counter::Asleep) != 0 {
+                self.own.ring(&self.others[rank as usize]);
+            }
+        }
+    }
+
+    /// Says that this rank is about to sleep, after which it is to look once more for what it waits for; or that it is awake.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.segment.store(self.floor.counter(self.rank, Counter::Asleep), u64::from(asleep));
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// What differs, but for chance, where ranks are in different calls, or have called something else before.
+fn check_of(data: &DataHeader) -> u64 {
+    let before = u64::from(data.digest) << 32 | data.sequence & 0xffff_ffff;
+    data.signature.rotate_left(23) ^ before.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

@@ -1,0 +1,360 @@
+//! How a collective is carried out through the memory that its ranks share.
+//!
+//! A short contribution goes with the call's line: each rank writes its own, waits for those that it needs, and takes or folds what
+//! is there. A longer one goes in pieces, of which several are under way: put a piece, take or fold the one before. Where all
+//! want all of what is folded each rank folds a share of each piece, and takes the others' shares from where they lie. That is a
+//! third stage.
+//!
+//! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it
+//! believes anything else of that peer.
+
+use super::drive::{grow, Patience};
+use super::engine::{Collectives, Driver};
+use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
+use super::stop::{Running, Stop};
+use crate::runtime::memory::buffer::{Arithmetic, Memory};
+use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding};
+use crate::schedules::kernels::UserFunction;
+use crate::schedules::{Algorithm, Shape, Sharing, Taking};
+
+/// One call under way in shared memory.
+struct Sharer<'a> {
+    group: &'a Collectives,
+    shared: &'a mut Shared,
+    running: &'a Running<'a>,
+    sharing: Sharing<'a>,
+    memory: &'a Memory<'a>,
+    arithmetic: Option<Arithmetic>,
+    /// The number of the call among those that are carried out here.
+    call: u64,
+    patience: Patience,
+    /// How many pieces there were before this call.
+    base: u64,
+    /// One bit for each rank that is known to be in this call.
+    met: u64,
+    scratch: Vec<u8>,
+}
+
+/// The elements of a call that are dealt with at a time, and where each rank's lie.
+#[derive(Clone, Copy)]
+struct Piece {
+    first: usize,
+    end: usize,
+    at: At,
+    /// How far apart the parts of a contribution lie.
+    stride: usize,
+}
+
+#[derive(Clone, Copy)]
+enum At {
+    /// With the call's line.
+    Line,
+    /// In the pieces: the one with this number.
+    Number(u64),
+}
+
+impl Collectives {
+    /// Whether this call is carried out in shared memory: the same on every rank.
+    pub(super) fn sharing<'a>(
+        &self,
+        shared: &Shared,
+        shape: &Shape<'a>,
+        algorithm: &'static Algorithm,
+    ) -> Option<Sharing<'a>> {
+        let sharing = Sharing::of(*shape, algorithm)?;
+        let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.element());
+        has_room.then_some(sharing)
+    }
+
+    /// Carries it out.
+    pub(super) fn share(
+        &self,
+        driver: &mut Driver,
+        shared: &mut Shared,
+        running: &Running<'_>,
+        sharing: Sharing<'_>,
+        memory: &Memory<'_>,
+        function: Option<UserFunction>,
+    ) -> Result<(), Stop> {
+        let op = running.call.op;
+        let arithmetic = sharing.dtype().zip(op).map(|(dtype, op)| Arithmetic { dtype, op, function });
+        shared.calls += 1;
+        let (call, base) = (shared.calls, shared.pieces);
+        let patience = Patience::since(running.since);
+        let scratch = std::mem::take(&mut driver.piece);
+        let mut sharer =
+            Sharer { group: self, shared, running, sharing, memory, arithmetic, call, patience, base, met: 0, scratch };
+        let outcome = sharer.carry_out(driver);
+        driver.piece = sharer.scratch;
+        outcome
+    }
+}
+
+impl Sharer<'_> {
+    fn carry_out(&mut self, driver: &mut Driver) -> Result<(), Stop> {
+        let ranks = self.shared.floor.ranks;
+        if self.arithmetic.is_some() {
+            grow(&mut self.scratch, scratch_bytes(ranks, self.sharing.element()))?;
+        }
+        self.wait_until_done(driver)?;
+        if let Some((from, to)) = self.sharing.own() {
+            self.memory.copy(from, to);
+        }
+        let called = self.running.data.encode_in(&mut driver.head);
+        let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
+        if longest * parts * self.sharing.element() <= FLAT_BYTES {
+            let piece = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
+            self.put(piece);
+            self.shared.come(self.call, self.running, &called);
+            self.take_flat(driver, piece)?;
+        } else {
+            self.shared.come(self.call, self.running, &called);
+            self.by_pieces(driver, longest, parts)?;
+        }
+        self.shared.publish(Counter::Done, self.call);
+        Ok(())
+    }
+
+    /// Waits until all have done the call whose line this one writes over.
+    fn wait_until_done(&mut self, driver: &mut Driver) -> Result<(), Stop> {
+        let needed = self.call.saturating_sub(SETS);
+        if self.shared.done_by_all >= needed {
+            return Ok(());
+        }
+        let mut least = u64::MAX;
+        for rank in self.others() {
+            self.wait(driver, rank, |shared| shared.count(rank, Counter::Done) >= needed)?;
+            least = least.min(self.shared.count(rank, Counter::Done));
+        }
+        self.shared.done_by_all = least;
+        Ok(())
+    }
+
+    /// The other ranks, the next above first, so that not all look at the same one.
+    fn others(&self) -> impl Iterator<Item = u32> {
+        let (own, ranks) = (self.shared.rank, self.shared.floor.ranks as u32);
+        (1..ranks).map(move |distance| (own + distance) % ranks)
+    }
+
+    fn wait(&mut self, driver: &mut Driver, rank: u32, has_come: impl Fn(&Shared) -> bool) -> Result<(), Stop> {
+        self.group.wait_for(driver, self.shared, self.running, &mut self.patience, rank, has_come)
+    }
+
+    /// Waits until a rank has come to this call, and looks whether it calls the same.
+    fn meet(&mut self, driver: &mut Driver, rank: u32) -> Result<(), Stop> {
+        if self.met >> rank & 1 == 1 {
+            return Ok(());
+        }
+        let call = self.call;
+        self.wait(driver, rank, |shared| shared.has_come(rank, call))?;
+        self.shared.compare(rank, call, self.running)?;
+        self.met |= 1 << rank;
+        Ok(())
+    }
+
+    /// Waits until a rank's counter is as high.
+    fn reach(&mut self, driver: &mut Driver, rank: u32, counter: Counter, least: u64) -> Result<(), Stop> {
+        if rank == self.shared.rank {
+            return Ok(());
+        }
+        if least > self.base {
+            self.meet(driver, rank)?;
+        }
+        self.wait(driver, rank, |shared| shared.count(rank, counter) >= least)
+    }
+
+    fn reach_all(&mut self, driver: &mut Driver, counter: Counter, least: u64) -> Result<(), Stop> {
+        for rank in self.others() {
+            self.reach(driver, rank, counter, least)?;
+        }
+        Ok(())
+    }
+
+    /// Where the elements from `first` on lie of a part that a rank has put.
+    fn place(&self, rank: u32, part: u32, piece: Piece, first: usize) -> usize {
+        let begin = match piece.at {
+            At::Line => self.shared.floor.content(rank, self.call),
+            At::Number(number) => self.shared.floor.piece(rank, number),
+        };
+        begin + part as usize * piece.stride + (first - piece.first) * self.sharing.element()
+    }
+
+    /// The elements of a piece that a part has which is perhaps shorter than others.
+    fn within(&self, from: u32, part: u32, piece: Piece) -> Option<[usize; 2]> {
+        let end = piece.end.min(self.sharing.elements(from, part));
+        (piece.first < end).then_some([piece.first, end])
+    }
+
+    /// Puts this rank's piece.
+    fn put(&self, piece: Piece) {
+        let own = self.shared.rank;
+        if self.sharing.taking() == Taking::Nothing || !self.sharing.gives(own) {
+            return;
+        }
+        for part in 0..self.sharing.parts() {
+            let Some(range) = self.within(own, part, piece) else { continue };
+            let span = self.sharing.given(part, range);
+            let at = self.place(own, part, piece, piece.first);
+            self.memory.put(span, &self.shared.segment, at, self.sharing.widens());
+        }
+    }
+
+    /// Waits for the contributions that came with the lines, and takes what is this rank's.
+    fn take_flat(&mut self, driver: &mut Driver, piece: Piece) -> Result<(), Stop> {
+        match self.sharing.taking() {
+            Taking::Nothing => self.meet_all(driver),
+            Taking::Parts => self.take_parts(driver, piece),
+            Taking::All | Taking::AtRoot | Taking::OwnPart => {
+                if !self.sharing.takes() {
+                    return Ok(());
+                }
+                self.meet_all(driver)?;
+                self.fold(piece, [piece.first, piece.end], None);
+                Ok(())
+            }
+        }
+    }
+
+    fn meet_all(&mut self, driver: &mut Driver) -> Result<(), Stop> {
+        self.others().try_for_each(|rank| self.meet(driver, rank))
+    }
+
+    /// Takes what others give this rank, each as it comes.
+    fn take_parts(&mut self, driver: &mut Driver, piece: Piece) -> Result<(), Stop> {
+        if !self.sharing.takes() {
+            return Ok(());
+        }
+        let part = self.sharing.taken_part();
+        for rank in self.others() {
+            if !self.sharing.gives(rank) {
+                continue;
+            }
+            match piece.at {
+                At::Line => self.meet(driver, rank)?,
+                At::Number(number) => self.reach(driver, rank, Counter::Put, number + 1)?,
+            }
+            let Some(range) = self.within(rank, part, piece) else { continue };
+            let span = self.sharing.place(rank, range);
+            self.memory.take(&self.shared.segment, self.place(rank, part, piece, piece.first), span);
+        }
+        Ok(())
+    }
+
+    /// Folds these elements of a piece that all have put. The result goes to where this rank wants it, if it does, and to its share
+    /// of the piece of results with this number.
+    fn fold(&mut self, piece: Piece, [first, end]: [usize; 2], result: Option<u64>) {
+        let Some(arithmetic) = self.arithmetic else { return };
+        let (sharing, shared) = (&self.sharing, &*self.shared);
+        let (element, part) = (sharing.element(), if sharing.parts() == 1 { 0 } else { shared.rank });
+        let narrow = sharing.narrows().map_or(element, |how| how.to.size());
+        let end = end.min(sharing.elements(shared.rank, part));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut folding = Folding {
+            segment: &shared.segment,
+            arithmetic,
+            divisor: sharing.divisor(),
+            narrows: sharing.narrows(),
+            scratch: &mut scratch,
+        };
+        let mut at = first;
+        while at < end {
+            let (block, block_end) = sharing.block_at(at);
+            let upto = end.min(block_end).min(at + stretch_elements(element));
+            let places = (0..shared.floor.ranks as u32).map(|rank| self.place(rank, part, piece, at));
+            let span = sharing.takes().then(|| sharing.place(shared.rank, [at, upto]));
+            let also = result.map(|number| shared.floor.result(shared.rank, number) + (at - first) * narrow);
+            folding.fold(
+                places,
+                upto - at,
+                |each| sharing.fold(block, &mut |fold| each(fold)),
+                self.memory,
+                (span, also),
+            );
+            at = upto;
+        }
+        self.scratch = scratch;
+    }
+
+    /// Carries out a call whose contributions are long.
+    fn by_pieces(&mut self, driver: &mut Driver, longest: usize, parts: usize) -> Result<(), Stop> {
+        let element = self.sharing.element();
+        let each = self.shared.floor.piece_bytes / (parts * element);
+        let (number, base) = (longest.div_ceil(each) as u64, self.base);
+        let piece = |nth: u64| {
+            let first = nth as usize * each;
+            let (end, at) = (longest.min(first + each), At::Number(base + nth));
+            Piece { first, end, at, stride: each * element }
+        };
+        let shares = matches!(self.sharing.taking(), Taking::All | Taking::AtRoot);
+        let last_stage = if shares { 2 } else { 1 };
+        for turn in 0..number + last_stage {
+            self.group.keep_to_time(driver, self.running)?;
+            if turn < number {
+                self.put_piece(driver, piece(turn), base + turn, shares)?;
+            }
+            if let Some(nth) = turn.checked_sub(1).filter(|nth| *nth < number) {
+                match shares {
+                    true => self.fold_share(driver, piece(nth), base + nth)?,
+                    false => self.take_piece(driver, piece(nth), base + nth)?,
+                }
+            }
+            if let Some(nth) = turn.checked_sub(2).filter(|nth| shares && *nth < number) {
+                self.take_shares(driver, piece(nth), base + nth)?;
+            }
+        }
+        self.shared.pieces = base + number;
+        // No call that comes waits for what this one has left out.
+        for counter in [Counter::Put, Counter::Folded, Counter::Taken] {
+            self.shared.publish(counter, base + number);
+        }
+        Ok(())
+    }
+
+    fn put_piece(&mut self, driver: &mut Driver, piece: Piece, number: u64, shares: bool) -> Result<(), Stop> {
+        if self.sharing.gives(self.shared.rank) {
+            // All have read what lay there.
+            let read = if shares { Counter::Folded } else { Counter::Taken };
+            self.reach_all(driver, read, (number + 1).saturating_sub(DEPTH))?;
+            self.put(piece);
+        }
+        self.shared.publish(Counter::Put, number + 1);
+        Ok(())
+    }
+
+    /// The second and last stage, where each takes what is its own.
+    fn take_piece(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
+        if self.sharing.taking() == Taking::OwnPart {
+            self.reach_all(driver, Counter::Put, number + 1)?;
+            self.fold(piece, [piece.first, piece.end], None);
+        } else {
+            self.take_parts(driver, piece)?;
+        }
+        self.shared.publish(Counter::Folded, number + 1);
+        self.shared.publish(Counter::Taken, number + 1);
+        Ok(())
+    }
+
+    /// The second stage, where each folds its share for all.
+    fn fold_share(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
+        // All have taken what lay in this rank's piece of results.
+        self.reach_all(driver, Counter::Taken, (number + 1).saturating_sub(DEPTH))?;
+        self.reach_all(driver, Counter::Put, number + 1)?;
+        self.fold(piece, self.sharing.slice(self.shared.rank, [piece.first, piece.end]), Some(number));
+        self.shared.publish(Counter::Folded, number + 1);
+        Ok(())
+    }
+
+    /// The third: each takes the others' shares.
+    fn take_shares(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
+        if self.sharing.takes() {
+            for rank in self.others() {
+                self.reach(driver, rank, Counter::Folded, number + 1)?;
+                let range = self.sharing.slice(rank, [piece.first, piece.end]);
+                let span = self.sharing.place(rank, range);
+                self.memory.take(&self.shared.segment, self.shared.floor.result(rank, number), span);
+            }
+        }
+        self.shared.publish(Counter::Taken, number + 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! How the ranks of a group come to share memory, or agree that they don't.
+//!
+//! Before a group's fourth collective, within its turn, all ranks of a group that is on one host take three *rounds*. In each every
+//! rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none does, so that all choose alike.
+//! A round's frames carry the header of the call that is to come: ranks that call something else, or do not come, are found as in any
+//! call.
+//! 1. Each has a doorbell, and knows how much memory it may take.
+//! 2. Rank 0 has made the segment, and has handed it to all others by their doorbells.
+//! 3. Each has it mapped, and has had the pages made that it writes.
+//!
+//! Nobody waits but for a round: what a rank hands over in one is there in the next.
+
+use super::engine::{Collectives, Driver};
+use super::shared::{Floor, Shared, TOTAL_BYTES_MAX};
+use super::stop::{Running, Stop};
+use crate::error::{Error, Status};
+use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
+use crate::net::fork::Guarded;
+use crate::net::shm::{page_bytes, Segment};
+use crate::net::{cgroup, host};
+use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::memory::buffer_shared::FOLDED_MAX;
+use crate::runtime::state::context::Context;
+use crate::schedules::{choose, Shape};
+use crate::types::{Call, CallKind, DType, SharedMemory};
+use ring::hmac;
+use std::fmt::Display;
+use std::fs::File;
+
+/// The first collective before which memory is set up: what is called but a few times is not worth it.
+const FIRST: u64 = 4;
+/// What a rank tells in a round.
+const WORDS_BYTES: usize = 160;
+const RECORD_BYTES: usize = 1 + 8 + NAME_BYTES + WORDS_BYTES;
+/// At most this part of what may still be taken is.
+const PART_TAKEN: u64 = 4;
+
+/// How a group's collectives are carried out.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Over links, until it is time to look whether there is another way.
+    Untried,
+    /// Over links.
+    Links,
+    /// Through memory.
+    Shared(Box<Shared>),
+}
+
+/// What each rank tells all others.
+#[derive(Clone, Copy)]
+struct Record {
+    /// How much memory it may take, and the name of its doorbell.
+    free: u64,
+    name: [u8; NAME_BYTES],
+}
+
+impl Way {
+    /// Why a group's collectives are not carried out through memory, if that is known before anything is tried: the same on every rank.
+    fn why_not(context: &Context) -> Option<String> {
+        let (members, wanted) = (&context.formed().members, context.formed().agreed.shared_memory);
+        let ranks = context.size();
+        if wanted == SharedMemory::Off {
+            return Some("shared memory is switched off".to_owned());
+        }
+        if ranks < 2 {
+            return Some("it has one member".to_owned());
+        }
+        if ranks as usize > FOLDED_MAX {
+            return Some(format!("it has {ranks} members: shared memory is for {FOLDED_MAX} at most"));
+        }
+        let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
+        let first = hosts.next().flatten();
+        let all_there = first.is_some() && hosts.all(|host| host == first);
+        (!all_there).then(|| "its members are on several hosts".to_owned())
+    }
+}
+
+/// Whether a failed set-up is an error: all members of a group are on one host, and the user requires it.
+fn is_required(context: &Context) -> bool {
+    context.formed().agreed.shared_memory == SharedMemory::Require
+}
+
+impl Collectives {
+    /// Finds out how the calls from this one on are carried out, if it is time to.
+    pub(super) fn find_way(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        if !matches!(driver.way, Way::Untried) || running.sequence < FIRST {
+            return Ok(());
+        }
+        let context = &self.context;
+        let outcome = match Way::why_not(context) {
+            Some(why) => Ok(Err(why)),
+            None => self.set_up(driver, running),
+        };
+        driver.way = match outcome? {
+            Ok(shared) => {
+                let bytes = shared.floor.total_bytes();
+                let words = format!("{} uses shared memory: {bytes} bytes for {} ranks", context.id(), context.size());
+                context.state.logger.debug(&words);
+                Way::Shared(shared)
+            }
+            Err(why) => {
+                self.say_why_not(&why)?;
+                Way::Links
+            }
+        };
+        Ok(())
+    }
+
+    fn say_why_not(&self, why: &str) -> Result<(), Stop> {
+        let words = format!("{} uses no shared memory: {why}", self.context.id());
+        let alone = self.context.size() < 2;
+        if is_required(&self.context) && !alone {
+            let what = format!("{words}; shared_memory is \"require\"");
+            return Err(Stop::Failed(Error::new(Status::Unsupported, what)));
+        }
+        self.context.state.logger.debug(&words);
+        Ok(())
+    }
+
+    /// Takes the rounds. The inner error says why all go over links.
+    fn set_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<Result<Box<Shared>, String>, Stop> {
+        let (rank, ranks) = (self.context.own_rank(), self.context.size() as usize);
+        let (begun, own) = split(begin());
+        let records = match self.round(driver, running, begun)? {
+            Ok(records) => records,
+            Err(why) => return Ok(Err(why)),
+        };
+        let Some(own) = own else { return Ok(Err("this process has no doorbell".to_owned())) };
+        let least = records.iter().map(|record| record.free / PART_TAKEN).min().unwrap_or(0);
+        let Some(floor) = Floor::of(ranks, page_bytes(), least) else {
+            return Ok(Err(format!("only {least} bytes can be taken for {ranks} ranks")));
+        };
+        let (made, segment) = split(match rank {
+            0 => self.hand_out(&own, &records, floor).map(|segment| (records[0], Some(segment))),
+            _ => Ok((records[rank as usize], None)),
+        });
+        if let Err(why) = self.round(driver, running, made)? {
+            return Ok(Err(why));
+        }
+        let (mapped, shared) = split(self.map(own, &records, floor, segment.flatten()));
+        match (self.round(driver, running, mapped)?, shared) {
+            (Err(why), _) => Ok(Err(why)),
+            (Ok(_), Some(shared)) => Ok(Ok(Box::new(shared))),
+            (Ok(_), None) => Ok(Err("this process has no memory".to_owned())),
+        }
+    }
+
+    /// Tells all others whether this rank can go on, and hears of them. The inner error names the first that can't, and why.
+    fn round(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        own: Result<Record, String>,
+    ) -> Result<Result<Vec<Record>, String>, Stop> {
+        let (rank, size) = (self.context.own_rank(), self.context.size());
+        let (input, mut output) = (encode(own), vec![0; RECORD_BYTES * size as usize]);
+        let (kind, dtype, count) = (CallKind::Allgather, Some(DType::Uint8), RECORD_BYTES as u64);
+        let call = Call { kind, dtype, op: None, root: None, count, layout: 0 };
+        let shape = Shape { rank, size, call, in_place: false, layout: None };
+        let algorithm = choose(&shape, &self.thresholds);
+        let mut scratch = vec![0; algorithm.scratch_bytes(&shape)];
+        let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
+        self.carry_out(driver, running, &shape, algorithm, &memory, None)?;
+        let decoded = output.chunks(RECORD_BYTES).zip(0..).map(|(bytes, rank)| {
+            decode(bytes).map_err(|why| format!("{}: {why}", self.context.describe(rank)))
+        });
+        Ok(decoded.collect())
+    }
+
+    /// Rank 0's part: makes the segment, and hands it to all others.
+    fn hand_out(&self, own: &Doorbell, records: &[Record], floor: Floor) -> Result<Segment, String> {
+        let made = Segment::create(floor.total_bytes());
+        let (segment, file) = made.map_err(|error| refused("the memory cannot be made", error))?;
+        for (rank, record) in (0..).zip(records).skip(1) {
+            let handed = Address::of(&record.name).and_then(|to| own.hand(&to, &self.proof(rank, record), &file));
+            handed.map_err(|error| refused(format_args!("{} is not reached", self.context.describe(rank)), error))?;
+        }
+        Ok(segment)
+    }
+
+    /// Maps the segment, and has the pages made that this rank writes.
+    fn map(
+        &self,
+        own: Doorbell,
+        records: &[Record],
+        floor: Floor,
+        segment: Option<Segment>,
+    ) -> Result<(Record, Shared), String> {
+        let rank = self.context.own_rank();
+        let record = records[rank as usize];
+        let segment = match segment {
+            Some(segment) => segment,
+            None => {
+                let file: Guarded<File> =
+                    own.take(&self.proof(rank, &record)).map_err(|error| refused("the memory is not there", error))?;
+                let opened = Segment::open(&file, floor.total_bytes());
+                opened.map_err(|error| refused("the memory cannot be mapped", error))?
+            }
+        };
+        let (at, length) = floor.region(rank);
+        segment.populate(at, length).map_err(|error| refused("its memory cannot be had", error))?;
+        let others: std::io::Result<Vec<Address>> = records.iter().map(|record| Address::of(&record.name)).collect();
+        let others = others.map_err(|error| refused("a doorbell has no name", error))?;
+        own.drain();
+        let shared = Shared { segment, floor, rank, own, others, calls: 0, done_by_all: 0, pieces: 0 };
+        Ok((record, shared))
+    }
+
+    /// What rank 0 shows a rank to which it hands the memory: both know the epoch's secret, and nobody else does.
+    fn proof(&self, rank: u32, record: &Record) -> [u8; PROOF_BYTES] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.context.formed().secret.0);
+        let mut text = hmac::Context::with_key(&key);
+        text.update(b"muster shared memory, version 1");
+        text.update(&self.context.id().0.to_le_bytes());
+        text.update(&rank.to_le_bytes());
+        text.update(&record.name);
+        text.sign().as_ref().try_into().expect("SHA-256 gives 32 bytes")
+    }
+}
+
+/// What each rank does first.
+fn begin() -> Result<(Record, Doorbell), String> {
+    let name = host::random_bytes().map_err(|error| error.to_string())?;
+    let doorbell = Doorbell::bind(&name).map_err(|error| refused("a local socket cannot be made", error))?;
+    let free = cgroup::free_memory().unwrap_or(TOTAL_BYTES_MAX * PART_TAKEN);
+    Ok((Record { free, name }, doorbell))
+}
+
+fn refused(what: impl Display, error: std::io::Error) -> String {
+    format!("{what}: {error}")
+}
+
+/// What is told, and what is kept.
+fn split<T>(outcome: Result<(Record, T), String>) -> (Result<Record, String>, Option<T>) {
+    match outcome {
+        Ok((record, kept)) => (Ok(record), Some(kept)),
+        Err(why) => (Err(why), None),
+    }
+}
+
+fn encode(record: Result<Record, String>) -> Vec<u8> {
+    let mut bytes = vec![0; RECORD_BYTES];
+    match record {
+        Ok(Record { free, name }) => {
+            bytes[0] = 1;
+            bytes[1..9].copy_from_slice(&free.to_le_bytes());
+            bytes[9..9 + NAME_BYTES].copy_from_slice(&name);
+        }
+        Err(why) => {
+            let words = &mut bytes[RECORD_BYTES - WORDS_BYTES..];
+            words.iter_mut().zip(why.bytes()).for_each(|(to, byte)| *to = byte);
+        }
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<Record, String> {
+    if bytes[0] != 1 {
+        // What is longer was cut off, perhaps within a character.
+        let words = String::from_utf8_lossy(&bytes[RECORD_BYTES - WORDS_BYTES..]);
+        return Err(words.trim_end_matches(['\0', char::REPLACEMENT_CHARACTER]).to_owned());
+    }
+    let free = u64::from_le_bytes(bytes[1..9].try_into().expect("eight bytes"));
+    Ok(Record { free, name: bytes[9..9 + NAME_BYTES].try_into().expect("as many as a name has") })
+}

@@ -1,0 +1,118 @@
+//! How a rank waits for what another publishes in the memory that they share.
+//!
+//! It looks again and again for a short while, as everywhere (`base/polling`), and then sleeps as it does over links: in one place,
+//! which the other rank's doorbell, the group's bell, and all links of the group end. So whatever ends a call over TCP ends one
+//! here: a verdict, a peer's last word, the end of a peer's link. A rank that is about to sleep for a peer to which it has no link
+//! yet has one opened, so that it hears of that peer's end.
+
+use super::drive::Patience;
+use super::engine::{Collectives, Driver, DOORBELL};
+use super::shared::Shared;
+use super::stop::{Awaited, Running, Stop};
+use crate::net::Token;
+use crate::runtime::base::polling::Idle;
+use std::hint::spin_loop;
+
+/// So many looks are taken without a pause for others, where each rank has a processor: some microseconds.
+const LOOKS: u32 = 400;
+
+impl Collectives {
+    /// Waits until `has_come` says that what is expected of this peer is there.
+    #[inline]
+    pub(super) fn wait_for(
+        &self,
+        driver: &mut Driver,
+        shared: &Shared,
+        running: &Running<'_>,
+        patience: &mut Patience,
+        peer: u32,
+        has_come: impl Fn(&Shared) -> bool,
+    ) -> Result<(), Stop> {
+        if has_come(shared) {
+            return Ok(());
+        }
+        self.wait_longer(driver, shared, running, patience, peer, &has_come)
+    }
+
+    fn wait_longer(
+        &self,
+        driver: &mut Driver,
+        shared: &Shared,
+        running: &Running<'_>,
+        patience: &mut Patience,
+        peer: u32,
+        has_come: &dyn Fn(&Shared) -> bool,
+    ) -> Result<(), Stop> {
+        let state = &self.context.state;
+        if self.context.formed().local_size <= state.polling.cores {
+            for _ in 0..LOOKS {
+                spin_loop();
+                if has_come(shared) {
+                    return Ok(());
+                }
+            }
+        }
+        let mut idle = Idle::default();
+        loop {
+            if has_come(shared) {
+                return Ok(());
+            }
+            if self.take_signal() {
+                self.look_up(driver)?;
+                continue;
+            }
+            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
+                shared.set_asleep(true);
+                let slept = match has_come(shared) {
+                    true => Ok(()),
+                    false => self.sleep_for(driver, shared, running, patience, peer, has_come),
+                };
+                shared.set_asleep(false);
+                slept?;
+                idle.end();
+            }
+        }
+    }
+
+    /// Sleeps until something happens.
+    fn sleep_for(
+        &self,
+        driver: &mut Driver,
+        shared: &Shared,
+        running: &Running<'_>,
+        patience: &mut Patience,
+        peer: u32,
+        has_come: &dyn Fn(&Shared) -> bool,
+    ) -> Result<(), Stop> {
+        let now = self.context.state.clock.now();
+        if now >= running.deadline {
+            return Err(Stop::Timeout(Some(Awaited { peer, fault: None })));
+        }
+        if self.tell_of_waiting(running, patience, now)? {
+            return Ok(());
+        }
+        // What a peer published before it left counts, so that is looked for once more when its end is known.
+        if let (Err(stop), false) = (driver.peers.link(&self.context, peer).map(drop), has_come(shared)) {
+            return Err(stop);
+        }
+        if self.watch_links(driver, None, None)? {
+            return Ok(());
+        }
+        driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);
+        let until = running.deadline.min(patience.next());
+        self.wait_and_serve(driver, running, until, None)?;
+        shared.own.drain();
+        Ok(())
+    }
+
+    /// Looks, in a call that goes on without ever waiting, whether it is over nevertheless.
+    pub(super) fn keep_to_time(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        if self.take_signal() {
+            self.look_up(driver)?;
+        }
+        match self.context.state.clock.now() >= running.deadline {
+            true => Err(Stop::Timeout(None)),
+            false => Ok(()),
+        }
+    }
+}

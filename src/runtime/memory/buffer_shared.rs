@@ -1,0 +1,127 @@
+//! Between a call's memory and a segment that ranks share: what is put there, taken from there, and folded there.
+//!
+//! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other processes write
+//! meanwhile may show in the result, and nowhere else: no place and no length is read from the segment. Only what has been
+//! copied out of it is handed to where a function of the user's may write.
+
+use super::buffer::{Arithmetic, Memory};
+use crate::net::shm::Segment;
+use crate::schedules::{kernels, Conversion, Fold, Side, Span};
+
+/// How many bytes of each rank's are folded at a time: they stay in the nearest cache.
+const STRETCH_BYTES: usize = 4096;
+
+/// How many ranks can fold through memory.
+pub(crate) const FOLDED_MAX: usize = 64;
+
+impl Memory<'_> {
+    /// Puts a span's elements there, converted if so wanted.
+    pub(crate) fn put(&self, span: Span, segment: &Segment, at: usize, how: Option<Conversion>) {
+        let Some(how) = how else { return segment.write(at, self.bytes(span)) };
+        let count = span.len / how.from.size();
+        let to = segment.pointer(at, count * how.to.size());
+        // SAFETY: both were found to hold so many elements; nothing of this process's own lies in a segment.
+        unsafe { kernels::convert(how, self.bytes(span).as_ptr(), to, count) };
+    }
+
+    /// Takes a span's bytes from there.
+    pub(crate) fn take(&self, segment: &Segment, at: usize, span: Span) {
+        segment.read(at, self.bytes_mut(span));
+    }
+}
+
+/// How the ranks' elements are folded.
+pub(crate) struct Folding<'a> {
+    pub segment: &'a Segment,
+    pub arithmetic: Arithmetic,
+    pub divisor: Option<u32>,
+    /// What the result becomes in the end.
+    pub narrows: Option<Conversion>,
+    /// As long as [`scratch_bytes`] says.
+    pub scratch: &'a mut [u8],
+}
+
+/// How long the scratch of a [`Folding`] is: room for a stretch of each rank's elements, and two more.
+pub(crate) fn scratch_bytes(ranks: usize, element: usize) -> usize {
+    (ranks + 2) * stretch_bytes(element)
+}
+
+fn stretch_bytes(element: usize) -> usize {
+    STRETCH_BYTES.max(element)
+}
+
+/// How many elements are folded at a time.
+pub(crate) fn stretch_elements(element: usize) -> usize {
+    stretch_bytes(element) / element
+}
+
+impl Folding<'_> {
+    /// Folds so many elements, one stretch, of each rank; they lie at `places`. `order` tells how. What comes of it goes to `span`,
+    /// and to a place in the segment, where that is wanted.
+    pub(crate) fn fold(
+        &mut self,
+        places: impl Iterator<Item = usize>,
+        count: usize,
+        order: impl FnOnce(&mut dyn FnMut(Fold)) -> u32,
+        memory: &Memory<'_>,
+        (span, also): (Option<Span>, Option<usize>),
+    ) {
+        let (element, how) = (self.arithmetic.dtype.size(), self.arithmetic);
+        let (room, bytes) = (stretch_bytes(element), count * element);
+        assert!(bytes <= room, "{bytes} bytes are no stretch");
+        let mut operands = [std::ptr::null(); FOLDED_MAX];
+        let mut ranks = 0;
+        for (operand, place) in operands.iter_mut().zip(places) {
+            *operand = self.segment.pointer(place, bytes).cast_const();
+            ranks += 1;
+        }
+        assert!(self.scratch.len() >= scratch_bytes(ranks, element), "{} bytes of scratch", self.scratch.len());
+        let scratch = self.scratch.as_mut_ptr();
+        let own = |rank: usize| scratch.wrapping_add(rank * room);
+        let spare = own(ranks);
+        let result = order(&mut |Fold { into, other, other_side }| {
+            let (into, other) = (into as usize, other as usize);
+            assert!(into < ranks && other < ranks && into != other, "{into} and {other} of {ranks}");
+            let (lower, higher) = match other_side {
+                Side::Higher => (operands[into], operands[other]),
+                Side::Lower => (operands[other], operands[into]),
+            };
+            let out = own(into);
+            match how.function {
+                // SAFETY: the operands lie in the segment, or in a rank's room in the scratch; each is as long as that. The result's
+                // room is exactly one operand, or apart from both.
+                None => unsafe { kernels::reduce(how.op, how.dtype, lower, higher, out, count) },
+                Some(function) => {
+                    // The function may write over its higher operand, which must not be another rank's.
+                    // SAFETY: the spare room is apart from all operands.
+                    unsafe { std::ptr::copy_nonoverlapping(higher, spare, bytes) };
+                    // SAFETY: as above; the higher operand is a copy.
+                    unsafe { function.reduce(how.dtype, lower, spare, out, count) };
+                }
+            }
+            operands[into] = out.cast_const();
+        });
+        let from = operands[result as usize];
+        assert!(from == own(result as usize).cast_const() || ranks == 1, "the result was folded");
+        if let Some(by) = self.divisor {
+            // SAFETY: the result lies in the scratch, and the divisor is a group's size.
+            unsafe { kernels::divide(how.dtype, own(result as usize), count, by) };
+        }
+        let (from, bytes) = match self.narrows {
+            None => (from, bytes),
+            Some(narrows) => {
+                // SAFETY: the spare room is apart from the result's, and a narrow element is no longer than a wide one.
+                unsafe { kernels::convert(narrows, from, spare, count) };
+                (spare.cast_const(), count * narrows.to.size())
+            }
+        };
+        // SAFETY: so many bytes were just written there, in this process's own memory.
+        let result = unsafe { std::slice::from_raw_parts(from, bytes) };
+        if let Some(span) = span {
+            memory.bytes_mut(span).copy_from_slice(result);
+        }
+        if let Some(at) = also {
+            self.segment.write(at, result);
+        }
+    }
+}
