@@ -119,7 +119,10 @@ impl Doorbell {
                 (Ok(file), Some((true, user))) if user == Some(host::user()) => return Ok(file),
                 (Ok(_), Some((true, user))) => {
                     let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
-                    return Err(io::Error::other(format!("{user} has sent it, and this process is of user {}", host::user())));
+                    return Err(io::Error::other(format!(
+                        "{user} has sent it, and this process is of user {}",
+                        host::user()
+                    )));
                 }
                 (Err(error), None) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::Error::other("it has not come"));

@@ -28,6 +28,8 @@ mod loom_test;
 mod memory_link_test;
 #[cfg(test)]
 mod mischief_test;
+#[cfg(all(test, not(loom)))]
+mod shared_memory_test;
 
 pub use crate::schedules::kernels::{Function, UserFunction};
 pub use base::identity::host_of;

@@ -1,6 +1,6 @@
 //! The one table of algorithms, and the choice among them.
 
-use super::order::Folds;
+use super::order::{Fold, Folds};
 use super::widen::Schedule;
 use super::{
     allgather, allgatherv, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, widen,
@@ -37,6 +37,17 @@ impl Algorithm {
     /// How many bytes of scratch that uses in all.
     pub fn scratch_bytes(&self, shape: &Shape<'_>) -> usize {
         widen::scratch_bytes(self.scratch, shape)
+    }
+
+    /// The block in which this element of the call's `count` lies, and where that ends: elements of a block are folded in one order.
+    /// For calls that leave each rank a part of the result, a part is a block, and has its rank's number.
+    pub fn block_at(&self, shape: &Shape<'_>, element: usize) -> (u32, usize) {
+        self.folds.block_at(shape, element)
+    }
+
+    /// Tells how a block is folded, one step after another; the rank whose accumulator holds the result.
+    pub fn fold(&self, shape: &Shape<'_>, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
+        self.folds.fold(shape, block, each)
     }
 }
 

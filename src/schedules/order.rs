@@ -8,8 +8,8 @@
 //! holds the result. Where an algorithm folds some elements in another order than others, the elements are cut into *blocks*.
 
 use super::phases::rounds;
-use super::shape::around;
-use super::{Algorithm, Shape, Side};
+use super::shape::{around, Shape};
+use super::Side;
 use crate::types::CallKind;
 
 /// The orders that there are.
@@ -46,11 +46,11 @@ pub struct Fold {
     pub other_side: Side,
 }
 
-impl Algorithm {
+impl Folds {
     /// The block in which this element of the call's `count` lies, and where that ends. For calls that leave each rank a part of
     /// the result, a part is a block, and has its rank's number.
-    pub fn block_at(&self, shape: &Shape<'_>, element: usize) -> (u32, usize) {
-        if !matches!(self.folds, Folds::Ring | Folds::Circulant) || shape.call.kind != CallKind::Allreduce {
+    pub(super) fn block_at(self, shape: &Shape<'_>, element: usize) -> (u32, usize) {
+        if !matches!(self, Folds::Ring | Folds::Circulant) || shape.call.kind != CallKind::Allreduce {
             return (0, shape.count());
         }
         let (size, count) = (shape.size as usize, shape.count());
@@ -62,10 +62,10 @@ impl Algorithm {
     }
 
     /// Tells how a block is folded, one step after another; the rank whose accumulator holds the result.
-    pub fn fold(&self, shape: &Shape<'_>, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
+    pub(super) fn fold(self, shape: &Shape<'_>, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
         let (size, root) = (shape.size, shape.root());
         let place = |place: u32| around(root, place, size);
-        match self.folds {
+        match self {
             Folds::Nothing => 0,
             Folds::Upward => run((0..size).map(|rank| (rank, Side::Higher)), each),
             Folds::Halves => halves(size, 0, &|rank| rank, each),

@@ -68,7 +68,11 @@ fn check(random: &mut Random, kind: CallKind, size: u32, count: u64) {
                 let (block, end) = if is_part { (rank, usize::MAX) } else { algorithm.block_at(&shape, at) };
                 assert!(at < end, "{algorithm:?}: element {at} lies in block {block}, which ends at {end}");
                 let expected = by_order(algorithm, &shape, block, &case.inputs, begin + at);
-                assert_eq!(number(bytes), expected, "{algorithm:?}, {size} ranks, rank {rank}, element {at} of {count}");
+                assert_eq!(
+                    number(bytes),
+                    expected,
+                    "{algorithm:?}, {size} ranks, rank {rank}, element {at} of {count}"
+                );
             }
         }
     }

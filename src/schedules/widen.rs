@@ -110,10 +110,7 @@ impl<'a> Wide<'a> {
     fn conversions(&self) -> [Conversion; 2] {
         let [narrow, wide] = self.types;
         let exponent = if narrow == DType::Bfloat16 { rounds(self.shape.size) as i32 } else { 0 };
-        [
-            Conversion { from: narrow, to: wide, exponent: -exponent },
-            Conversion { from: wide, to: narrow, exponent },
-        ]
+        [Conversion { from: narrow, to: wide, exponent: -exponent }, Conversion { from: wide, to: narrow, exponent }]
     }
 
     fn step(&self, schedule: Schedule, step: u32) -> Action {

@@ -268,7 +268,8 @@ impl Wire for SharedMemory {
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         let code = u8::take(from)?;
-        SharedMemory::from_code(code).ok_or_else(|| WireError(format!("{code} does not say whether ranks share memory")))
+        SharedMemory::from_code(code)
+            .ok_or_else(|| WireError(format!("{code} does not say whether ranks share memory")))
     }
 }
 

@@ -6,7 +6,8 @@ use super::members::{take_addresses, Member, Members};
 use super::TOKENS_MAX;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, SharedMemory, Token, TokenHash,
+    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, SharedMemory,
+    Token, TokenHash,
 };
 use std::fmt;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@
 pub(crate) use crate::net::Waker as Bell;
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::{
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{fence, AtomicBool, AtomicU64, Ordering},
     Arc, Condvar, Mutex, MutexGuard,
 };
 #[cfg(not(all(test, loom)))]
@@ -17,7 +17,7 @@ pub(crate) use std::time::Instant;
 pub(crate) use super::loom_stand_in_test::{Bell, Condvar, Instant, Mutex, MutexGuard};
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::{
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{fence, AtomicBool, AtomicU64, Ordering},
     Arc,
 };
 

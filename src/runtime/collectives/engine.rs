@@ -5,7 +5,7 @@
 use super::call_log::CallLog;
 use super::job::Jobs;
 use super::peers::Peers;
-use super::shared_setup::Way;
+use super::shared::Way;
 use super::stop::Stop;
 use super::turns::Turns;
 use crate::net::Watch;

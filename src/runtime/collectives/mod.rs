@@ -10,6 +10,9 @@ pub(crate) mod peers;
 pub(crate) mod revoke_check;
 mod shared;
 mod shared_drive;
+mod shared_flags;
+#[cfg(all(test, loom))]
+mod shared_loom_test;
 mod shared_setup;
 mod shared_wait;
 pub(crate) mod standstill;

@@ -15,12 +15,12 @@
 //! What is done with all that is in `shared_drive`, how a rank waits in `shared_wait`, and how the memory comes to be in
 //! `shared_setup`.
 
+use super::shared_flags::{self, Words};
 use super::stop::{Running, Stop};
 use crate::net::doorbell::{Address, Doorbell};
 use crate::net::shm::{Segment, LINE_BYTES};
 use crate::runtime::links::link::LinkEnd;
 use crate::wire::{DataHeader, DATA_HEADER_BYTES};
-use std::sync::atomic::{fence, Ordering};
 
 /// How many calls can be under way before the first of them is done by all.
 pub(super) const SETS: u64 = 4;
@@ -134,6 +134,17 @@ impl Floor {
     }
 }
 
+/// How a group's collectives are carried out.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Over links, until it is time to look whether there is another way.
+    Untried,
+    /// Over links.
+    Links,
+    /// Through memory.
+    Shared(Box<Shared>),
+}
+
 /// The memory of one group, as one of its ranks has it.
 pub(super) struct Shared {
     pub segment: Segment,
@@ -165,8 +176,14 @@ impl Shared {
     /// Publishes one of this rank's own, and wakes those that sleep.
     #[inline]
     pub(super) fn publish(&self, counter: Counter, count: u64) {
-        self.segment.store(self.floor.counter(self.rank, counter), count);
-        self.wake_sleepers();
+        self.publish_at(self.floor.counter(self.rank, counter), count);
+    }
+
+    #[inline]
+    fn publish_at(&self, at: usize, value: u64) {
+        let others = (0..self.floor.ranks as u32).filter(|rank| *rank != self.rank);
+        let sleepers = others.map(|rank| (rank, self.floor.counter(rank, Counter::Asleep)));
+        shared_flags::publish(self, at, value, sleepers, |rank| self.own.ring(&self.others[rank as usize]));
     }
 
     /// Whether a rank has come to this call, or gone on.
@@ -180,8 +197,7 @@ impl Shared {
         let line = self.floor.line(self.rank, call);
         self.segment.write(line + CALLED, called);
         self.segment.store(line + CHECK, check_of(&running.data));
-        self.segment.store(line, call);
-        self.wake_sleepers();
+        self.publish_at(line, call);
     }
 
     /// Looks whether a rank that has come is in the call in which this one is.
@@ -207,21 +223,25 @@ impl Shared {
         }
     }
 
-    /// What was published before is seen by whoever is about to sleep, or it is seen here that they are, and they are woken.
-    #[inline]
-    fn wake_sleepers(&self) {
-        fence(Ordering::SeqCst);
-        for rank in 0..self.floor.ranks as u32 {
-            if rank != self.rank && self.count(rank, Counter::Asleep) != 0 {
-                self.own.ring(&self.others[rank as usize]);
-            }
-        }
+    /// Says that this rank is about to sleep, after which it is to look once more for what it waits for.
+    pub(super) fn fall_asleep(&self) {
+        shared_flags::fall_asleep(self, self.floor.counter(self.rank, Counter::Asleep));
     }
 
-    /// Says that this rank is about to sleep, after which it is to look once more for what it waits for; or that it is awake.
-    pub(super) fn set_asleep(&self, asleep: bool) {
-        self.segment.store(self.floor.counter(self.rank, Counter::Asleep), u64::from(asleep));
-        fence(Ordering::SeqCst);
+    pub(super) fn wake_up(&self) {
+        shared_flags::wake_up(self, self.floor.counter(self.rank, Counter::Asleep));
+    }
+}
+
+impl Words for Shared {
+    #[inline]
+    fn load(&self, at: usize) -> u64 {
+        self.segment.load(at)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, value: u64) {
+        self.segment.store(at, value);
     }
 }
 

@@ -11,6 +11,7 @@
 use super::drive::{grow, Patience};
 use super::engine::{Collectives, Driver};
 use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
+use super::shared_wait::Waiting;
 use super::stop::{Running, Stop};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
 use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding};
@@ -19,15 +20,13 @@ use crate::schedules::{Algorithm, Shape, Sharing, Taking};
 
 /// One call under way in shared memory.
 struct Sharer<'a> {
-    group: &'a Collectives,
+    waiting: Waiting<'a>,
     shared: &'a mut Shared,
-    running: &'a Running<'a>,
     sharing: Sharing<'a>,
     memory: &'a Memory<'a>,
     arithmetic: Option<Arithmetic>,
     /// The number of the call among those that are carried out here.
     call: u64,
-    patience: Patience,
     /// How many pieces there were before this call.
     base: u64,
     /// One bit for each rank that is known to be in this call.
@@ -53,41 +52,32 @@ enum At {
     Number(u64),
 }
 
-impl Collectives {
-    /// Whether this call is carried out in shared memory: the same on every rank.
-    pub(super) fn sharing<'a>(
-        &self,
-        shared: &Shared,
-        shape: &Shape<'a>,
-        algorithm: &'static Algorithm,
-    ) -> Option<Sharing<'a>> {
-        let sharing = Sharing::of(*shape, algorithm)?;
-        let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.element());
-        has_room.then_some(sharing)
-    }
+/// Whether this call is carried out in shared memory: the same on every rank.
+pub(super) fn sharing<'a>(shared: &Shared, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
+    let sharing = Sharing::of(*shape, algorithm)?;
+    let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.element());
+    has_room.then_some(sharing)
+}
 
-    /// Carries it out.
-    pub(super) fn share(
-        &self,
-        driver: &mut Driver,
-        shared: &mut Shared,
-        running: &Running<'_>,
-        sharing: Sharing<'_>,
-        memory: &Memory<'_>,
-        function: Option<UserFunction>,
-    ) -> Result<(), Stop> {
-        let op = running.call.op;
-        let arithmetic = sharing.dtype().zip(op).map(|(dtype, op)| Arithmetic { dtype, op, function });
-        shared.calls += 1;
-        let (call, base) = (shared.calls, shared.pieces);
-        let patience = Patience::since(running.since);
-        let scratch = std::mem::take(&mut driver.piece);
-        let mut sharer =
-            Sharer { group: self, shared, running, sharing, memory, arithmetic, call, patience, base, met: 0, scratch };
-        let outcome = sharer.carry_out(driver);
-        driver.piece = sharer.scratch;
-        outcome
-    }
+/// Carries it out.
+pub(super) fn share(
+    (group, driver): (&Collectives, &mut Driver),
+    shared: &mut Shared,
+    running: &Running<'_>,
+    sharing: Sharing<'_>,
+    memory: &Memory<'_>,
+    function: Option<UserFunction>,
+) -> Result<(), Stop> {
+    let op = running.call.op;
+    let arithmetic = sharing.dtype().zip(op).map(|(dtype, op)| Arithmetic { dtype, op, function });
+    shared.calls += 1;
+    let (call, base) = (shared.calls, shared.pieces);
+    let waiting = Waiting { group, running, patience: Patience::since(running.since) };
+    let scratch = std::mem::take(&mut driver.piece);
+    let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch };
+    let outcome = sharer.carry_out(driver);
+    driver.piece = sharer.scratch;
+    outcome
 }
 
 impl Sharer<'_> {
@@ -100,15 +90,15 @@ impl Sharer<'_> {
         if let Some((from, to)) = self.sharing.own() {
             self.memory.copy(from, to);
         }
-        let called = self.running.data.encode_in(&mut driver.head);
+        let called = self.waiting.running.data.encode_in(&mut driver.head);
         let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
         if longest * parts * self.sharing.element() <= FLAT_BYTES {
             let piece = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
             self.put(piece);
-            self.shared.come(self.call, self.running, &called);
+            self.shared.come(self.call, self.waiting.running, &called);
             self.take_flat(driver, piece)?;
         } else {
-            self.shared.come(self.call, self.running, &called);
+            self.shared.come(self.call, self.waiting.running, &called);
             self.by_pieces(driver, longest, parts)?;
         }
         self.shared.publish(Counter::Done, self.call);
@@ -137,7 +127,7 @@ impl Sharer<'_> {
     }
 
     fn wait(&mut self, driver: &mut Driver, rank: u32, has_come: impl Fn(&Shared) -> bool) -> Result<(), Stop> {
-        self.group.wait_for(driver, self.shared, self.running, &mut self.patience, rank, has_come)
+        self.waiting.wait_for(driver, self.shared, rank, has_come)
     }
 
     /// Waits until a rank has come to this call, and looks whether it calls the same.
@@ -147,7 +137,7 @@ impl Sharer<'_> {
         }
         let call = self.call;
         self.wait(driver, rank, |shared| shared.has_come(rank, call))?;
-        self.shared.compare(rank, call, self.running)?;
+        self.shared.compare(rank, call, self.waiting.running)?;
         self.met |= 1 << rank;
         Ok(())
     }
@@ -288,7 +278,7 @@ impl Sharer<'_> {
         let shares = matches!(self.sharing.taking(), Taking::All | Taking::AtRoot);
         let last_stage = if shares { 2 } else { 1 };
         for turn in 0..number + last_stage {
-            self.group.keep_to_time(driver, self.running)?;
+            self.waiting.keep_to_time(driver)?;
             if turn < number {
                 self.put_piece(driver, piece(turn), base + turn, shares)?;
             }

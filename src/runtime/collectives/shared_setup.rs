@@ -11,7 +11,7 @@
 //! Nobody waits but for a round: what a rank hands over in one is there in the next.
 
 use super::engine::{Collectives, Driver};
-use super::shared::{Floor, Shared, TOTAL_BYTES_MAX};
+use super::shared::{Floor, Shared, Way, TOTAL_BYTES_MAX};
 use super::stop::{Running, Stop};
 use crate::error::{Error, Status};
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
@@ -35,17 +35,6 @@ const RECORD_BYTES: usize = 1 + 8 + NAME_BYTES + WORDS_BYTES;
 /// At most this part of what may still be taken is.
 const PART_TAKEN: u64 = 4;
 
-/// How a group's collectives are carried out.
-#[derive(Debug)]
-pub(super) enum Way {
-    /// Over links, until it is time to look whether there is another way.
-    Untried,
-    /// Over links.
-    Links,
-    /// Through memory.
-    Shared(Box<Shared>),
-}
-
 /// What each rank tells all others.
 #[derive(Clone, Copy)]
 struct Record {
@@ -54,74 +43,68 @@ struct Record {
     name: [u8; NAME_BYTES],
 }
 
-impl Way {
-    /// Why a group's collectives are not carried out through memory, if that is known before anything is tried: the same on every rank.
-    fn why_not(context: &Context) -> Option<String> {
-        let (members, wanted) = (&context.formed().members, context.formed().agreed.shared_memory);
-        let ranks = context.size();
-        if wanted == SharedMemory::Off {
-            return Some("shared memory is switched off".to_owned());
-        }
-        if ranks < 2 {
-            return Some("it has one member".to_owned());
-        }
-        if ranks as usize > FOLDED_MAX {
-            return Some(format!("it has {ranks} members: shared memory is for {FOLDED_MAX} at most"));
-        }
-        let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
-        let first = hosts.next().flatten();
-        let all_there = first.is_some() && hosts.all(|host| host == first);
-        (!all_there).then(|| "its members are on several hosts".to_owned())
+/// Why a group's collectives are not carried out through memory, if that is known before anything is tried: the same on every rank.
+fn why_not(context: &Context) -> Option<String> {
+    let (members, wanted) = (&context.formed().members, context.formed().agreed.shared_memory);
+    let ranks = context.size();
+    if wanted == SharedMemory::Off {
+        return Some("shared memory is switched off".to_owned());
     }
+    if ranks < 2 {
+        return Some("it has one member".to_owned());
+    }
+    if ranks as usize > FOLDED_MAX {
+        return Some(format!("it has {ranks} members: shared memory is for {FOLDED_MAX} at most"));
+    }
+    let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
+    let first = hosts.next().flatten();
+    let all_there = first.is_some() && hosts.all(|host| host == first);
+    (!all_there).then(|| "its members are on several hosts".to_owned())
 }
 
-/// Whether a failed set-up is an error: all members of a group are on one host, and the user requires it.
-fn is_required(context: &Context) -> bool {
-    context.formed().agreed.shared_memory == SharedMemory::Require
-}
-
-impl Collectives {
-    /// Finds out how the calls from this one on are carried out, if it is time to.
-    pub(super) fn find_way(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-        if !matches!(driver.way, Way::Untried) || running.sequence < FIRST {
-            return Ok(());
-        }
-        let context = &self.context;
-        let outcome = match Way::why_not(context) {
-            Some(why) => Ok(Err(why)),
-            None => self.set_up(driver, running),
-        };
-        driver.way = match outcome? {
-            Ok(shared) => {
-                let bytes = shared.floor.total_bytes();
-                let words = format!("{} uses shared memory: {bytes} bytes for {} ranks", context.id(), context.size());
-                context.state.logger.debug(&words);
-                Way::Shared(shared)
-            }
-            Err(why) => {
-                self.say_why_not(&why)?;
-                Way::Links
-            }
-        };
-        Ok(())
+/// Finds out how the calls from this one on are carried out, if it is time to.
+pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+    if !matches!(driver.way, Way::Untried) || running.sequence < FIRST {
+        return Ok(());
     }
-
-    fn say_why_not(&self, why: &str) -> Result<(), Stop> {
-        let words = format!("{} uses no shared memory: {why}", self.context.id());
-        let alone = self.context.size() < 2;
-        if is_required(&self.context) && !alone {
-            let what = format!("{words}; shared_memory is \"require\"");
+    let context = &group.context;
+    let log = |words: &str| context.state.logger.debug(&format!("{} uses {words}", context.id()));
+    if let Some(why) = why_not(context) {
+        log(&format!("no shared memory: {why}"));
+        driver.way = Way::Links;
+        return Ok(());
+    }
+    driver.way = match (Setup { group, context, driver, running }).take_rounds()? {
+        Ok(shared) => {
+            log(&format!("shared memory: {} bytes for {} ranks", shared.floor.total_bytes(), context.size()));
+            Way::Shared(shared)
+        }
+        Err(why) if context.formed().agreed.shared_memory == SharedMemory::Require => {
+            let what = format!("{} can't share memory, which shm \"require\" asks for: {why}", context.id());
             return Err(Stop::Failed(Error::new(Status::Unsupported, what)));
         }
-        self.context.state.logger.debug(&words);
-        Ok(())
-    }
+        Err(why) => {
+            log(&format!("no shared memory: {why}"));
+            Way::Links
+        }
+    };
+    Ok(())
+}
 
+/// The set-up of one group's memory, within the turn of the call before which it comes.
+struct Setup<'a> {
+    group: &'a Collectives,
+    context: &'a Context,
+    driver: &'a mut Driver,
+    running: &'a Running<'a>,
+}
+
+impl Setup<'_> {
     /// Takes the rounds. The inner error says why all go over links.
-    fn set_up(&self, driver: &mut Driver, running: &Running<'_>) -> Result<Result<Box<Shared>, String>, Stop> {
+    fn take_rounds(&mut self) -> Result<Result<Box<Shared>, String>, Stop> {
         let (rank, ranks) = (self.context.own_rank(), self.context.size() as usize);
         let (begun, own) = split(begin());
-        let records = match self.round(driver, running, begun)? {
+        let records = match self.round(begun)? {
             Ok(records) => records,
             Err(why) => return Ok(Err(why)),
         };
@@ -134,11 +117,11 @@ impl Collectives {
             0 => self.hand_out(&own, &records, floor).map(|segment| (records[0], Some(segment))),
             _ => Ok((records[rank as usize], None)),
         });
-        if let Err(why) = self.round(driver, running, made)? {
+        if let Err(why) = self.round(made)? {
             return Ok(Err(why));
         }
         let (mapped, shared) = split(self.map(own, &records, floor, segment.flatten()));
-        match (self.round(driver, running, mapped)?, shared) {
+        match (self.round(mapped)?, shared) {
             (Err(why), _) => Ok(Err(why)),
             (Ok(_), Some(shared)) => Ok(Ok(Box::new(shared))),
             (Ok(_), None) => Ok(Err("this process has no memory".to_owned())),
@@ -146,24 +129,20 @@ impl Collectives {
     }
 
     /// Tells all others whether this rank can go on, and hears of them. The inner error names the first that can't, and why.
-    fn round(
-        &self,
-        driver: &mut Driver,
-        running: &Running<'_>,
-        own: Result<Record, String>,
-    ) -> Result<Result<Vec<Record>, String>, Stop> {
+    fn round(&mut self, own: Result<Record, String>) -> Result<Result<Vec<Record>, String>, Stop> {
         let (rank, size) = (self.context.own_rank(), self.context.size());
         let (input, mut output) = (encode(own), vec![0; RECORD_BYTES * size as usize]);
         let (kind, dtype, count) = (CallKind::Allgather, Some(DType::Uint8), RECORD_BYTES as u64);
         let call = Call { kind, dtype, op: None, root: None, count, layout: 0 };
         let shape = Shape { rank, size, call, in_place: false, layout: None };
-        let algorithm = choose(&shape, &self.thresholds);
+        let algorithm = choose(&shape, &self.group.thresholds);
         let mut scratch = vec![0; algorithm.scratch_bytes(&shape)];
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        self.carry_out(driver, running, &shape, algorithm, &memory, None)?;
-        let decoded = output.chunks(RECORD_BYTES).zip(0..).map(|(bytes, rank)| {
-            decode(bytes).map_err(|why| format!("{}: {why}", self.context.describe(rank)))
-        });
+        self.group.carry_out(self.driver, self.running, &shape, algorithm, &memory, None)?;
+        let decoded = output
+            .chunks(RECORD_BYTES)
+            .zip(0..)
+            .map(|(bytes, rank)| decode(bytes).map_err(|why| format!("{}: {why}", self.context.describe(rank))));
         Ok(decoded.collect())
     }
 

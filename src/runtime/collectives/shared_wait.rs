@@ -16,35 +16,39 @@ use std::hint::spin_loop;
 /// So many looks are taken without a pause for others, where each rank has a processor: some microseconds.
 const LOOKS: u32 = 400;
 
-impl Collectives {
+/// What a call needs that waits.
+pub(super) struct Waiting<'a> {
+    pub group: &'a Collectives,
+    pub running: &'a Running<'a>,
+    pub patience: Patience,
+}
+
+impl Waiting<'_> {
     /// Waits until `has_come` says that what is expected of this peer is there.
     #[inline]
     pub(super) fn wait_for(
-        &self,
+        &mut self,
         driver: &mut Driver,
         shared: &Shared,
-        running: &Running<'_>,
-        patience: &mut Patience,
         peer: u32,
         has_come: impl Fn(&Shared) -> bool,
     ) -> Result<(), Stop> {
         if has_come(shared) {
             return Ok(());
         }
-        self.wait_longer(driver, shared, running, patience, peer, &has_come)
+        self.wait_longer(driver, shared, peer, &has_come)
     }
 
     fn wait_longer(
-        &self,
+        &mut self,
         driver: &mut Driver,
         shared: &Shared,
-        running: &Running<'_>,
-        patience: &mut Patience,
         peer: u32,
         has_come: &dyn Fn(&Shared) -> bool,
     ) -> Result<(), Stop> {
-        let state = &self.context.state;
-        if self.context.formed().local_size <= state.polling.cores {
+        let context = &*self.group.context;
+        let state = &context.state;
+        if context.formed().local_size <= state.polling.cores {
             for _ in 0..LOOKS {
                 spin_loop();
                 if has_come(shared) {
@@ -57,17 +61,17 @@ impl Collectives {
             if has_come(shared) {
                 return Ok(());
             }
-            if self.take_signal() {
-                self.look_up(driver)?;
+            if self.group.take_signal() {
+                self.group.look_up(driver)?;
                 continue;
             }
-            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
-                shared.set_asleep(true);
+            if !state.polling.poll(&mut idle, &context.polls, &state.clock) {
+                shared.fall_asleep();
                 let slept = match has_come(shared) {
                     true => Ok(()),
-                    false => self.sleep_for(driver, shared, running, patience, peer, has_come),
+                    false => self.sleep_for(driver, shared, peer, has_come),
                 };
-                shared.set_asleep(false);
+                shared.wake_up();
                 slept?;
                 idle.end();
             }
@@ -76,41 +80,39 @@ impl Collectives {
 
     /// Sleeps until something happens.
     fn sleep_for(
-        &self,
+        &mut self,
         driver: &mut Driver,
         shared: &Shared,
-        running: &Running<'_>,
-        patience: &mut Patience,
         peer: u32,
         has_come: &dyn Fn(&Shared) -> bool,
     ) -> Result<(), Stop> {
-        let now = self.context.state.clock.now();
-        if now >= running.deadline {
+        let now = self.group.context.state.clock.now();
+        if now >= self.running.deadline {
             return Err(Stop::Timeout(Some(Awaited { peer, fault: None })));
         }
-        if self.tell_of_waiting(running, patience, now)? {
+        if self.group.tell_of_waiting(self.running, &mut self.patience, now)? {
             return Ok(());
         }
         // What a peer published before it left counts, so that is looked for once more when its end is known.
-        if let (Err(stop), false) = (driver.peers.link(&self.context, peer).map(drop), has_come(shared)) {
+        if let (Err(stop), false) = (driver.peers.link(&self.group.context, peer).map(drop), has_come(shared)) {
             return Err(stop);
         }
-        if self.watch_links(driver, None, None)? {
+        if self.group.watch_links(driver, None, None)? {
             return Ok(());
         }
         driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);
-        let until = running.deadline.min(patience.next());
-        self.wait_and_serve(driver, running, until, None)?;
+        let until = self.running.deadline.min(self.patience.next());
+        self.group.wait_and_serve(driver, self.running, until, None)?;
         shared.own.drain();
         Ok(())
     }
 
     /// Looks, in a call that goes on without ever waiting, whether it is over nevertheless.
-    pub(super) fn keep_to_time(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-        if self.take_signal() {
-            self.look_up(driver)?;
+    pub(super) fn keep_to_time(&self, driver: &mut Driver) -> Result<(), Stop> {
+        if self.group.take_signal() {
+            self.group.look_up(driver)?;
         }
-        match self.context.state.clock.now() >= running.deadline {
+        match self.group.context.state.clock.now() >= self.running.deadline {
             true => Err(Stop::Timeout(None)),
             false => Ok(()),
         }

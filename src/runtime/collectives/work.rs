@@ -8,7 +8,9 @@
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Work};
-use super::shared_setup::Way;
+use super::shared::Way;
+use super::shared_drive::{share, sharing};
+use super::shared_setup::find_way;
 use super::stop::{Running, Stop};
 use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
@@ -101,12 +103,12 @@ impl Collectives {
         let shape = self.shape(&work)?;
         let bytes = work.buffers.longer();
         let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
-            self.find_way(driver, running)?;
+            find_way(self, driver, running)?;
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
             let sharing = match &way {
-                Way::Shared(shared) => self.sharing(shared, &shape, algorithm),
+                Way::Shared(shared) => sharing(shared, &shape, algorithm),
                 Way::Untried | Way::Links => None,
             };
             let scratch_bytes = if sharing.is_some() { 0 } else { algorithm.scratch_bytes(&shape) };
@@ -127,7 +129,7 @@ impl Collectives {
                 }
                 match (sharing, &mut way) {
                     (Some(sharing), Way::Shared(shared)) => {
-                        self.share(driver, shared, running, sharing, &memory, work.function)
+                        share((self, driver), shared, running, sharing, &memory, work.function)
                     }
                     _ => self.carry_out(driver, running, &shape, algorithm, &memory, work.function),
                 }

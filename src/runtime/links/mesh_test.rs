@@ -10,8 +10,9 @@ use crate::runtime::links::handshake::Handshake;
 use crate::runtime::links::handshake::HELLO_WAIT;
 use crate::runtime::links::link::{Arrival, Link};
 use crate::runtime::state::node_state::NodeState;
-use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret, SharedMemory};
-use crate::wire::{encode_frame, peek_frame, Agreed, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
+use crate::runtime::state::silence::tests::agreed;
+use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
+use crate::wire::{encode_frame, peek_frame, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -180,8 +181,7 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
     };
     let (thresholds, store_key_max, store_value_max) = (Vec::new(), 4096, 4096);
     let (heartbeat_timeout_ms, checksums, shared_memory) = (1000, true, SharedMemory::Off);
-    let agreed =
-        Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory };
+    let agreed = Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory };
     Formed {
         instance: JobInstance([7; 16]),
         generation: 1,

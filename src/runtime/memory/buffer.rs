@@ -56,6 +56,13 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input, output, placement: Placement::Apart, lifetime: PhantomData }
     }
 
+    /// One buffer that is both.
+    #[cfg(test)]
+    pub fn in_one(buffer: &'a mut [u8]) -> CallBuffers<'a> {
+        let both = (buffer.as_mut_ptr(), buffer.len());
+        CallBuffers { input: (both.0, both.1), output: both, placement: Placement::InPlace, lifetime: PhantomData }
+    }
+
     /// How many bytes the longer of the two has.
     pub fn longer(&self) -> u64 {
         self.input.1.max(self.output.1) as u64

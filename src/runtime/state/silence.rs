@@ -184,4 +184,4 @@ pub(crate) fn in_words(silence: Duration) -> String {
 
 #[cfg(test)]
 #[path = "silence_test.rs"]
-mod tests;
+pub(crate) mod tests;

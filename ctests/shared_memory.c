@@ -1,0 +1,406 @@
+/* Ranks of one host that share memory: results are those of TCP, whatever happens to a rank or to its memory. Every rank is a
+ * process. That a rank which dies, stops, leaves or aborts is named, is shown by break.c, whose ranks share memory, too. */
+#include "check.h"
+#include "own.h"
+#include "ranks.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 4, CULPRIT = 2, KIB = 1 << 10, MIB = 1 << 20, FIRST_CALLS = 5, LIMIT_S = 30 };
+
+static const char *const required[] = {"shm", "require", "node_timeout", "1", NULL};
+static const char *const automatic[] = {"shm", "auto", "log", "off", NULL};
+
+/* How many segments this process has mapped. */
+static int segments(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        found += strstr(line, "/memfd:muster") != NULL;
+    }
+    fclose(maps);
+    return found;
+}
+
+/* The parent lets all go at once. */
+static void meet(struct ranks *ranks, int rank) {
+    CHECK(sem_post(&ranks->note[rank].ready) == 0);
+    await(&ranks->note[rank].go);
+}
+
+/* So many calls that the group shares memory from then on, if it can. Afterwards none is in a call any more. */
+static void first_calls(muster_group_t *group, struct ranks *ranks, int rank) {
+    for (int i = 0; i < FIRST_CALLS; i++) {
+        CHECK_OK(muster_barrier(group));
+    }
+    meet(ranks, rank);
+}
+
+static void leave(muster_cluster_t *cluster) {
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+    CHECK_IS(0, segments());
+    CHECK(own_threads_are(1) && !own_sockets());
+}
+
+/* Runs a body that meets the others so often. */
+static void run(const char *what, rank_body body, const char *const *settings, int meetings, muster_status_t status) {
+    fprintf(stderr, "%s\n", what);
+    struct ranks *ranks = ranks_start(SIZE, body, settings);
+    for (int i = 0; i < meetings; i++) {
+        ranks_await_ready(ranks);
+        ranks_go(ranks);
+    }
+    for (int rank = 0; rank < SIZE; rank++) {
+        ranks_await(ranks, rank);
+    }
+    CHECK_IS(status, ranks_await_scheduler(ranks));
+    ranks_free(ranks);
+}
+
+/* ---- results ---- */
+
+/* Neither commutative nor associative. */
+static void mixes(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
+    const int32_t *lower = in;
+    int32_t *higher = inout;
+    (void)dtype, (void)ctx;
+    for (size_t i = 0; i < count; i++) {
+        higher[i] = (int32_t)((uint32_t)lower[i] * 31u + (uint32_t)higher[i] * 17u + 1u);
+    }
+}
+
+/* The first three calls go over TCP. All after them give the same. */
+static void gets_the_same_of_every_call(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    static const size_t counts[] = {1, 1000, 100003};
+    muster_group_t *parent = muster_world(cluster);
+    int32_t op = 0, members[SIZE] = {0, 1, 2, 3};
+    CHECK_OK(muster_op_create(cluster, mixes, NULL, 0, &op));
+    meet(ranks, rank);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        size_t bytes = counts[i] * sizeof(int32_t);
+        int32_t *in = malloc(bytes), *first = malloc(bytes), *out = malloc(bytes);
+        muster_group_t *group = NULL;
+        CHECK(in != NULL && first != NULL && out != NULL);
+        CHECK_OK(muster_group_create(parent, members, SIZE, &group));
+        for (size_t at = 0; at < counts[i]; at++) {
+            in[at] = (int32_t)(at * 7 + (size_t)rank * 13);
+        }
+        for (int call = 1; call <= 6; call++) {
+            CHECK_OK(muster_allreduce(group, in, call == 1 ? first : out, counts[i], MUSTER_INT32, op));
+            CHECK(call == 1 || memcmp(first, out, bytes) == 0);
+        }
+        CHECK(segments() > 0);
+        muster_group_free(group);
+        free(in), free(first), free(out);
+    }
+    CHECK_OK(muster_op_free(cluster, op));
+    leave(cluster);
+}
+
+/* Calls that do not wait take their turns among those that do. */
+static void starts_and_waits(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    enum { UNDER_WAY = 6 };
+    muster_group_t *world = muster_world(cluster);
+    int32_t values[UNDER_WAY], sum = rank;
+    muster_request_t *requests[UNDER_WAY];
+    first_calls(world, ranks, rank);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < UNDER_WAY; i++) {
+            values[i] = rank + i;
+            CHECK_OK(muster_iallreduce(world, &values[i], &values[i], 1, MUSTER_INT32, MUSTER_SUM, &requests[i]));
+        }
+        sum = rank;
+        CHECK_OK(muster_allreduce(world, &sum, &sum, 1, MUSTER_INT32, MUSTER_SUM));
+        CHECK_IS(6, sum);
+        for (int i = 0; i < UNDER_WAY; i++) {
+            CHECK_OK(muster_request_wait(requests[i], -1));
+            muster_request_free(requests[i]);
+            CHECK_IS(6 + SIZE * i, values[i]);
+        }
+    }
+    CHECK_IS(1, segments());
+    leave(cluster);
+}
+
+/* ---- what a process does beside ---- */
+
+static void forks(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    first_calls(world, ranks, rank);
+    CHECK_IS(1, segments());
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        bool refused = muster_barrier(world) == MUSTER_ERR_FORKED;
+        muster_cluster_free(cluster);
+        _exit(refused && segments() == 0 ? 0 : 1);
+    }
+    CHECK_IS(0, await_child(child));
+    first_calls(world, ranks, rank);
+    CHECK_IS(1, segments());
+    leave(cluster);
+}
+
+/* A rank that waits long for another takes no processor time, and is woken. */
+static void comes_late(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    first_calls(world, ranks, rank);
+    for (int late = 0; late < SIZE; late++) {
+        if (rank == late) {
+            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        }
+        struct timespec before, after;
+        CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before) == 0);
+        CHECK_OK(muster_barrier(world));
+        CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after) == 0);
+        double took_s = (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+        CHECK(took_s < 0.05);
+    }
+    leave(cluster);
+}
+
+/* ---- what goes wrong ---- */
+
+/* Ranks that call something else are told so, and go on together afterwards, in new memory. */
+static void disagrees(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    static int32_t values[MIB / 4];
+    first_calls(world, ranks, rank);
+    for (int round = 0; round < 3; round++) {
+        size_t other = round == 0 ? 1 : round == 1 ? MIB / 8 : MIB / 4; /* in a line, or in pieces */
+        size_t count = rank == CULPRIT ? other : 2;
+        muster_status_t status = muster_allreduce(world, values, values, count, MUSTER_INT32, MUSTER_MAX);
+        CHECK_IS(MUSTER_ERR_MISMATCH, status);
+        CHECK_CONTAINS(muster_last_error(), "called allreduce(count");
+        CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+        CHECK_IS(0, segments());
+        first_calls(world, ranks, rank);
+        CHECK_IS(1, segments());
+    }
+    leave(cluster);
+}
+
+/* One calls what does not go through memory. */
+static void is_elsewhere(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = rank, all[SIZE] = {0};
+    size_t counts[SIZE] = {1, 1, 1, 1}, displs[SIZE] = {0, 1, 2, 3};
+    first_calls(world, ranks, rank);
+    muster_status_t status = rank == CULPRIT
+        ? muster_gatherv(world, &value, 1, all, counts, displs, MUSTER_INT32, CULPRIT)
+        : muster_barrier(world);
+    CHECK_IS(MUSTER_ERR_MISMATCH, status);
+    CHECK_CONTAINS(muster_last_error(), "gatherv");
+    CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+    first_calls(world, ranks, rank);
+    leave(cluster);
+}
+
+/* One does not come in time. */
+static void stays_away(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    static int32_t values[MIB / 4];
+    first_calls(world, ranks, rank);
+    if (rank == CULPRIT) {
+        muster_failure_t failure;
+        double limit = now_s() + LIMIT_S;
+        while (muster_group_failure(world, &failure, sizeof failure) == MUSTER_ERR_NOT_FOUND) {
+            CHECK(now_s() < limit);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    } else {
+        CHECK_OK(muster_group_set_timeout(world, 300));
+    }
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_allreduce(world, values, values, 1, MUSTER_INT32, MUSTER_MAX));
+    CHECK_CONTAINS(muster_last_error(), "0.3 s");
+    CHECK_OK(muster_group_set_timeout(world, -1));
+    CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+    first_calls(world, ranks, rank);
+    leave(cluster);
+}
+
+static void cancels(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = rank;
+    muster_request_t *request = NULL;
+    first_calls(world, ranks, rank);
+    if (rank == 0) {
+        CHECK_OK(muster_iallreduce(world, &value, &value, 1, MUSTER_INT32, MUSTER_SUM, &request));
+        CHECK_OK(muster_request_cancel(request));
+        CHECK(muster_request_wait(request, -1) < 0);
+        muster_request_free(request);
+    } else if (rank != CULPRIT) {
+        CHECK(muster_allreduce(world, &value, &value, 1, MUSTER_INT32, MUSTER_SUM) < 0);
+    }
+    CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+    first_calls(world, ranks, rank);
+    CHECK_IS(1, segments());
+    leave(cluster);
+}
+
+/* Calls of every length, until something breaks. Some ranks are ahead of others: a root does not wait. */
+static muster_status_t calls_on(muster_group_t *world) {
+    static int32_t values[2 * MIB / 4], others[2 * MIB / 4];
+    static const size_t counts[] = {1, 700, 20000, MIB / 4};
+    for (int call = 0;; call++) {
+        size_t count = counts[call % 4];
+        muster_status_t status = MUSTER_OK;
+        switch (call / 4 % 5) {
+        case 0: status = muster_allreduce(world, values, others, count, MUSTER_INT32, MUSTER_SUM); break;
+        case 1: status = muster_broadcast(world, values, count, MUSTER_INT32, call % SIZE); break;
+        case 2: status = muster_allgather(world, values, others, count / SIZE + 1, MUSTER_INT32); break;
+        case 3: status = muster_reduce(world, values, others, count, MUSTER_INT32, MUSTER_MAX, call % SIZE); break;
+        default: status = muster_alltoall(world, values, others, count / SIZE + 1, MUSTER_INT32); break;
+        }
+        if (status != MUSTER_OK) {
+            return status;
+        }
+    }
+}
+
+static void is_struck(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct note *note = &ranks->note[rank];
+    first_calls(muster_world(cluster), ranks, rank);
+    muster_status_t status = calls_on(muster_world(cluster));
+    note->took_s = now_s();
+    keep_failure(note, cluster, status);
+    muster_finalize(cluster);
+    muster_cluster_free(cluster);
+    CHECK_IS(0, segments());
+}
+
+/* A rank is killed, or stopped, in the middle of whatever it does. */
+static void struck(bool stops, long after_ns) {
+    char place[32];
+    fprintf(stderr, "%s after %ld ms\n", stops ? "stopped" : "killed", after_ns / 1000000);
+    struct ranks *ranks = ranks_start(SIZE, is_struck, required);
+    ranks_await_ready(ranks);
+    ranks_go(ranks);
+    nanosleep(&(struct timespec){.tv_nsec = after_ns}, NULL); /* anywhere: nothing is waited for */
+    double begun = now_s();
+    if (stops) {
+        stop_process(ranks->pid[CULPRIT]);
+    } else {
+        ranks_kill(ranks, CULPRIT);
+    }
+    snprintf(place, sizeof place, "rank %d (node id \"%d\"", CULPRIT, CULPRIT);
+    for (int rank = 0; rank < SIZE; rank++) {
+        if (rank != CULPRIT) {
+            ranks_await(ranks, rank);
+            CHECK_IS(MUSTER_ERR_PEER_LOST, ranks->note[rank].status);
+            CHECK_IS(CULPRIT, ranks->note[rank].failure.rank);
+            CHECK_CONTAINS(ranks->note[rank].words, place);
+            CHECK(ranks->note[rank].took_s - begun < (stops ? 4 : 2) * patience());
+        }
+    }
+    if (stops) {
+        CHECK(kill(ranks->pid[CULPRIT], SIGCONT) == 0);
+    }
+    ranks_await(ranks, CULPRIT);
+    CHECK_IS(MUSTER_ERR_PEER_LOST, ranks_await_scheduler(ranks));
+    ranks_free(ranks);
+}
+
+/* ---- where it cannot be had ---- */
+
+/* This process may not make this call any more, or not with this as its third argument (0: with any). */
+static void refuse(int call, uint32_t third, int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        /* Greater or equal to 0 is anything. */
+        BPF_JUMP(BPF_JMP | (third == 0 ? BPF_JGE : BPF_JEQ) | BPF_K, third, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
+}
+
+static int refusing;
+static const char *refused_words;
+static bool is_required_now;
+
+/* One rank's kernel refuses something: none shares memory. */
+static void is_refused(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = rank;
+    meet(ranks, rank);
+    if (rank == refusing) {
+        if (rank == 0) {
+            refuse(SYS_memfd_create, 0, EPERM);
+        } else {
+            refuse(SYS_madvise, MADV_POPULATE_WRITE, EINVAL);
+        }
+    }
+    for (int call = 1; call <= 3; call++) {
+        CHECK_OK(muster_barrier(world));
+    }
+    if (is_required_now) {
+        char who[32];
+        snprintf(who, sizeof who, "rank %d (node id \"%d\"", refusing, refusing);
+        CHECK_IS(MUSTER_ERR_UNSUPPORTED, muster_barrier(world));
+        CHECK_CONTAINS(muster_last_error(), who);
+        CHECK_CONTAINS(muster_last_error(), refused_words);
+        muster_finalize(cluster);
+        muster_cluster_free(cluster);
+        return;
+    }
+    for (int call = 0; call < 5; call++) {
+        value = rank;
+        CHECK_OK(muster_allreduce(world, &value, &value, 1, MUSTER_INT32, MUSTER_SUM));
+        CHECK_IS(6, value);
+    }
+    leave(cluster);
+}
+
+static void refused(int rank, const char *words) {
+    refusing = rank;
+    refused_words = words;
+    is_required_now = false;
+    run("a refusal", is_refused, automatic, 1, MUSTER_OK);
+    is_required_now = true;
+    struct ranks *ranks = ranks_start(SIZE, is_refused, required);
+    ranks_await_ready(ranks);
+    ranks_go(ranks);
+    for (int i = 0; i < SIZE; i++) {
+        ranks_await(ranks, i);
+    }
+    ranks_await_scheduler(ranks);
+    ranks_free(ranks);
+}
+
+int main(void) {
+    run("the same results", gets_the_same_of_every_call, required, 1, MUSTER_OK);
+    run("requests", starts_and_waits, required, 1, MUSTER_OK);
+    run("a fork", forks, required, 2, MUSTER_OK);
+    run("late ranks", comes_late, required, 1, MUSTER_OK);
+    run("a disagreement", disagrees, required, 4, MUSTER_OK);
+    run("a call that goes over links", is_elsewhere, required, 2, MUSTER_OK);
+    run("an absent rank", stays_away, required, 2, MUSTER_OK);
+    run("a cancelled call", cancels, required, 2, MUSTER_OK);
+    for (long nth = 0; nth < 6; nth++) {
+        struck(nth >= 4, nth * 7000000 + 1);
+    }
+    refused(0, "cannot be made");
+    refused(CULPRIT, "cannot be had");
+    return 0;
+}

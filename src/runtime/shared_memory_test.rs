@@ -1,0 +1,186 @@
+//! Ranks that share memory get what ranks get that talk over TCP, to the bit: every kind of call, of lengths that go with a call's
+//! line, in one piece and in several, in place and not.
+
+use super::cluster_test::{node, plain, scheduler_with};
+use super::collectives::job::Work;
+use super::groups::group::Group;
+use super::memory::buffer::CallBuffers;
+use crate::schedules::{Layout, Parts};
+use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
+use std::time::Duration;
+
+const KINDS: [CallKind; 14] = [
+    CallKind::Barrier,
+    CallKind::Broadcast,
+    CallKind::Allreduce,
+    CallKind::Allgather,
+    CallKind::Reduce,
+    CallKind::Gather,
+    CallKind::Gatherv,
+    CallKind::Scatter,
+    CallKind::Scatterv,
+    CallKind::ReduceScatter,
+    CallKind::ReduceScatterv,
+    CallKind::Allgatherv,
+    CallKind::Alltoall,
+    CallKind::Alltoallv,
+];
+
+/// In elements; the last is longer than all pieces that can be under way.
+const COUNTS: [usize; 5] = [0, 1, 61, 3_000, 150_001];
+
+/// Types and operations whose results depend on the order, on the width of sums, or on neither.
+const REDUCTIONS: [(DType, ReduceOp); 6] = [
+    (DType::Float32, ReduceOp::Sum),
+    (DType::Float64, ReduceOp::Prod),
+    (DType::Bfloat16, ReduceOp::Avg),
+    (DType::Float16, ReduceOp::Sum),
+    (DType::Int8, ReduceOp::Avg),
+    (DType::Uint16, ReduceOp::Xor),
+];
+
+/// Runs a rank's part in clusters with this setting; what each rank returned.
+fn run<T: Send>(shm: &str, workers: u32, work: impl Fn(&Group) -> T + Sync) -> Vec<T> {
+    let scheduler = scheduler_with(workers, |config| config.set("shm", shm).unwrap());
+    let results = std::thread::scope(|scope| {
+        let start = |rank: u32| {
+            let (scheduler, work) = (&scheduler, &work);
+            scope.spawn(move || {
+                let cluster = node(scheduler, workers, rank, plain());
+                let result = work(&cluster.group(GroupId::WORLD));
+                cluster.finalize().unwrap();
+                result
+            })
+        };
+        let ranks: Vec<_> = (0..workers).map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+    });
+    assert!(scheduler.wait(Some(Duration::from_secs(20))).is_some(), "the scheduler ends when all have left");
+    results
+}
+
+/// Numbers of very different size, of which no sum is exact.
+fn numbers(dtype: DType, seed: usize, count: usize) -> Vec<u8> {
+    let mut state = seed as u64 * 0x9e37_79b9 + 1;
+    let mut bytes = Vec::with_capacity(count * dtype.size());
+    for _ in 0..count {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let bits = state ^ state >> 31;
+        let number = (bits as i32 as f32) * [1e-9, 1e-4, 1.0, 1e3][(bits >> 40) as usize % 4];
+        match dtype {
+            DType::Float32 => bytes.extend(number.to_le_bytes()),
+            DType::Float64 => bytes.extend(f64::from(number).to_le_bytes()),
+            _ => bytes.extend(&bits.to_le_bytes()[..dtype.size()]),
+        }
+    }
+    bytes
+}
+
+/// Parts of different sizes, one of them empty, one after another.
+fn parts(ranks: usize, count: usize) -> Parts {
+    let counts: Vec<u64> = (0..ranks).map(|rank| (count * rank / ranks) as u64).collect();
+    let displs = (0..ranks).map(|rank| counts[..rank].iter().sum()).collect();
+    Parts { counts, displs }
+}
+
+/// Calls this, and gives what came of it.
+fn outcome(group: &Group, kind: CallKind, dtype: DType, op: Option<ReduceOp>, count: usize, in_place: bool) -> Vec<u8> {
+    use CallKind::*;
+    let (rank, ranks) = (group.rank().unwrap() as usize, group.size() as usize);
+    let root = ranks - 1;
+    let is_root = rank == root;
+    let has_root = matches!(kind, Broadcast | Reduce | Gather | Gatherv | Scatter | Scatterv);
+    let unequal = matches!(kind, Gatherv | Scatterv | ReduceScatterv | Allgatherv | Alltoallv);
+    let all = parts(ranks, count);
+    let (own, sum) = (all.counts[rank] as usize, all.counts.iter().sum::<u64>() as usize);
+    let (given, taken) = match kind {
+        Barrier | GroupCreate | GroupSplit => (0, 0),
+        Broadcast => (0, count),
+        Allreduce => (count, count),
+        Reduce => (count, if is_root { count } else { 0 }),
+        Allgather => (count, count * ranks),
+        Gather => (count, if is_root { count * ranks } else { 0 }),
+        Scatter => (if is_root { count * ranks } else { 0 }, count),
+        ReduceScatter => (count * ranks, count),
+        Alltoall => (count * ranks, count * ranks),
+        Allgatherv => (own, sum),
+        Gatherv => (own, if is_root { sum } else { 0 }),
+        Scatterv => (if is_root { sum } else { 0 }, own),
+        ReduceScatterv => (sum, own),
+        Alltoallv => (own * ranks, sum),
+    };
+    let layout = unequal.then(|| {
+        let equal = Parts { counts: vec![own as u64; ranks], displs: (0..ranks).map(|to| (to * own) as u64).collect() };
+        let (input, output) = match kind {
+            Allgatherv => (Parts::default(), all.clone()),
+            Gatherv if is_root => (Parts::default(), all.clone()),
+            Scatterv if is_root => (all.clone(), Parts::default()),
+            ReduceScatterv => (all.clone(), Parts::default()),
+            Alltoallv => (equal, all.clone()),
+            _ => (Parts::default(), Parts::default()),
+        };
+        Layout { own: own as u64, input, output }
+    });
+    let known = matches!(kind, ReduceScatterv | Allgatherv);
+    let call = Call {
+        kind,
+        dtype: (kind != Barrier).then_some(dtype),
+        op,
+        root: has_root.then_some(root as u32),
+        count: if unequal { sum as u64 * u64::from(known) } else { count as u64 },
+        layout: if known { crate::types::hash(all.counts.iter().copied()) } else { 0 },
+    };
+    let (input, mut output) = (numbers(dtype, rank + count, given), vec![0; taken * dtype.size()]);
+    if kind == Broadcast && is_root {
+        output = numbers(dtype, count, taken);
+    }
+    let buffers = if in_place && given == taken && given > 0 {
+        output.copy_from_slice(&input);
+        CallBuffers::in_one(&mut output)
+    } else {
+        CallBuffers::of(&input, &mut output)
+    };
+    group.run(Work { layout, ..Work::plain(call, buffers) }).unwrap();
+    output
+}
+
+/// Everything, one after another.
+fn all_outcomes(group: &Group) -> Vec<Vec<u8>> {
+    for _ in 0..4 {
+        outcome(group, CallKind::Barrier, DType::Uint8, None, 0, false);
+    }
+    let mut outcomes = Vec::new();
+    for kind in KINDS {
+        let reduces =
+            matches!(kind, CallKind::Allreduce | CallKind::Reduce | CallKind::ReduceScatter | CallKind::ReduceScatterv);
+        for count in COUNTS {
+            // The longest calls with one type: a debug build takes its time.
+            let some = if count > 100_000 { 1 } else { REDUCTIONS.len() };
+            match reduces {
+                true => REDUCTIONS[..some].iter().for_each(|(dtype, op)| {
+                    for in_place in [false, kind == CallKind::Allreduce] {
+                        outcomes.push(outcome(group, kind, *dtype, Some(*op), count, in_place));
+                    }
+                }),
+                false => {
+                    let count = count / group.size() as usize;
+                    for in_place in [false, kind == CallKind::Alltoall] {
+                        outcomes.push(outcome(group, kind, DType::Uint16, None, count, in_place));
+                    }
+                }
+            }
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn results_are_those_of_tcp_to_the_bit() {
+    for workers in [2, 3, 5, 8] {
+        let (over_links, shared) = (run("off", workers, all_outcomes), run("require", workers, all_outcomes));
+        for (rank, (one, other)) in over_links.iter().zip(&shared).enumerate() {
+            let differs = one.iter().zip(other).position(|(one, other)| one != other);
+            assert_eq!((differs, one.len()), (None, other.len()), "{workers} ranks, rank {rank}");
+        }
+    }
+}
