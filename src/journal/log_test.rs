@@ -132,12 +132,12 @@ fn zeros_behind_the_end_are_cut_off() {
 #[test]
 fn a_newer_version_is_refused_with_both() {
     let (mut bytes, ..) = written();
-    bytes[8] = 5;
+    bytes[8] = 6;
     let check = crc32fast::hash(&bytes[..12]).to_le_bytes();
     bytes[12..16].copy_from_slice(&check);
     let error = open(&holding(&bytes)).err().unwrap();
     assert_eq!(error.status(), Status::Journal);
-    assert!(error.message().contains("has format version 5, and this library reads version 4"), "{error}");
+    assert!(error.message().contains("has format version 6, and this library reads version 5"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes | what |
 //! | --- | --- | --- |
-//! | head | 16 | `format`'s: magic `mustrjnl`, version 4 |
+//! | head | 16 | `format`'s: magic `mustrjnl`, version 5 |
 //! | | 8 | salt: a number that differs from file to file |
 //! | | 4 | crc32 of the 24 before |
 //! | each record | 8 | the offset at which it begins |
@@ -37,7 +37,7 @@ pub const RECORD_MAX: usize = 64 << 20;
 pub(super) const HEAD_BYTES: usize = PREFIX_BYTES + 12;
 pub(super) const RECORD_HEAD_BYTES: usize = 24;
 const MAGIC: &[u8; 8] = b"mustrjnl";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const MARK: u32 = u32::MAX;
 
 /// The head of a file.

@@ -187,7 +187,7 @@ fn a_record_of_the_greatest_length_is_read_and_no_longer_one() {
 fn a_version_that_is_not_known_is_told_from_damage() {
     let mut newer = file(&[], &[]);
     newer[..PREFIX_BYTES].copy_from_slice(&prefix(MAGIC, 7));
-    assert_eq!(scan(&newer).unwrap_err(), "has format version 7, and this library reads version 4");
+    assert_eq!(scan(&newer).unwrap_err(), "has format version 7, and this library reads version 5");
     newer[8] ^= 1;
     assert_eq!(scan(&newer).unwrap_err(), "is damaged at offset 0");
     assert_eq!(scan(b"").unwrap_err(), "is damaged: it has 0 bytes, and begins with at least 16");

@@ -179,9 +179,7 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
         addresses: vec![address],
         device: Device::default(),
     };
-    let (thresholds, store_key_max, store_value_max) = (Vec::new(), 4096, 4096);
-    let (heartbeat_timeout_ms, checksums, shared_memory) = (1000, true, SharedMemory::Off);
-    let agreed = Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory };
+    let agreed = agreed(1000);
     Formed {
         instance: JobInstance([7; 16]),
         generation: 1,
