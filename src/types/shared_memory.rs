@@ -5,9 +5,9 @@
 #[repr(u8)]
 pub enum SharedMemory {
     /// They don't.
+    #[default]
     Off = 0,
     /// They do where they can.
-    #[default]
     Auto = 1,
     /// A group all of whose members are on one host does, or its calls fail.
     Require = 2,
