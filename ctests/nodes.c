@@ -32,6 +32,10 @@ static muster_config_t *configuration(const struct plan *plan) {
         CHECK_OK(muster_config_set(config, "finalize_timeout", number));
     }
     CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
+    const char *shm = getenv("CTESTS_SHM"); /* the test runs once more, with ranks that share memory */
+    if (shm != NULL) {
+        CHECK_OK(muster_config_set(config, "shm", shm));
+    }
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {
         bool grows = strcmp(setting[0], "node_timeout") == 0 || strcmp(setting[0], "cluster_timeout") == 0;
         snprintf(number, sizeof number, "%g", grows ? atof(setting[1]) * patience() : 0);

@@ -1,5 +1,5 @@
 /* Ranks of one host that share memory: results are those of TCP, whatever happens to a rank or to its memory. Every rank is a
- * process. That a rank which dies, stops, leaves or aborts is named, is shown by break.c, whose ranks share memory, too. */
+ * process. Some other tests run once more with ranks that share memory: CMakeLists.txt lists them. */
 #include "check.h"
 #include "own.h"
 #include "ranks.h"

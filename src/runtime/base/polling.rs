@@ -105,6 +105,11 @@ impl Polling {
         Polling { back_at: AtomicU64::new(0), trust: Mutex::new(Trust::FULL), set, cores: host::cores() }
     }
 
+    /// Whether yields have come back soon of late: nobody else wants the processors, as far as is known.
+    pub(crate) fn has_trust(&self, clock: &Clock) -> bool {
+        clock.now() >= Time(self.back_at.load(Ordering::Relaxed))
+    }
+
     /// There is nothing to do: lets others run, after which the caller looks again. False: it is to sleep.
     pub(crate) fn poll(&self, idle: &mut Idle, polls: &Polls, clock: &Clock) -> bool {
         let before = clock.now();

@@ -3,7 +3,7 @@
 //! Each rank has a *region*, which it alone writes, but for nothing: others only read there. So there are no locks, and a rank that
 //! is killed anywhere leaves nothing to repair. A region has, each in lines of its own:
 //! - counters, which only grow: of pieces put, of pieces folded, of pieces taken, and of calls done;
-//! - whether the rank sleeps;
+//! - for whom the rank sleeps;
 //! - [`SETS`] call lines: the number of a call that is carried out here, a check of what is called, a short contribution, and what is
 //!   called, to be read where the check differs. Calls take the lines in turn;
 //! - [`DEPTH`] pieces of a long contribution, and as many of results.
@@ -52,7 +52,7 @@ pub(super) enum Counter {
     Taken = 2,
     /// Calls that it has done.
     Done = 3,
-    /// Not 0 while it sleeps, or is about to.
+    /// For whom it sleeps, or is about to; 0: it is awake.
     Asleep = 4,
 }
 
@@ -183,7 +183,7 @@ impl Shared {
     fn publish_at(&self, at: usize, value: u64) {
         let others = (0..self.floor.ranks as u32).filter(|rank| *rank != self.rank);
         let sleepers = others.map(|rank| (rank, self.floor.counter(rank, Counter::Asleep)));
-        shared_flags::publish(self, at, value, sleepers, |rank| self.own.ring(&self.others[rank as usize]));
+        shared_flags::publish(self, at, value, self.rank, sleepers, |rank| self.own.ring(&self.others[rank as usize]));
     }
 
     /// Whether a rank has come to this call, or gone on.
@@ -223,9 +223,9 @@ impl Shared {
         }
     }
 
-    /// Says that this rank is about to sleep, after which it is to look once more for what it waits for.
-    pub(super) fn fall_asleep(&self) {
-        shared_flags::fall_asleep(self, self.floor.counter(self.rank, Counter::Asleep));
+    /// Says that this rank is about to sleep for a peer, after which it is to look once more for what it waits for.
+    pub(super) fn fall_asleep(&self, peer: u32) {
+        shared_flags::fall_asleep(self, self.floor.counter(self.rank, Counter::Asleep), peer);
     }
 
     pub(super) fn wake_up(&self) {

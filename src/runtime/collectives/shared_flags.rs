@@ -1,6 +1,6 @@
 //! What makes ranks that share memory wait for each other and wake each other: counters that only grow, and who sleeps.
 //!
-//! A rank that publishes looks afterwards who sleeps. A rank that is about to sleep says so first, and looks once more
+//! A rank that publishes looks afterwards who sleeps for it. A rank that is about to sleep says for whom first, and looks once more
 //! afterwards. Each of the two stores and then loads what the other stores, so a fence stands between: without it both might miss
 //! the other, and the sleeper would not be woken. `shared_loom_test.rs` runs this code in every order.
 
@@ -15,31 +15,38 @@ pub(super) trait Words {
     fn store(&self, at: usize, value: u64);
 }
 
-/// Publishes a word, and rings whoever sleeps of these: each with the place where it says so.
+/// Publishes a word of this rank's, and rings those of the others that sleep for it: each with the place where it says so. To wake
+/// the rest would cost both sides, for nothing.
 #[inline]
 pub(super) fn publish<T>(
     words: &impl Words,
     at: usize,
     value: u64,
+    own: u32,
     others: impl Iterator<Item = (T, usize)>,
     mut ring: impl FnMut(T),
 ) {
     words.store(at, value);
     fence(Ordering::SeqCst);
     for (other, asleep) in others {
-        if words.load(asleep) != 0 {
+        if words.load(asleep) == sleeps_for(own) {
             ring(other);
         }
     }
 }
 
-/// Says that this rank is about to sleep. Then it is to look once more for what it waits for.
-pub(super) fn fall_asleep(words: &impl Words, own: usize) {
-    words.store(own, 1);
+/// What a rank's word says while it sleeps for that one. 0: it is awake.
+fn sleeps_for(peer: u32) -> u64 {
+    u64::from(peer) + 1
+}
+
+/// Says, at this place, that this rank is about to sleep for a peer. Then it is to look once more for what it waits for.
+pub(super) fn fall_asleep(words: &impl Words, at: usize, peer: u32) {
+    words.store(at, sleeps_for(peer));
     fence(Ordering::SeqCst);
 }
 
 /// Says that it is awake.
-pub(super) fn wake_up(words: &impl Words, own: usize) {
-    words.store(own, 0);
+pub(super) fn wake_up(words: &impl Words, at: usize) {
+    words.store(at, 0);
 }

@@ -42,14 +42,14 @@ impl Memory {
     fn publish(&self, rank: usize, word: usize, value: u64) {
         let other = 1 - rank;
         let sleeper = [(other, other * WORDS + ASLEEP)].into_iter();
-        publish(self, rank * WORDS + word, value, sleeper, |other| self.bells[other].wake());
+        publish(self, rank * WORDS + word, value, rank as u32, sleeper, |other| self.bells[other].wake());
     }
 
     /// As in `shared_wait`.
     fn wait(&self, rank: usize, word: usize, least: u64) {
         let at = (1 - rank) * WORDS + word;
         while self.load(at) < least {
-            fall_asleep(self, rank * WORDS + ASLEEP);
+            fall_asleep(self, rank * WORDS + ASLEEP, 1 - rank as u32);
             if self.load(at) < least {
                 self.bells[rank].sleep();
             }

@@ -13,7 +13,8 @@ use crate::net::Token;
 use crate::runtime::base::polling::Idle;
 use std::hint::spin_loop;
 
-/// So many looks are taken without a pause for others, where each rank has a processor: some microseconds.
+/// So many looks are taken without a pause for others, where each rank has a processor of its own, as far as is known: some
+/// microseconds.
 const LOOKS: u32 = 400;
 
 /// What a call needs that waits.
@@ -48,7 +49,7 @@ impl Waiting<'_> {
     ) -> Result<(), Stop> {
         let context = &*self.group.context;
         let state = &context.state;
-        if context.formed().local_size <= state.polling.cores {
+        if context.formed().local_size <= state.polling.cores && state.polling.has_trust(&state.clock) {
             for _ in 0..LOOKS {
                 spin_loop();
                 if has_come(shared) {
@@ -66,7 +67,7 @@ impl Waiting<'_> {
                 continue;
             }
             if !state.polling.poll(&mut idle, &context.polls, &state.clock) {
-                shared.fall_asleep();
+                shared.fall_asleep(peer);
                 let slept = match has_come(shared) {
                     true => Ok(()),
                     false => self.sleep_for(driver, shared, peer, has_come),
