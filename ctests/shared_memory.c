@@ -317,6 +317,40 @@ static void struck(bool stops, long after_ns) {
     ranks_free(ranks);
 }
 
+/* One writes nonsense wherever it can: the calls of all end, with an error sooner or later, and nobody crashes. */
+static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    static int32_t values[MIB / 4], others[MIB / 4];
+    uint64_t draw = 88172645463325252u + (uint64_t)ranks->pid[CULPRIT];
+    first_calls(world, ranks, rank);
+    CHECK_OK(muster_group_set_timeout(world, 1000));
+    muster_status_t status = MUSTER_OK;
+    for (int call = 0; status == MUSTER_OK; call++) {
+        CHECK(call < 100000);
+        if (rank == CULPRIT && call % 4 == 3) {
+            char line[512];
+            unsigned long begin = 0, end = 0;
+            FILE *maps = fopen("/proc/self/maps", "r");
+            CHECK(maps != NULL);
+            while (fgets(line, sizeof line, maps) != NULL && strstr(line, "/memfd:muster") == NULL) {
+            }
+            fclose(maps);
+            CHECK(sscanf(line, "%lx-%lx", &begin, &end) == 2);
+            for (unsigned long at = begin; at < end; at += 64) { /* some words of each line */
+                draw ^= draw << 13, draw ^= draw >> 7, draw ^= draw << 17;
+                *(volatile uint64_t *)(at + draw % 8 * 8) = draw % 3 == 0 ? draw : draw % 100;
+            }
+        }
+        size_t count = call % 2 == 0 ? 100 : MIB / 8;
+        status = muster_allreduce(world, values, others, count, MUSTER_INT32, MUSTER_SUM);
+    }
+    CHECK(status == MUSTER_ERR_TIMEOUT || status == MUSTER_ERR_MISMATCH || status == MUSTER_ERR_CORRUPT);
+    CHECK_OK(muster_group_set_timeout(world, -1));
+    CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+    first_calls(world, ranks, rank);
+    leave(cluster);
+}
+
 /* ---- where it cannot be had ---- */
 
 /* This process may not make this call any more, or not with this as its third argument (0: with any). */
@@ -397,6 +431,7 @@ int main(void) {
     run("a call that goes over links", is_elsewhere, required, 2, MUSTER_OK);
     run("an absent rank", stays_away, required, 2, MUSTER_OK);
     run("a cancelled call", cancels, required, 2, MUSTER_OK);
+    run("nonsense", scribbles, required, 2, MUSTER_OK);
     for (long nth = 0; nth < 6; nth++) {
         struck(nth >= 4, nth * 7000000 + 1);
     }

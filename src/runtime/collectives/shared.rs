@@ -250,3 +250,56 @@ fn check_of(data: &DataHeader) -> u64 {
     let before = u64::from(data.digest) << 32 | data.sequence & 0xffff_ffff;
     data.signature.rotate_left(23) ^ before.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Where everything lies that ranks write, with its length.
+    fn places(floor: &Floor) -> Vec<(usize, usize)> {
+        let counters = [Counter::Put, Counter::Folded, Counter::Taken, Counter::Done, Counter::Asleep];
+        let mut places = Vec::new();
+        for rank in 0..floor.ranks as u32 {
+            places.extend(counters.map(|counter| (floor.counter(rank, counter), LINE_BYTES)));
+            places.extend((1..=SETS).map(|call| (floor.line(rank, call), CALL_LINE_BYTES)));
+            places.extend((0..DEPTH).map(|piece| (floor.piece(rank, piece), floor.piece_bytes)));
+            places.extend((0..DEPTH).map(|piece| (floor.result(rank, piece), floor.result_bytes)));
+        }
+        places.sort_unstable();
+        places
+    }
+
+    #[test]
+    fn nothing_overlaps_and_each_rank_writes_its_own_pages() {
+        for ranks in [2, 3, 8, 33, 64] {
+            for page in [4 << 10, 64 << 10] {
+                for total in [1 << 20, 8 << 20, u64::MAX] {
+                    let Some(floor) = Floor::of(ranks, page, total) else { continue };
+                    assert!(floor.total_bytes() as u64 <= total.min(TOTAL_BYTES_MAX));
+                    let places = places(&floor);
+                    assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{floor:?}");
+                    assert!(places.iter().all(|(at, _)| at % LINE_BYTES == 0), "{floor:?}");
+                    let (at, length) = places[places.len() - 1];
+                    assert!(at + length <= floor.total_bytes(), "{floor:?}");
+                    assert!((0..ranks as u32).all(|rank| floor.region(rank).0 % page == 0), "{floor:?}");
+                }
+            }
+        }
+        assert!(Floor::of(64, 4096, u64::MAX).is_some(), "the largest group has room");
+        assert_eq!(Floor::of(8, 4096, 100 << 10), None, "so little is not worth the trouble");
+    }
+
+    /// A rank's share of a piece is rounded to whole elements, as `Sharing::slice` does it.
+    #[test]
+    fn a_share_of_a_piece_fits_into_a_result() {
+        for ranks in 2..=64 {
+            let floor = Floor::of(ranks, 4096, u64::MAX).expect("there is room");
+            for element in [1, 3, 8, 24, LINE_BYTES] {
+                assert!(floor.has_room_for(ranks, element));
+                let longest = (floor.piece_bytes / element).div_ceil(ranks) * element;
+                assert!(longest <= floor.result_bytes, "{ranks} ranks, elements of {element}: {floor:?}");
+            }
+            assert!(!floor.has_room_for(1, LINE_BYTES + 1));
+        }
+    }
+}

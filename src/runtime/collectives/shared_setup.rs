@@ -242,3 +242,18 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
     let free = u64::from_le_bytes(bytes[1..9].try_into().expect("eight bytes"));
     Ok(Record { free, name: bytes[9..9 + NAME_BYTES].try_into().expect("as many as a name has") })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_the_journey_and_long_reasons_are_cut_off() {
+        let there = decode(&encode(Ok(Record { free: 1 << 40, name: [7; NAME_BYTES] }))).expect("it can go on");
+        assert_eq!((there.free, there.name), (1 << 40, [7; NAME_BYTES]));
+        let why = |words: &str| decode(&encode(Err(words.to_owned()))).map(|_| ()).expect_err("it cannot");
+        assert_eq!(why("no room"), "no room");
+        assert_eq!(why(&"é".repeat(WORDS_BYTES)), "é".repeat(WORDS_BYTES / 2));
+        assert_eq!(why(&format!("x{}", "é".repeat(WORDS_BYTES))), format!("x{}", "é".repeat(WORDS_BYTES / 2 - 1)));
+    }
+}
