@@ -30,8 +30,8 @@ fn payloads(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
 fn a_file_lies_as_the_table_says() {
     let bytes = file(&[b"a"], &[&[b"bc"]]);
     let expected: Vec<&[u8]> = vec![
-        b"mustrjnl\x04\0\0\0",
-        &[13, 31, 129, 210],
+        b"mustrjnl\x05\0\0\0",
+        &[104, 120, 61, 106],
         &[8, 7, 6, 5, 4, 3, 2, 1],
         &[35, 244, 59, 187],
         &[28, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
