@@ -1,7 +1,7 @@
 //! A socket by which processes of one host wake each other, and hand each other one descriptor: a datagram socket with an abstract
 //! name, which is in no file system.
 //!
-//! A sleeper watches its own doorbell. Who rings sends a byte to its name. A doorbell that is full has been rung, so nothing is lost
+//! A sleeper watches its own doorbell. To ring is to send a byte to its name. A doorbell that is full has been rung, so nothing is lost
 //! where there is no room. A stranger on the host can ring, too: that costs the sleeper one look.
 //!
 //! Abstract names belong to a network namespace, so processes of several containers reach each other where they share that.

@@ -11,7 +11,7 @@
 //!
 //! Pages that nobody has written yet are made when they are first touched. Where there is no memory left the process would be
 //! killed then. So each writer has the pages that it writes made before ([`Segment::populate`]), when a refusal is an error.
-//! Who asks must know that there is room (`cgroup`), for beyond a group's limit there is no refusal, but a SIGKILL.
+//! The caller must know that there is room (`cgroup`), for beyond a group's limit there is no refusal, but a SIGKILL.
 //!
 //! What lies where, and what it means, is the matter of those who use it.
 
