@@ -92,6 +92,12 @@ fn register() -> Register {
     }
 }
 
+fn agreed() -> Agreed {
+    let (heartbeat_timeout_ms, checksums, shared_memory) = (5000, true, SharedMemory::Require);
+    let (thresholds, store_key_max, store_value_max) = (vec![65536], 4096, 16 << 20);
+    Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory }
+}
+
 fn formed() -> Formed {
     Formed {
         instance: JobInstance(counting(0x30)),
@@ -104,14 +110,7 @@ fn formed() -> Formed {
         worker_num: 2,
         server_num: 0,
         secret: Secret(counting(0x80)),
-        agreed: Agreed {
-            heartbeat_timeout_ms: 5000,
-            checksums: true,
-            thresholds: vec![65536],
-            store_key_max: 4096,
-            store_value_max: 16 << 20,
-            shared_memory: SharedMemory::Require,
-        },
+        agreed: agreed(),
         restarts: 1,
         creations: vec![Creations { parent: GroupId::WORLD, count: 2 }],
         members: Members::new(vec![Arc::new(member(0)), Arc::new(member(1))]),

@@ -53,9 +53,6 @@ fn why_not(context: &Context) -> Option<String> {
     if ranks < 2 {
         return Some("it has one member".to_owned());
     }
-    if ranks as usize > FOLDED_MAX {
-        return Some(format!("it has {ranks} members: shared memory is for {FOLDED_MAX} at most"));
-    }
     let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
     let first = hosts.next().flatten();
     let all_there = first.is_some() && hosts.all(|host| host == first);
@@ -74,7 +71,11 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         driver.way = Way::Links;
         return Ok(());
     }
-    driver.way = match (Setup { group, context, driver, running }).take_rounds()? {
+    let outcome = match context.size() {
+        ranks if ranks as usize > FOLDED_MAX => Err(format!("it has {ranks} members, and {FOLDED_MAX} can at most")),
+        _ => Setup { group, context, driver, running }.take_rounds()?,
+    };
+    driver.way = match outcome {
         Ok(shared) => {
             log(&format!("shared memory: {} bytes for {} ranks", shared.floor.total_bytes(), context.size()));
             Way::Shared(shared)
