@@ -64,7 +64,7 @@ def test_ranks_that_say_they_are_on_one_host_and_are_not_talk_over_tcp():
     """As in containers that share a name and no network: the name of a doorbell means nothing there."""
     with Hosts("one") as hosts:
         settings = {"MS_SCHED_HOST": hosts.address("one", 0), "MS_SCHED_PORT": PORT, "MS_WORKER_NUM": 2,
-                    "MUSTER_HOST_ID": "one", "MUSTER_LOG": "debug"}
+                    "MUSTER_HOST_ID": "one", "MUSTER_SHM": "auto", "MUSTER_LOG": "debug"}
         scheduler = Process(hosts.command(0, [MUSTER, "scheduler"]), {**settings, "MS_ROLE": "MS_SCHED"}, "scheduler")
         with scheduler:
             starts = [(rank, {**settings, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": rank, "MS_WORKER_IP": hosts.address("one", rank)})
