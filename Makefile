@@ -25,7 +25,7 @@
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
 #   make test-docs   the same, and the tests of the site; a browser finds its words, where there is one
-#   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md
+#   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md, with its picture
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
@@ -176,7 +176,7 @@ ctest: ctests clang
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
 TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \
-    ml_dtypes mypy)
+    ml_dtypes mypy matplotlib)
 
 pytest: $(TEST_PACKAGES) wheel storm-worker mpi gloo
 	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
@@ -290,8 +290,8 @@ detection: build
 	    $(TARGET)/benches/silent_links 2> $(TARGET)/benches/silent_links.log || failed=1; \
 	    $(TARGET)/benches/disagreement 2> $(TARGET)/benches/disagreement.log || failed=1; [ $$failed = 0 ]
 
-bench-peers: build
-	python3 scripts/bench_peers.py $(BENCH_OPTIONS)
+bench-peers: build $(VENV)/has_matplotlib
+	$(PYTHON) scripts/bench_peers.py $(BENCH_OPTIONS)
 
 RANKS ?= 4
 

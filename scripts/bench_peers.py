@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lays muster beside Open MPI, Gloo and the yardsticks, on this machine in one go, and writes docs/performance.md.
 
-Every figure lies in target/bench/raw.csv, from which --from-raw makes the page again; its prose is that of
+Every figure lies in target/bench/raw.csv, from which --from-raw makes the page and its picture again; the page's prose is that of
 scripts/bench/performance.in.md. The yardsticks' C programs lie in ../shared/bench, or in the folder that YARDSTICKS names; where
 they are missing, their columns are.
 """
@@ -72,6 +72,17 @@ def measure(raw_path, options):
     return run.failures == 0
 
 
+def draw(raw, page):
+    """The picture beside the page, by the Python package."""
+    picture = page.with_name("performance-allreduce.svg")
+    words = ["--out", picture, "--collectives", "allreduce", "--ranks", "2,4,8", raw]
+    env = {**os.environ, "PYTHONPATH": str(TREE / "bindings" / "python")}
+    done = subprocess.run([sys.executable, "-m", "muster.plot", *words], env=env, capture_output=True, text=True, timeout=180)
+    if done.returncode != 0:
+        sys.exit(f"bench_peers: {picture} is not drawn anew: {done.stderr.strip()}")
+    print(f"{picture} is drawn from {raw}")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true",
@@ -99,6 +110,8 @@ def main():
         sys.exit(f"bench_peers: {raw} is not there: measure first")
     page.write_text(Page(Raw(raw)).fill(TEMPLATE.read_text()))
     print(f"{page} is made from {raw}")
+    if not options.waits:
+        draw(raw, page)
     sys.exit(0 if went_well else 1)
 
 

@@ -10,6 +10,7 @@ pub mod forming;
 mod measure;
 mod nodes;
 pub mod options;
+mod plot;
 mod ranks;
 mod report;
 pub mod store;
@@ -19,7 +20,8 @@ use crate::cli::words::Words;
 use crate::voice::Voice;
 use calls::Rank;
 use ended::{read, Ended};
-use options::Options;
+use options::{Format, Options};
+use plot::Plot;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -50,7 +52,10 @@ fn collective(words: Vec<OsString>) -> Result<(), Ended> {
     let words = read(&options::COMMAND, words)?;
     let options = options::parse(&words).map_err(Ended::usage)?;
     match options.worker_num {
-        Some(worker_num) => ranks::start(worker_num, &of_a_rank(&words)),
+        Some(worker_num) => {
+            options.plot.as_ref().map_or(Ok(()), Plot::check).map_err(Ended::failed)?;
+            ranks::start(worker_num, &of_a_rank(&words))
+        }
         None => take_part(&options).map_err(Ended::failed),
     }
 }
@@ -78,16 +83,22 @@ fn take_part(options: &Options) -> Result<(), String> {
         eprintln!("muster bench: one rank: nothing is moved, and the times are those of a call alone; {advice}");
     }
     let (mut first, mut wrong) = (true, 0);
+    let as_csv = Options { format: Format::Csv, ..options.clone() };
+    let mut table = report::head(&as_csv, size);
     say(&report::head(options, size));
     let measured = measure::measure(&rank, options, |row| {
         wrong += row.wrong.unwrap_or(0);
         say(&report::row(options, size, row, first));
+        table += &report::row(&as_csv, size, row, first);
         first = false;
     });
     // Also of fewer rows than were asked for JSON can be read.
     say(report::tail(options));
     measured?;
     rank.leave()?;
+    if let (true, Some(plot)) = (is_first, &options.plot) {
+        plot.draw(&table)?;
+    }
     match wrong {
         0 => Ok(()),
         wrong => Err(format!("{wrong} elements of the results are wrong")),

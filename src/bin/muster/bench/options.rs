@@ -1,6 +1,7 @@
 //! The command line of `muster bench`: words become [`Options`], and every complaint names the option, its value, and what
 //! would be right.
 
+use super::plot::Plot;
 use crate::cli::table::{option, Command, Operands, Opt, Takes};
 use crate::cli::words::{Given, Words};
 use muster::types::{DType, ReduceOp};
@@ -87,6 +88,7 @@ pub struct Options {
     /// Whether a barrier stands behind each call, and counts.
     pub barrier: bool,
     pub format: Format,
+    pub plot: Option<Plot>,
 }
 
 /// `muster bench`.
@@ -125,7 +127,7 @@ pub const COMMAND: Command = Command {
 /// Whether results are text or something that a program reads.
 pub const FORMAT: Opt = option("format", Takes::OneOf(&["text", "csv", "json"]), "text", "how results are printed");
 
-const OPTIONS: [Opt; 14] = [
+const OPTIONS: [Opt; 16] = [
     option(
         "worker_num",
         Takes::Value("N"),
@@ -175,12 +177,28 @@ const OPTIONS: [Opt; 14] = [
          that only sends does not wait for the others, and what is timed is a rate",
     ),
     FORMAT,
+    option(
+        "plot",
+        Takes::Value("FILE,..."),
+        "",
+        "draw latency and bandwidth over size into these pictures, .svg or .png, with Python's package muster and its extra: \
+         pip install 'muster[plot]'",
+    ),
+    option(
+        "beside",
+        Takes::Value("FILE,..."),
+        "",
+        "with --plot: draw these results, too, where they are of the same collective and number of ranks: what --format csv has \
+         written, or make bench-peers (target/bench/raw.csv)",
+    ),
 ];
 
 /// For which collectives an option means something.
 fn is_for(option: &str, collective: Collective) -> bool {
     match option {
-        "begin" | "end" | "factor" | "sizes" | "check" | "dtype" | "barrier" => collective != Collective::Barrier,
+        "begin" | "end" | "factor" | "sizes" | "check" | "dtype" | "barrier" | "plot" | "beside" => {
+            collective != Collective::Barrier
+        }
         "op" => reduces(collective),
         "root" => has_root(collective),
         "in_place" => matches!(collective, Collective::Allreduce | Collective::Reduce),
@@ -221,6 +239,7 @@ pub fn parse(words: &Words) -> Result<Options, String> {
         in_place: yes("in_place", true)?,
         barrier: yes("barrier", false)?,
         format: format(words)?,
+        plot: plot(words)?,
     };
     if let (Some(worker_num), Root::Fixed(root)) = (options.worker_num, options.root) {
         if root >= worker_num {
@@ -252,6 +271,17 @@ fn meaningful(name: &str, collective: Collective, words: &Words) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// The pictures that are wanted.
+fn plot(words: &Words) -> Result<Option<Plot>, String> {
+    let beside: Vec<String> =
+        words.value("beside").map_or(Vec::new(), |files| files.split(',').map(str::to_owned).collect());
+    match words.value("plot") {
+        Some(pictures) => Ok(Some(Plot { pictures: pictures.to_owned(), beside })),
+        None if beside.is_empty() => Ok(None),
+        None => Err("--beside means nothing without --plot, which names the picture".to_owned()),
+    }
 }
 
 /// The sizes that are measured.
