@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 
-import fetch_torch
-from cluster import MUSTER, clean_environment
-from torches import TIMEOUT_S, Ranks, python, said
+from cluster import MUSTER, TREE, clean_environment
+from torches import TIMEOUT_S, Ranks, fetch_torch, python, said
 
 NEWEST = fetch_torch.VERSIONS[-1]
+EXAMPLE = TREE / "examples" / "torch_digits"
+DIGITS = TREE / "examples" / "train_digits" / "data" / "digits.csv"
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +271,21 @@ def test_an_exception_is_everybodys_reason(env):
         assert "DistBackendError" in zero.stderr and "my own fault" in zero.stderr
 
 
+def test_when_a_collectives_time_is_up_the_error_names_who_is_missing(env):
+    with Ranks(python(NEWEST), """
+        from datetime import timedelta
+        rank, size = begin()
+        late = dist.new_group([0, 1, 2], timeout=timedelta(seconds=1))
+        if rank == 0:
+            say(barrier=told(dist.barrier, group=late))
+        dist.barrier()
+        dist.destroy_process_group()
+    """, env, ranks=3) as ranks:
+        words = said(ranks.succeed(TIMEOUT_S)[0])["barrier"]
+        assert words["error"] == "DistBackendError"
+        assert re.search(r"rank 1 \(node id .*\) never entered barrier #1 on group .* within the 1 s", words["sentence"]), words
+
+
 def test_a_group_can_be_made_again(env):
     succeed(env, """
         for _ in range(3):
@@ -291,21 +307,42 @@ dist.destroy_process_group()
 """
 
 
-def test_under_torchrun(env, tmp_path):
+SUMS = [f"rank {rank} sum 4.0" for rank in range(4)]
+
+
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+def test_under_torchrun(env, tmp_path, version):
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [python(NEWEST), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "program.py"]
+    command = [python(version).with_name("torchrun"), "--standalone", "--nproc-per-node", "4", tmp_path / "program.py"]
     done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["rank 0 sum 2.0", "rank 1 sum 2.0"]
+    assert sorted(done.stdout.splitlines()) == SUMS
 
 
-def test_under_muster_run(env, tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    words = ["--worker_num=2", "--master_port=0", "--join=True", f"--log_dir={tmp_path}", "--cluster_time_out=120"]
-    command = [MUSTER, "run", *words, python(NEWEST), tmp_path / "program.py"]
+def under_muster_run(env, folder, version, *program):
+    """What the ranks say, one after another."""
+    words = ["--worker_num=4", "--local_worker_num=4", "--master_port=0", "--join=True", f"--log_dir={folder}", "--cluster_time_out=240"]
+    command = [MUSTER, "run", *words, python(version), *program]
     done = subprocess.run(command, env=clean_environment(env), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "worker_1.log").read_text().splitlines()[-1] == "rank 1 sum 2.0"
+    return [(folder / f"worker_{rank}.log").read_text().splitlines() for rank in range(4)]
+
+
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+def test_under_muster_run(env, tmp_path, version):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    assert [said[-1] for said in under_muster_run(env, tmp_path, version, tmp_path / "program.py")] == SUMS
+
+
+def test_a_training_has_the_losses_that_it_has_on_gloo(env, tmp_path):
+    losses = {}
+    for backend in ("muster", "gloo"):
+        (tmp_path / backend).mkdir()
+        words = [EXAMPLE / "torch_digits.py", DIGITS, "--epochs", "2", "--backend", backend]
+        said = "\n".join(under_muster_run(env, tmp_path / backend, NEWEST, *words)[0])
+        losses[backend] = [float(loss) for loss in re.findall(r"^epoch \d+: loss (\S+)$", said, re.M)]
+    assert len(losses["muster"]) == 2 and losses["muster"][1] < losses["muster"][0]
+    assert losses["muster"] == pytest.approx(losses["gloo"], abs=1e-4)
 
 
 def test_other_versions_are_refused_by_name(env):

@@ -2,9 +2,8 @@
 
 import pytest
 
-import fetch_torch
 from cluster import Cluster
-from torches import PROGRAM, TIMEOUT_S, python, said
+from torches import PROGRAM, TIMEOUT_S, fetch_torch, python, said
 
 VERSIONS = (fetch_torch.DEBIAN, fetch_torch.VERSIONS[-1])
 

@@ -1,8 +1,8 @@
-"""Runs torch's own cases for its backends on muster, one after another: torch_cases.py RANKS NAME ...
+"""Runs torch's own cases for its backends on muster, one after another: torch_cases.py BACKEND RANKS NAME ...
 
 They are the methods of `distributed_test.py`, which ships with torch. torch starts a process for each rank of each case, and
 each loads torch anew. Here they are forked from this process, which loads it once. Prints a line for each case: its name, and
-"ok", "failed", or "skipped" with the reason.
+"ok", "failed", or "skipped" with the reason. Without a name it lists all cases.
 """
 
 import multiprocessing
@@ -13,8 +13,8 @@ import unittest
 from datetime import timedelta
 
 FOLDER = tempfile.mkdtemp(prefix="muster-torch-cases-")
-# The cases ask which backend they run on. They get the answer Gloo, torch's own backend for the CPU: what runs on it is to run here.
-os.environ.update(BACKEND="gloo", WORLD_SIZE=sys.argv[1], TEMP_DIR=FOLDER)
+# The cases ask which backend they run on, and get the name of one of torch's own for the CPU: what runs on it is to run here.
+os.environ.update(BACKEND=sys.argv[1], WORLD_SIZE=sys.argv[2], TEMP_DIR=FOLDER)
 
 import torch  # noqa: E402
 import torch._dynamo  # noqa: E402, F401  which a case would otherwise load in each rank
@@ -64,6 +64,7 @@ def every_name():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    result = Told()
-    for name in sys.argv[2:] or every_name():
-        Cases(name).run(result)
+    if not sys.argv[3:]:
+        print("\n".join(every_name()))
+    for name in sys.argv[3:]:
+        Cases(name).run(Told())
