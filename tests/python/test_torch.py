@@ -201,7 +201,7 @@ def test_ddp_and_fsdp_on_the_cpu(env):
 REFUSED = {
     "recv": ("dist.recv(torch.zeros(1))", "src is needed"),
     "premul_sum": ("dist.all_reduce(torch.ones(2), op=dist._make_nccl_premul_sum(2.0))", "PREMUL_SUM is not supported"),
-    "sparse": ("dist.all_reduce(torch.eye(2).to_sparse())", "Backend muster does not support allreduce.sparse"),
+    "sparse": ("dist.all_reduce(torch.eye(2).to_sparse())", "sparse_coo; muster moves dense tensors|does not support allreduce.sparse"),
     "average of bools": ("dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG)", "average of bools"),
     "bits of floats": ("dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)", "and"),
     "float8": ("dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fn))", "float8_e4m3fn can be moved, but not reduced"),

@@ -35,3 +35,11 @@ def test_no_case_is_left_out_without_a_reason(tmp_path, version):
     there, errors = cases(tmp_path, version, "gloo", "3")
     listed = sorted(name for names in SECTIONS.values() for name in names)
     assert listed == sorted(name for name, in there), errors[-5000:]
+
+
+def test_the_page_counts_them():
+    page = (TREE / "docs" / "pytorch.md").read_text()
+    passing = sum(len(SECTIONS[section]) for section in PASSING)
+    counts = [int(number) for number in re.findall(r"^\| (\d+) \| [A-Z]", page, re.M)]
+    assert f"the {passing + sum(counts)} of its" in page and f"On each version {passing} run" in page
+    assert passing + sum(counts) == sum(map(len, SECTIONS.values()))
