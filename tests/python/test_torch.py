@@ -297,12 +297,13 @@ def test_a_group_can_be_made_again(env):
     """)
 
 
+# torchrun's ranks write to one pipe: each says its line at once.
 PROGRAM = """
-import torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 dist.init_process_group("muster")
 x = torch.ones(1)
 dist.all_reduce(x)
-print("rank", dist.get_rank(), "sum", x.item(), flush=True)
+os.write(1, f"rank {dist.get_rank()} sum {x.item()}\\n".encode())
 dist.destroy_process_group()
 """
 
