@@ -89,7 +89,7 @@ def test_peers_are_drawn_beside_it(tmp_path):
     picture = tmp_path / "beside.svg"
     bench("allreduce", *TINY, "--plot", picture, "--beside", tmp_path / "raw.csv")
     said = texts(picture)
-    assert {"muster", "muster (raw)", "plain sockets", "Open MPI", "Gloo"} <= said
+    assert {"muster", "muster (raw)", "yardstick", "Open MPI", "Gloo"} <= said
     assert "us a call, on rank 0" in said, "the yardstick knows no other rank's times"
     assert not [words for words in said if "3 ranks" in words] and lines(picture) == 10
 
@@ -111,9 +111,9 @@ def test_one_rank_has_a_time_and_no_bandwidth(tmp_path):
 def test_what_is_drawn_of_the_peers_table(plot, tmp_path):
     (tmp_path / "raw.csv").write_text(peers())
     series = {(one.case.ranks, one.label): one.times for one in plot.read(str(tmp_path / "raw.csv"))}
-    assert list(series) == [(2, "muster"), (3, "muster"), (2, "plain sockets"), (2, "Open MPI"), (2, "Gloo")]
+    assert list(series) == [(2, "muster"), (3, "muster"), (2, "yardstick"), (2, "Open MPI"), (2, "Gloo")]
     assert series[2, "muster"][8] == {"p50_us": [12, 13, 14, 15, 16], "p50_rank0_us": [11, 12, 13, 14, 15]}
-    assert series[2, "plain sockets"][8] == {"p50_us": [], "p50_rank0_us": [9] * 5}
+    assert series[2, "yardstick"][8] == {"p50_us": [], "p50_rank0_us": [9] * 5}
     assert [times["p50_us"][0] for times in series[2, "Gloo"].values()] == [40, 48, 120], "the better algorithm of each size"
 
 

@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 ENDINGS = (".svg", ".png")
 # The names of programs in the file of `make bench-peers`.
-PROGRAMS = {"muster": "muster", "yardstick": "plain sockets", "openmpi": "Open MPI", "gloo": "Gloo"}
+PROGRAMS = {"muster": "muster", "yardstick": "yardstick", "openmpi": "Open MPI", "gloo": "Gloo"}
 # Colours that people tell apart who see few, and marks for print without colours.
 STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#555555", "x"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P"))
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
