@@ -18,7 +18,7 @@
 #   make gloo     installs Gloo (from Debian) and builds its example; part of make test
 #   make test-frameworks   the examples with Gloo, UCX, NVSHMEM, LightGBM, JAX and XGBoost, which it installs (make frameworks)
 #   make test-torch   muster.torch with PyTorch, which it installs (make torch): two versions of about 5 GB each in target, and Debian's
-#   make bench-torch   a training with PyTorch on muster, beside Gloo: make bench-torch [RANKS=4]
+#   make bench-torch   a training with PyTorch on muster, beside Gloo: make bench-torch [RANKS=4] [WIDTH=128]
 #   make sim SEEDS=100000   so many simulated stories, and the table of what they met
 #   make detection   kills, stops, silences ranks, lets them disagree, and takes the time until everybody knows, and goes on
 #   make chaos    trains while processes are killed: make chaos [SEED=n] [KILLS=10] [TLS=1]
@@ -295,10 +295,11 @@ bench-peers: build $(VENV)/has_matplotlib
 	$(PYTHON) scripts/bench_peers.py $(BENCH_OPTIONS)
 
 RANKS ?= 4
+WIDTH ?= 128
 
 .PHONY: bench-torch
 bench-torch: library torch
-	python3 scripts/bench_torch.py --ranks $(RANKS)
+	python3 scripts/bench_torch.py --ranks $(RANKS) --width $(WIDTH)
 
 .PHONY: bench-python
 bench-python: library $(VENV)/has_numpy $(VENV)/has_mpi4py mpi
