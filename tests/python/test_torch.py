@@ -298,6 +298,21 @@ def test_a_group_can_be_made_again(env):
     """)
 
 
+def test_a_group_leaves_no_address_in_its_store(env):
+    """The next group may have the same store, and a rank must not find the scheduler of the one before there."""
+    succeed(env, """
+        import os
+        rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+        dist.init_process_group("muster", store=store, rank=rank, world_size=size)
+        store.set("the program's", "own")
+        dist.barrier()
+        assert store.list_keys() == ["the program's"], store.list_keys()
+        dist.barrier()
+        dist.destroy_process_group()
+    """)
+
+
 # torchrun's ranks write to one pipe: each says its line at once.
 PROGRAM = """
 import os, torch, torch.distributed as dist

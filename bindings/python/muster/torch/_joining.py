@@ -10,9 +10,10 @@ started serves until the process ends, and then for as long as others need it, a
 """
 
 import atexit
+import contextlib
 import os
 from multiprocessing import util
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .. import _life
 from .._cluster import Cluster, init
@@ -83,14 +84,23 @@ def _innermost(store: Any) -> Any:
 
 def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
     """Makes a cluster of the ranks that torch's launcher has given."""
-    if rank == 0:
-        host = os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1"
-        scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
-        _schedulers.append(scheduler)
-        options.store.set(_ADDRESS, scheduler.address)
-    address = options.store.get(_ADDRESS).decode()
+    if rank != 0:
+        return _joined_at(options.store.get(_ADDRESS).decode(), options, rank, size)
+    host = os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1"
+    scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
+    _schedulers.append(scheduler)
+    options.store.set(_ADDRESS, scheduler.address)
+    try:
+        return _joined_at(scheduler.address, options, rank, size)
+    finally:
+        # All have read it, or it leads nowhere. The next group may have the same store, and must not find this address there.
+        with contextlib.suppress(RuntimeError):  # of a store that cannot
+            options.store.delete_key(_ADDRESS)
+
+
+def _joined_at(address: str, options: Any, rank: int, size: int) -> Cluster:
     host, _, port = address.rpartition(":")
-    words = {"sched_host": host.strip("[]"), "sched_port": port, "worker_num": size, "rank_id": rank}
+    words: Dict[str, Any] = {"sched_host": host.strip("[]"), "sched_port": port, "worker_num": size, "rank_id": rank}
     return init(role="worker", cluster_timeout=max(1, int(options.timeout.total_seconds())), **words)
 
 
