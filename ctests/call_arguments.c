@@ -118,6 +118,17 @@ static void given(muster_group_t *world) {
     INVALID("elements of 3 bytes", muster_allreduce(world, in, out, 1, OWN, MUSTER_SUM));
     INVALID("op is xor", muster_iallreduce(world, in, out, 1, OWN, MUSTER_XOR, &request));
     INVALID("muster_allreduce_with", muster_reduce(world, in, out, 1, OWN, MUSTER_AVG, 0));
+    INVALID("op is sum_exact, and dtype is int32", muster_allreduce(world, in, out, 1, MUSTER_INT32, MUSTER_SUM_EXACT));
+    INVALID("expected a float type", muster_reduce(world, in, out, 1, MUSTER_UINT8, MUSTER_SUM_EXACT, 0));
+    INVALID("elements of 3 bytes", muster_reduce_scatter(world, in, out, 1, OWN, MUSTER_SUM_EXACT));
+    INVALID("op is 254", muster_allreduce(world, in, out, 1, MUSTER_UINT8, 254)); /* that of addends on the wire */
+    INVALID("group", muster_allreduce_addends(NULL, in, 1, out, 1, MUSTER_FLOAT32));
+    INVALID("dtype is int64", muster_allreduce_addends(world, in, 1, out, 1, MUSTER_INT64));
+    INVALID("in is NULL", muster_allreduce_addends(world, NULL, 1, out, 1, MUSTER_FLOAT32));
+    INVALID("out is NULL", muster_allreduce_addends(world, in, 1, NULL, 1, MUSTER_FLOAT32));
+    INVALID("addends is", muster_allreduce_addends(world, in, SIZE_MAX, out, 2, MUSTER_FLOAT32));
+    INVALID("request", muster_iallreduce_addends(world, in, 1, out, 1, MUSTER_FLOAT32, NULL));
+    CHECK_IS(MUSTER_ERR_LIMIT, muster_allreduce_addends(world, in, 65537, out, 0, MUSTER_FLOAT32));
     INVALID("op is 255", muster_allreduce(world, in, out, 1, MUSTER_UINT8, 255)); /* that of such a function on the wire */
     for (int i = 0; i < ODD; i++) {
         int32_t odd = odd_numbers[i];

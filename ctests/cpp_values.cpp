@@ -173,6 +173,16 @@ void equal_parts(const muster::group &world, std::int32_t rank, bool blocks) {
     EITHER(blocks, allreduce, sums, muster::op::min);
     CHECK(sums[0] == 0 && sums[1] == 0);
 
+    const float large = 1e30F, small = 1e-30F;
+    const std::vector<float> addends =
+        rank == 0 ? std::vector<float>{large, -large} : std::vector<float>(rank == 3 ? 2 : 0, small);
+    float sum = 0;
+    EITHER(blocks, allreduce_addends, addends, muster::one(sum));
+    CHECK(sum == 2 * small);
+    std::vector<float> exact{rank == 0 ? large : rank == 1 ? -large : small};
+    EITHER(blocks, allreduce, exact, muster::op::sum_exact);
+    CHECK(exact[0] == 2 * small);
+
     std::vector<std::int32_t> at_root(rank == 2 ? 2 : 0);
     EITHER(blocks, reduce, mine, at_root, 2);
     CHECK(rank != 2 || (at_root[0] == 6 && at_root[1] == 60));
@@ -469,6 +479,9 @@ void misfits(const muster::group &world, std::int32_t rank) {
           world.alltoallv(eight, counts, eight, {counts, far}));
     FAILS(invalid, "reduce_scatterv: `out` has 2 elements: the part of this rank has 1",
           world.reduce_scatterv(eight, two, counts));
+    FAILS(invalid, "allreduce_addends: `in` has 8 elements and `out` 3: `in` must have a multiple of that",
+          world.allreduce_addends(eight, three));
+    FAILS(invalid, "iallreduce_addends: `in` has 3", world.iallreduce_addends(three, two));
     FAILS(invalid, "op", world.allreduce(two, muster::op::bit_and));
     FAILS(invalid, "root", world.broadcast(two, kSize));
     world.barrier();

@@ -126,6 +126,16 @@
 /** Operation: bitwise exclusive or; integer types only. */
 #define MUSTER_XOR 7
 
+/**
+ * Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
+ * to even.
+ *
+ * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
+ * overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
+ * the canonical NaN. The library may need memory for a piece of every rank's elements, some 4 MiB in all.
+ */
+#define MUSTER_SUM_EXACT 8
+
 /** In place of a sender's rank: any rank. */
 #define MUSTER_ANY_SOURCE (-1)
 
@@ -1372,6 +1382,49 @@ muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
                                              void *ctx,
                                              int32_t commutative,
                                              muster_request_t **request);
+
+/**
+ * Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
+ * many vectors as it likes, also none.
+ *
+ * `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass the same
+ * count and element type, a float; `addends` may differ. The result is the real sum of all elements at a place, of all vectors
+ * of all ranks, rounded once. So a fixed list of vectors has the same sum, bit for bit, on any number of ranks. If nobody
+ * brings a vector it is +0.
+ *
+ * `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks together
+ * are more than one call can add, which takes thousands of them and gigabytes, the call ends with MUSTER_ERR_LIMIT for
+ * everyone. It costs what an exact sum costs on that many times as many bytes. `in` may be NULL where `addends` or `count` is
+ * 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
+ * errors otherwise as muster_allreduce. A rank that calls muster_allreduce meanwhile disagrees.
+ *
+ * Requires:
+ * `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for
+ * `count`, or NULL; nobody else may write to them, or read `out`, meanwhile.
+ */
+muster_status_t muster_allreduce_addends(muster_group_t *group,
+                                         const void *in,
+                                         size_t addends,
+                                         void *out,
+                                         size_t count,
+                                         int32_t dtype);
+
+/**
+ * muster_allreduce_addends without waiting: starts it and gives a request out, which says when it is done. See
+ * muster_request_test.
+ *
+ * Buffers, order, time-out and errors as muster_ibarrier.
+ *
+ * Requires:
+ * As for muster_allreduce_addends, until the request has ended; `request` must be NULL or writable.
+ */
+muster_status_t muster_iallreduce_addends(muster_group_t *group,
+                                          const void *in,
+                                          size_t addends,
+                                          void *out,
+                                          size_t count,
+                                          int32_t dtype,
+                                          muster_request_t **request);
 
 /**
  * muster_allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`.

@@ -119,7 +119,8 @@ enum class op : std::int32_t {
     avg = MUSTER_AVG,      ///< Sum divided by the number of ranks.
     bit_and = MUSTER_AND,  ///< Bitwise and; integers only.
     bit_or = MUSTER_OR,    ///< Bitwise or; integers only.
-    bit_xor = MUSTER_XOR   ///< Bitwise exclusive or; integers only.
+    bit_xor = MUSTER_XOR,  ///< Bitwise exclusive or; integers only.
+    sum_exact = MUSTER_SUM_EXACT  ///< The real sum, rounded once: the same bits in any order; floats only.
 };
 
 /// What a node is.
@@ -1143,6 +1144,22 @@ public:
         return start(alike("iallreduce", i, o), muster_iallreduce, i.data, o.data, o.size, o.type, with.number());
     }
 
+    /// Everyone gets the exact sum of all ranks' addends, rounded once: see muster_allreduce_addends. `in` holds this rank's, each
+    /// as long as `out`, one after another; it may be empty. `out` may be where `in` begins.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<void> allreduce_addends(const In &in, Out &&out) const {
+        const auto [i, o] = detail::now<In, Out>(in, out);
+        const std::size_t addends = o.size == 0 ? 0 : i.size / o.size;
+        return call(multiple("allreduce_addends", i, o), muster_allreduce_addends, i.data, addends, o.data, o.size, o.type);
+    }
+    /// As allreduce_addends, without waiting.
+    template <class In, class Out, basic::when_buffers<In, Out> = 0>
+    outcome<request> iallreduce_addends(In &&in, Out &&out) const {
+        const auto [i, o] = detail::later<In, Out>(in, out);
+        const std::size_t addends = o.size == 0 ? 0 : i.size / o.size;
+        return start(multiple("iallreduce_addends", i, o), muster_iallreduce_addends, i.data, addends, o.data, o.size, o.type);
+    }
+
     /// As allreduce, with a function of two values in place of an operation: see muster_allreduce_with. The value of lower ranks
     /// comes first. It must be noexcept, and must not call this library. Pass `commutative` false where the two may not be
     /// exchanged; ranks agree on that.
@@ -1544,6 +1561,12 @@ private:
 
     template <class In, class Out> static std::string alike(const char *name, const In &in, const Out &out) {
         return in.size == out.size ? "" : detail::lengths(name, in, out) + ": they must have as many";
+    }
+    // There are whole vectors in the one, each as long as the other.
+    template <class In, class Out> static std::string multiple(const char *name, const In &in, const Out &out) {
+        return (out.size == 0 ? in.size : in.size % out.size) == 0
+                   ? ""
+                   : detail::lengths(name, in, out) + ": `in` must have a multiple of that";
     }
     // The whole has room for the part of every rank.
     template <class Part, class Whole> std::string times(const char *name, const Part &part, const Whole &whole) const {

@@ -2,7 +2,7 @@
 //! `collectives.rs`.
 
 use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Operator, Prepared};
-use crate::error::Result;
+use crate::error::{memory, Error, Result};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
 use crate::schedules::{Layout, Parts};
@@ -45,6 +45,27 @@ pub(super) unsafe fn allreduce(
     let call = unsafe { Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)? };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, count), InPlace::InputAt(0)) }
+}
+
+// SAFETY: (contract) as for the entry of this name, until the work is done.
+pub(super) unsafe fn allreduce_addends(
+    group: &Group,
+    (input, addends): (*const c_void, usize),
+    output: *mut c_void,
+    count: usize,
+    dtype: i32,
+) -> Result<Work<'static>> {
+    // SAFETY: no function is given.
+    let call = unsafe { Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, Operator::Addends)? };
+    let mut input_parts = Parts { counts: group.list(), displs: group.list() };
+    memory::more(&mut input_parts.counts, group.size() as usize, "the ranks' numbers of addends")?;
+    memory::more(&mut input_parts.displs, group.size() as usize, "the ranks' numbers of addends")?;
+    let all = addends.checked_mul(count).ok_or_else(|| {
+        Error::invalid(format!("addends is {addends} and count {count}: more elements than any memory holds"))
+    })?;
+    let call = call.layout(Layout { own: addends as u64, input: input_parts, output: Parts::default() });
+    // SAFETY: as promised by the caller.
+    unsafe { call.buffers((input, all), (output, count), InPlace::InputAt(0)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -256,7 +277,7 @@ pub(super) fn check_own(kind: &str, gives: usize, expects: usize, group: &Group)
         return Ok(());
     }
     let rank = group.rank().unwrap_or(0);
-    Err(crate::error::Error::invalid(format!(
+    Err(Error::invalid(format!(
         "{kind}: this rank, {rank}, gives {gives} elements to itself and its counts expect {expects}: they must be equal"
     )))
 }

@@ -131,6 +131,13 @@ pub const MUSTER_AND: i32 = 5;
 pub const MUSTER_OR: i32 = 6;
 /// Operation: bitwise exclusive or; integer types only.
 pub const MUSTER_XOR: i32 = 7;
+/// Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
+/// to even.
+///
+/// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
+/// overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
+/// the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all.
+pub const MUSTER_SUM_EXACT: i32 = 8;
 
 /// In place of a sender's rank: any rank.
 pub const MUSTER_ANY_SOURCE: i32 = -1;

@@ -31,6 +31,8 @@ pub(super) enum InPlace {
 pub(super) enum Operator {
     /// By the number of an operation.
     Numbered(i32),
+    /// The exact sum of as many vectors as each rank brings.
+    Addends,
     /// By a function that comes with the call, its context, and whether operands may be exchanged (1) or not (0).
     Given(Option<Function>, *mut c_void, i32),
 }
@@ -62,6 +64,7 @@ impl Prepared {
     pub unsafe fn op(mut self, group: &Group, operator: Operator) -> Result<Prepared> {
         let (op, function) = match operator {
             Operator::Numbered(code) => operation(group, code)?,
+            Operator::Addends => (ReduceOp::SumOfAddends, None),
             Operator::Given(function, ctx, commutative) => {
                 // SAFETY: as promised by the caller.
                 let (op, function) = unsafe { given(function, ctx, commutative) }?;
@@ -82,6 +85,10 @@ impl Prepared {
                 "{}: op is {op}, which is bitwise, and dtype is {dtype}: expected an integer type",
                 self.call.kind
             );
+            return Err(Error::invalid(what));
+        }
+        if let Some(dtype) = self.call.dtype.filter(|dtype| op.is_exact() && !op.is_for(*dtype)) {
+            let what = format!("{}: op is {op}, and dtype is {dtype}: expected a float type", self.call.kind);
             return Err(Error::invalid(what));
         }
         Ok(self)
@@ -313,7 +320,7 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
     let made = user.and_then(|number| group.user_operation(number));
     made.map(|(op, function)| (op, Some(function))).ok_or_else(|| {
         Error::invalid(format!(
-            "op is {code}: expected one of MUSTER_SUM (0) to MUSTER_XOR ({last}), or what muster_op_create gave"
+            "op is {code}: expected one of MUSTER_SUM (0) to MUSTER_SUM_EXACT ({last}), or what muster_op_create gave"
         ))
     })
 }

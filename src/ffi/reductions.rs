@@ -1,4 +1,4 @@
-//! The reductions whose function comes with the call, blocking and not.
+//! The reductions whose function comes with the call, and the exact sum of addends, blocking and not.
 
 use super::calls;
 use super::collectives::run;
@@ -183,4 +183,55 @@ pub unsafe extern "C" fn muster_ireduce_scatterv_with(
     let op = Operator::Given(r#fn, ctx, commutative);
     // SAFETY: as promised by the caller.
     unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
+}
+
+/// Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
+/// many vectors as it likes, also none.
+///
+/// `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass the same
+/// count and element type, a float; `addends` may differ. The result is the real sum of all elements at a place, of all vectors
+/// of all ranks, rounded once. So a fixed list of vectors has the same sum, bit for bit, on any number of ranks. If nobody
+/// brings a vector it is +0.
+///
+/// `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks together
+/// are more than one call can add, which takes thousands of them and gigabytes, the call ends with MUSTER_ERR_LIMIT for
+/// everyone. It costs what an exact sum costs on that many times as many bytes. `in` may be NULL where `addends` or `count` is
+/// 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
+/// errors otherwise as muster_allreduce. A rank that calls muster_allreduce meanwhile disagrees.
+///
+/// # Safety
+/// `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for
+/// `count`, or NULL; nobody else may write to them, or read `out`, meanwhile.
+#[no_mangle]
+pub unsafe extern "C" fn muster_allreduce_addends(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    addends: usize,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { run(group, |group| calls::allreduce_addends(group, (r#in, addends), out, count, dtype)) }
+}
+
+/// muster_allreduce_addends without waiting: starts it and gives a request out, which says when it is done. See
+/// muster_request_test.
+///
+/// Buffers, order, time-out and errors as muster_ibarrier.
+///
+/// # Safety
+/// As for muster_allreduce_addends, until the request has ended; `request` must be NULL or writable.
+#[no_mangle]
+pub unsafe extern "C" fn muster_iallreduce_addends(
+    group: *mut muster_group_t,
+    r#in: *const c_void,
+    addends: usize,
+    out: *mut c_void,
+    count: usize,
+    dtype: i32,
+    request: *mut *mut muster_request_t,
+) -> muster_status_t {
+    // SAFETY: as promised by the caller.
+    unsafe { start(group, request, |group| calls::allreduce_addends(group, (r#in, addends), out, count, dtype)) }
 }

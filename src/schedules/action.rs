@@ -40,6 +40,24 @@ impl Span {
     }
 }
 
+/// Rows of elements that are to be added: equally long spans of one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rows {
+    /// The first one.
+    pub first: Span,
+    /// How many bytes behind one row the next begins.
+    pub stride: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Rows {
+    /// One of them.
+    pub const fn row(self, index: usize) -> Span {
+        Span::new(self.first.buffer, self.first.offset + index * self.stride, self.first.len)
+    }
+}
+
 /// Where an operand stands: the kernels always compute op(lower, higher).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
@@ -102,6 +120,15 @@ pub enum Action {
         into: Span,
         /// Where `other` stands.
         other_side: Side,
+    },
+    /// Add the elements at each place of all these rows exactly, and round the sums once.
+    SumExact {
+        /// Rows of the caller's.
+        own: Rows,
+        /// Others.
+        others: Rows,
+        /// Where the sums go: exactly one of the rows, or apart from all of them; as long as each.
+        into: Span,
     },
     /// Divide every element: the last step of an average.
     Divide {

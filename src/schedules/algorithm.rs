@@ -3,8 +3,8 @@
 use super::order::{Fold, Folds};
 use super::widen::Schedule;
 use super::{
-    allgather, allgatherv, allreduce, alltoall, barrier, broadcast, gather, reduce, reduce_scatter, scatter, widen,
-    Action, Shape,
+    allgather, allgatherv, allreduce, alltoall, barrier, broadcast, exact, gather, reduce, reduce_scatter, scatter,
+    widen, Action, Shape,
 };
 use crate::types::{CallKind, ReduceOp};
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Algorithm {
     }
 }
 
-/// Every algorithm. Among those of a kind the first that works and suits is taken, of those in rank order where operands may not be
+/// Every algorithm but those of [`EXACT`]. Among those of a kind the first that works and suits is taken, of those in rank order where operands may not be
 /// exchanged.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
@@ -99,6 +99,18 @@ pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Alltoallv, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: alltoall::pairwise, scratch: alltoall::pairwise_scratch },
 ];
 
+/// The algorithms of sums that are exact, in which operands are not folded one by one. Chosen in the same way.
+#[rustfmt::skip]
+pub static EXACT: &[Algorithm] = &[
+    Algorithm { kind: CallKind::Allreduce, name: "tree", works: any, suits: |s, t| s.is_one_row_each() && u64::from(s.size) >= t.allreduce_tree_ranks && s.total_bytes() <= t.allreduce_gather_bytes, in_rank_order: true, folds: Folds::Nothing, schedule: exact::tree, scratch: exact::tree_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.is_one_row_each() && (s.total_bytes() <= t.allreduce_gather_bytes || (s.size == 2 && s.bytes() as u64 <= t.allreduce_pair_bytes)), in_rank_order: true, folds: Folds::Nothing, schedule: exact::gather, scratch: exact::gather_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, folds: Folds::Nothing, schedule: exact::binomial, scratch: exact::tree_scratch },
+    Algorithm { kind: CallKind::Reduce, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
+    Algorithm { kind: CallKind::ReduceScatter, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
+    Algorithm { kind: CallKind::ReduceScatterv, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
+];
+
 /// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.
 pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm {
     // By the bytes that move.
@@ -109,7 +121,8 @@ pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm 
             && (algorithm.works)(shape.size)
             && (algorithm.suits)(shape, thresholds)
     };
-    ALGORITHMS.iter().find(fits).expect("the last of each kind works and suits always")
+    let table = if shape.is_exact() { EXACT } else { ALGORITHMS };
+    table.iter().find(fits).expect("the last of each kind works and suits always")
 }
 
 macro_rules! thresholds {

@@ -1,8 +1,8 @@
 //! Finds what would make no sense in a call, before a schedule relies on it.
 
-use super::{Layout, Parts, Shape};
-use crate::error::{Error, Result};
-use crate::types::{Call, CallKind, DType};
+use super::{exact, Layout, Parts, Shape};
+use crate::error::{Error, Result, Status};
+use crate::types::{Call, CallKind, DType, ReduceOp};
 use std::fmt::Display;
 
 /// A buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
@@ -26,7 +26,7 @@ impl Shape<'_> {
         if self.reduces() && op.is_none() {
             return Err(Error::invalid(format!("{kind}: an operation is needed")));
         }
-        if let Some(op) = op.filter(|op| op.is_bitwise() && !dtype.is_integer()) {
+        if let Some(op) = op.filter(|op| op.is_bitwise() && !op.is_for(dtype)) {
             let what = format!("{kind}: {op} is a bitwise operation, and {dtype} is no integer type");
             return Err(Error::invalid(what));
         }
@@ -35,12 +35,19 @@ impl Shape<'_> {
                 format!("{kind}: {op} does not know what {dtype} mean: expected an operation of the caller's own");
             return Err(Error::invalid(what));
         }
+        if let Some(op) = op.filter(|op| op.is_exact() && !op.is_for(dtype)) {
+            let what = format!("{kind}: {op} is for floats, and {dtype} is no float type");
+            return Err(Error::invalid(what));
+        }
         if self.has_root() && root.is_none_or(|root| root >= self.size) {
             let root = root.map_or("none".to_string(), |root| root.to_string());
             let last = self.size - 1;
             return Err(Error::invalid(format!("{kind}: the root is {root}; it must be a rank from 0 to {last}")));
         }
         self.check_count(dtype)?;
+        if op == Some(ReduceOp::SumOfAddends) {
+            return self.check_addends(dtype);
+        }
         self.check_layout(dtype)
     }
 
@@ -83,6 +90,37 @@ impl Shape<'_> {
             self.check_parts(dtype, "output", &layout.output, layout.own)?;
         }
         self.check_agreement(layout)
+    }
+
+    /// What each rank brings to an exact sum. Lists are there once the ranks have told each other.
+    fn check_addends(&self, dtype: DType) -> Result<()> {
+        let Call { kind, count, .. } = self.call;
+        let Some(layout) = self.layout.filter(|_| kind == CallKind::Allreduce) else {
+            return Err(Error::invalid(format!("{kind}: a sum of addends is an allreduce, and needs their number")));
+        };
+        let most = u64::from(Shape::ADDENDS_MAX);
+        let parts = &layout.input;
+        if let Some(over) = parts.counts.iter().chain([&layout.own]).find(|addends| **addends > most) {
+            let what = format!("{kind}: addends is {over}: expected {most} at most");
+            return Err(Error::new(Status::Limit, what));
+        }
+        self.check_bytes(dtype, "all addends of this rank together", u128::from(layout.own) * u128::from(count))?;
+        if parts.counts.is_empty() {
+            return Ok(());
+        }
+        let all: u64 = parts.counts.iter().sum();
+        let is_sound = parts.counts.len() == self.size as usize
+            && parts.displs.len() == self.size as usize
+            && parts.counts[self.rank as usize] == layout.own;
+        if !is_sound {
+            let what = format!("{kind}: {} numbers of addends are given for {} ranks", parts.counts.len(), self.size);
+            return Err(Error::invalid(what));
+        }
+        if exact::pairwise_steps(self) > u64::from(u32::MAX / 2) {
+            let what = format!("{kind}: {all} addends of {count} elements in all are more than one call can add");
+            return Err(Error::new(Status::Limit, what));
+        }
+        Ok(())
     }
 
     fn check_parts(&self, dtype: DType, name: &str, parts: &Parts, own: u64) -> Result<()> {

@@ -10,7 +10,7 @@
 //!   of lengths in the same order. A link is first in, first out, so a frame needs no address.
 //! - *No reliance on buffering.* A schedule finishes even if a send ends only once its receiver has asked for it.
 //! - *Same bits.* Every rank ends with the same bits, the same from run to run. Each block is reduced in an order that
-//!   depends on rank, size and count alone, always as op(lower, higher).
+//!   depends on rank, size and count alone, always as op(lower, higher). An exact sum does not depend even on these.
 //! - *Which algorithm* depends on the call, the group's size and the thresholds, never on what differs between ranks
 //!   (such as whether the call is in place).
 //! - `Input` is never written, but where it is `Output`; and it is not read where it may have been overwritten as such.
@@ -24,7 +24,7 @@
 //! 1. Give it a [`CallKind`](crate::types::CallKind), and say in [`Shape`] what its buffers and `count` mean.
 //! 2. Write one file here, like `barrier.rs`: a step function per algorithm (`Phases` numbers the steps), and
 //!    the scratch that it needs.
-//! 3. Enter each algorithm as one line of [`ALGORITHMS`], fastest for its purpose first; the last of a kind
+//! 3. Enter each algorithm as one line of [`ALGORITHMS`] (or [`EXACT`]), fastest for its purpose first; the last of a kind
 //!    must fit every shape. A line that says when it `suits` may need a field in [`Thresholds`].
 //! 4. Say in `parts_test.rs` what each rank gives and gets. The tests by seed (`soak_test.rs`) then try every line of
 //!    the table by themselves: all types and operations, at unaligned addresses, in place on some ranks, with links
@@ -45,6 +45,9 @@ mod bits_test;
 mod broadcast;
 mod check;
 mod conversion;
+mod exact;
+#[cfg(test)]
+mod exact_test;
 mod gather;
 pub mod kernels;
 mod order;
@@ -72,8 +75,8 @@ mod widen;
 #[cfg(test)]
 mod widen_test;
 
-pub use action::{Action, Buffer, Landing, Side, Span};
-pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS};
+pub use action::{Action, Buffer, Landing, Rows, Side, Span};
+pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS, EXACT};
 pub use conversion::Conversion;
 pub use order::Fold;
 pub use shape::{Layout, Parts, Shape};

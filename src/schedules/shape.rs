@@ -15,9 +15,11 @@ pub struct Parts {
 /// What a call says beyond its [`Call`](crate::types::Call), where each rank's part has a size of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The elements of this rank's own part, where no list below tells: its input of a gatherv, its output of a scatterv.
+    /// The elements of this rank's own part, where no list below tells: its input of a gatherv, its output of a scatterv. Of a
+    /// sum of addends the number of those.
     pub own: u64,
-    /// The parts of `Input`: of a scatterv (at its root), a reduce_scatterv (without gaps) and an alltoallv.
+    /// The parts of `Input`: of a scatterv (at its root), a reduce_scatterv (without gaps) and an alltoallv. Of a sum of addends
+    /// how many each rank brings, and how many those below it; empty until the ranks have told each other.
     pub input: Parts,
     /// The parts of `Output`: of an allgatherv, a gatherv (at its root) and an alltoallv.
     pub output: Parts,
@@ -53,6 +55,9 @@ impl Layout {
 /// | alltoall | elements per rank | for every rank, in order | of every rank, in order | `Input` is `Output` |
 /// | alltoallv | 0 | for every rank | of every rank | likewise, with the same parts |
 ///
+/// Of an all-reduce of addends, `Input` holds as many vectors of `count` elements as this rank brings, one after another; in
+/// place its first one is `Output`.
+///
 /// Buffers that are only the root's have no bytes elsewhere. Where parts differ in size `layout` says where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape<'a> {
@@ -69,6 +74,9 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
+    /// How many vectors a rank may bring to an exact sum.
+    pub const ADDENDS_MAX: u32 = 1 << 16;
+
     /// Whether the call has a root.
     pub(super) fn has_root(&self) -> bool {
         use CallKind::{Broadcast, Gather, Gatherv, Reduce, Scatter, Scatterv};
@@ -85,6 +93,41 @@ impl Shape<'_> {
     pub(super) fn count_is_per_rank(&self) -> bool {
         use CallKind::{Allgather, Alltoall, Gather, ReduceScatter, Scatter};
         matches!(self.call.kind, Allgather | Gather | Scatter | ReduceScatter | Alltoall)
+    }
+
+    /// Whether the call is a sum that is exact.
+    pub(super) fn is_exact(&self) -> bool {
+        self.reduces() && self.call.op.is_some_and(ReduceOp::is_exact)
+    }
+
+    /// Whether every rank brings one vector to an exact sum.
+    pub(super) fn is_one_row_each(&self) -> bool {
+        self.call.op == Some(ReduceOp::SumExact)
+    }
+
+    /// The ranks' numbers of addends, where they bring other numbers than one.
+    fn addend_parts(&self) -> Option<&Parts> {
+        self.layout.filter(|_| self.call.op == Some(ReduceOp::SumOfAddends)).map(|layout| &layout.input)
+    }
+
+    /// How many vectors a rank brings to an exact sum.
+    pub(super) fn addends(&self, rank: u32) -> u32 {
+        self.addend_parts().map_or(1, |parts| parts.counts[rank as usize] as u32)
+    }
+
+    /// How many the ranks below it bring.
+    pub(super) fn addends_below(&self, rank: u32) -> usize {
+        self.addend_parts().map_or(rank as usize, |parts| parts.displs[rank as usize] as usize)
+    }
+
+    /// How many all ranks bring.
+    pub(super) fn all_addends(&self) -> usize {
+        self.addends_below(self.size - 1) + self.addends(self.size - 1) as usize
+    }
+
+    /// How many the rank brings that brings most.
+    pub(super) fn most_addends(&self) -> u32 {
+        self.addend_parts().map_or(1, |parts| parts.counts.iter().max().map_or(0, |most| *most as u32))
     }
 
     /// The root's rank; 0 where the call has none.

@@ -37,11 +37,12 @@ pub struct Sharing<'a> {
 }
 
 impl<'a> Sharing<'a> {
-    /// The call that this schedule would carry out; none where ranks know too little of each other's parts.
+    /// The call that this schedule would carry out; none where ranks know too little of each other's parts, and of exact sums, which
+    /// are not folded.
     pub fn of(shape: Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
         use CallKind::{Alltoallv, Gatherv, GroupCreate, GroupSplit, Scatterv};
         let unknown = matches!(shape.call.kind, Gatherv | Scatterv | Alltoallv | GroupCreate | GroupSplit);
-        (!unknown).then(|| Sharing { shape, algorithm, widened: conversions(&shape) })
+        (!unknown && !shape.is_exact()).then(|| Sharing { shape, algorithm, widened: conversions(&shape) })
     }
 
     /// What becomes of the contributions.

@@ -1,7 +1,7 @@
 //! Runs the schedules of all ranks of a group against each other in memory, interleaved by seed, and checks at every
 //! step what the head of `schedules` promises.
 
-use super::{kernels, Action, Algorithm, Buffer, Conversion, Landing, Layout, Shape, Side, Span};
+use super::{kernels, Action, Algorithm, Buffer, Conversion, Landing, Layout, Rows, Shape, Side, Span};
 use crate::types::{Call, CallKind, ReduceOp};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -89,7 +89,7 @@ fn sizes(shape: &Shape<'_>) -> (usize, usize, Option<isize>) {
     match shape.call.kind {
         CallKind::Barrier => (0, 0, None),
         CallKind::Broadcast => (0, bytes, None),
-        CallKind::Allreduce => (bytes, bytes, Some(0)),
+        CallKind::Allreduce => (bytes * shape.addends(shape.rank) as usize, bytes, Some(0)),
         CallKind::Reduce => (bytes, only(at_root, bytes), at_root.then_some(0)),
         CallKind::Allgather => (bytes, all, Some(part(Buffer::Output))),
         CallKind::Allgatherv => (own, extent(Buffer::Output), Some(part(Buffer::Output))),
@@ -214,6 +214,18 @@ impl<'a> Member<'a> {
         (self.fold)(&self.shape.summed(), &mut self.memory[into], other, other_side == Side::Lower);
     }
 
+    fn sum_exact(&mut self, [own, others]: [Rows; 2], into: Span) {
+        let spans = (0..own.count).map(|at| own.row(at)).chain((0..others.count).map(|at| others.row(at)));
+        let ranges: Vec<Range<usize>> = spans.map(|span| self.read(span)).collect();
+        let into = self.write(into);
+        let sound = |row: &Range<usize>| row.len() == into.len() && (*row == into || apart(row, &into));
+        assert!(ranges.iter().all(sound), "{:?} step {}: rows overlap the sum", self.shape, self.step);
+        let rows: Vec<Vec<u8>> = ranges.into_iter().map(|range| self.memory[range].to_vec()).collect();
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let dtype = self.shape.call.dtype.expect("what is summed has a type");
+        kernels::sum_exact_slices(dtype, &rows, &mut self.memory[into]);
+    }
+
     fn divide(&mut self, span: Span, by: u32) {
         assert_eq!(self.shape.call.op, Some(ReduceOp::Avg));
         let range = self.read(span);
@@ -260,6 +272,7 @@ impl<'a> Member<'a> {
                 self.known[lost].fill(0);
                 self.reduce(mine, &other, other_side, into);
             }
+            Action::SumExact { own, others, into } => self.sum_exact([own, others], into),
             Action::Divide { span, by } => self.divide(span, by),
             Action::Convert { from, to, how } => self.convert(from, to, how),
             Action::Done => {

@@ -2,7 +2,7 @@
 
 use super::phases::rounds;
 use super::simulation::{run, run_with, InPlace, Random};
-use super::{choose, kernels, Algorithm, Shape, Thresholds, ALGORITHMS};
+use super::{choose, kernels, Algorithm, Shape, Thresholds, ALGORITHMS, EXACT};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,6 +11,7 @@ pub(super) const KINDS: &[CallKind] = CallKind::ALL.split_at(14).0;
 
 pub(super) const IN_PLACE: [InPlace; 3] = [InPlace::Nobody, InPlace::Everybody, InPlace::OddRanks];
 
+/// The algorithms for calls of this kind, but for exact sums.
 pub(super) fn algorithms(kind: CallKind, size: u32) -> impl Iterator<Item = &'static Algorithm> {
     ALGORITHMS.iter().filter(move |algorithm| algorithm.kind == kind && (algorithm.works)(size))
 }
@@ -116,7 +117,7 @@ fn allreduce_is_right_for_every_type_and_operation() {
     let mut random = Random(3);
     for size in [1, 2, 3, 4, 7, 8] {
         for dtype in DType::ALL {
-            for op in ReduceOp::ALL.into_iter().filter(|op| dtype.is_integer() || !op.is_bitwise()) {
+            for op in ReduceOp::ALL.into_iter().filter(|op| op.is_for(dtype) && !op.is_exact()) {
                 check_allreduce(size, dtype, op, 41, &mut random);
             }
         }
@@ -277,7 +278,7 @@ fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
     for &kind in KINDS {
         for size in 1..=64 {
             for count in [0, 1, 1 << 10, 1 << 20, 1 << 40] {
-                for op in [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }] {
+                for op in [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }, ReduceOp::SumExact] {
                     let call = Call { op: Some(op), root: Some(0), ..call(kind, DType::Int8, count) };
                     let shape = |rank, in_place| Shape { rank, size, call, in_place, layout: None };
                     let first = choose(&shape(0, false), &Thresholds::default());
@@ -296,11 +297,12 @@ fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
 
 #[test]
 fn every_algorithm_is_chosen_for_something() {
-    for algorithm in ALGORITHMS {
+    for algorithm in ALGORITHMS.iter().chain(EXACT) {
         let thresholds = [Thresholds::default(), Thresholds::for_one_host(2, 1)];
+        let ops = [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }, ReduceOp::SumExact];
         let chosen = (1..=33).any(|size| {
             (0..=30).any(|bits| {
-                [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }].into_iter().any(|op| {
+                ops.into_iter().any(|op| {
                     let call = Call { op: Some(op), root: Some(0), ..call(algorithm.kind, DType::Int8, 1 << bits) };
                     let shape = Shape { rank: 0, size, call, in_place: false, layout: None };
                     thresholds.iter().any(|thresholds| std::ptr::eq(choose(&shape, thresholds), algorithm))

@@ -102,7 +102,7 @@ impl<'a> Wide<'a> {
                 Action::Reduce { mine: at(mine), other: at(other), into: at(into), other_side }
             }
             Action::Divide { span, by } => Action::Divide { span: at(span), by },
-            Action::Convert { .. } | Action::Done => action,
+            Action::SumExact { .. } | Action::Convert { .. } | Action::Done => action,
         }
     }
 

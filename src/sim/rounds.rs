@@ -258,7 +258,9 @@ impl World {
                     let other = collective.at(other).to_vec();
                     collective.reduce(mine, &other, into);
                 }
-                Action::Divide { .. } | Action::Convert { .. } => return Err("a sum is divided".to_owned()),
+                Action::Divide { .. } | Action::Convert { .. } | Action::SumExact { .. } => {
+                    return Err("a plain sum is all that is called here".to_owned());
+                }
                 Action::Done => return self.collective_done(node, collective),
             }
             self.processes[node].program.collective = Some(collective);

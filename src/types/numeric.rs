@@ -93,6 +93,11 @@ impl DType {
         !matches!(self, Float16 | Bfloat16 | Float32 | Float64 | Element(_))
     }
 
+    /// Whether it is one of the floats, of which sums can be exact.
+    pub fn is_float(self) -> bool {
+        !self.is_integer() && !self.is_opaque()
+    }
+
     /// Whether our own operations do not know what its elements mean.
     pub fn is_opaque(self) -> bool {
         matches!(self, DType::Element(_))
@@ -143,6 +148,10 @@ pub enum ReduceOp {
     And,
     Or,
     Xor,
+    /// The exact sum of one vector of each rank, rounded once; floats only.
+    SumExact,
+    /// The same of as many vectors as each rank brings. Part of a call of its own, so that no caller can name it.
+    SumOfAddends,
     /// A function of the user's.
     User {
         /// Its number among those made on the cluster, from 0.
@@ -162,7 +171,7 @@ const ORDERED: u32 = 1 << 31;
 
 impl ReduceOp {
     /// Every operation of our own, in order of number.
-    pub const ALL: [ReduceOp; 8] = [
+    pub const ALL: [ReduceOp; 9] = [
         ReduceOp::Sum,
         ReduceOp::Prod,
         ReduceOp::Min,
@@ -171,6 +180,7 @@ impl ReduceOp {
         ReduceOp::And,
         ReduceOp::Or,
         ReduceOp::Xor,
+        ReduceOp::SumExact,
     ];
 
     /// The number of the first user's operation.
@@ -179,9 +189,13 @@ impl ReduceOp {
     /// The number of a function that the call brings; none in the C ABI.
     const GIVEN: u32 = ReduceOp::FIRST_USER - 1;
 
+    /// The number of the exact sum of as many vectors as each rank brings; none in the C ABI.
+    const ADDENDS: u32 = ReduceOp::GIVEN - 1;
+
     /// Its number in the C ABI.
     pub fn code(self) -> u32 {
         match self {
+            ReduceOp::SumOfAddends => ReduceOp::ADDENDS,
             ReduceOp::User { number, .. } => ReduceOp::FIRST_USER + number,
             ReduceOp::Given { .. } => ReduceOp::GIVEN,
             own => ReduceOp::ALL.iter().position(|op| *op == own).unwrap_or_default() as u32,
@@ -207,6 +221,7 @@ impl ReduceOp {
         let commutative = code & ORDERED == 0;
         match code & !ORDERED {
             ReduceOp::GIVEN => Some(ReduceOp::Given { commutative }),
+            ReduceOp::ADDENDS if commutative => Some(ReduceOp::SumOfAddends),
             user if user >= ReduceOp::FIRST_USER => {
                 Some(ReduceOp::User { number: user - ReduceOp::FIRST_USER, commutative })
             }
@@ -222,6 +237,21 @@ impl ReduceOp {
     /// Whether a function of the caller's carries it out, and not this library.
     pub fn is_users(self) -> bool {
         matches!(self, ReduceOp::User { .. } | ReduceOp::Given { .. })
+    }
+
+    /// Whether it rounds once, however many elements there are, so that their order does not matter.
+    pub fn is_exact(self) -> bool {
+        matches!(self, ReduceOp::SumExact | ReduceOp::SumOfAddends)
+    }
+
+    /// Whether it can combine elements of this type.
+    pub fn is_for(self, dtype: DType) -> bool {
+        match self {
+            ReduceOp::User { .. } | ReduceOp::Given { .. } => true,
+            ReduceOp::SumExact | ReduceOp::SumOfAddends => dtype.is_float(),
+            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor => dtype.is_integer(),
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max | ReduceOp::Avg => !dtype.is_opaque(),
+        }
     }
 
     /// Whether it is for integers only.
@@ -241,6 +271,8 @@ impl fmt::Display for ReduceOp {
             ReduceOp::And => "and",
             ReduceOp::Or => "or",
             ReduceOp::Xor => "xor",
+            ReduceOp::SumExact => "sum_exact",
+            ReduceOp::SumOfAddends => "sum_exact of addends",
             ReduceOp::User { number, commutative: true } => return write!(f, "user's operation {number}"),
             ReduceOp::User { number, .. } => return write!(f, "user's operation {number} in rank order"),
             ReduceOp::Given { commutative: true } => "user's function",
@@ -258,11 +290,13 @@ mod tests {
         let users =
             [(0, true), (0, false), (7, false)].map(|(number, commutative)| ReduceOp::User { number, commutative });
         let given = [true, false].map(|commutative| ReduceOp::Given { commutative });
-        for op in ReduceOp::ALL.into_iter().chain(users).chain(given) {
+        for op in ReduceOp::ALL.into_iter().chain(users).chain(given).chain([ReduceOp::SumOfAddends]) {
             assert_eq!(ReduceOp::from_wire_code(op.wire_code()), Some(op));
         }
         assert_eq!(ReduceOp::from_code(ReduceOp::GIVEN as i32), None, "no number that a caller can pass");
-        assert_eq!(ReduceOp::from_wire_code(8), None);
+        assert_eq!(ReduceOp::from_code(ReduceOp::ADDENDS as i32), None, "that is a call of its own");
+        assert_eq!(ReduceOp::from_wire_code(9), None);
+        assert_eq!(ReduceOp::from_wire_code(ReduceOp::ADDENDS | ORDERED), None);
         assert_eq!(ReduceOp::from_wire_code(ORDERED), None, "an operation of our own is not ordered");
         assert_eq!(ReduceOp::User { number: 2, commutative: true }.code(), 258);
     }

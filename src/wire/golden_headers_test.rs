@@ -46,8 +46,9 @@ const OWN_DATA_HEADER: &str =
 /// As the message above, of 1,000 elements of 8,094 bytes.
 const OWN_MESSAGE_HEADER: &str =
     "010000000000000000000000020cfeffffff0500000000000000e803000000009d1f0000000000000000000000000000000000000000000000000000ad7656f7";
-/// The signatures of a barrier; a broadcast of 128 uint8 from root 0; and the allreduce of the data header above.
-const SIGNATURES: [&str; 3] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474"];
+/// The signatures of a barrier; a broadcast of 128 uint8 from root 0; the allreduce of the data header above; and the same of
+/// addends.
+const SIGNATURES: [&str; 4] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474", "6354ad9502f5c99a"];
 /// What a data header says of the calls before, after that barrier; and after the broadcast behind it.
 const DIGESTS: [&str; 2] = ["a11b42a0", "415acef3"];
 
@@ -58,7 +59,8 @@ fn data_headers_and_signatures_are_their_golden_bytes() {
     assert_eq!(hex(&own_data_header().encode()), OWN_DATA_HEADER);
     assert_eq!(DataHeader::decode(&own_data_header().encode()), Ok(own_data_header()));
     let [barrier, id] = two_calls();
-    assert_eq!([barrier, id, call()].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
+    let addends = Call { op: Some(ReduceOp::SumOfAddends), ..call() };
+    assert_eq!([barrier, id, call(), addends].map(|call| format!("{:016x}", call.signature())), SIGNATURES);
     let [before, after @ ..] = digests();
     assert_eq!(before.in_short(), 0);
     assert_eq!(after.map(|digest| format!("{:08x}", digest.in_short())), DIGESTS);

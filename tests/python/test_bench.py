@@ -95,6 +95,13 @@ def test_a_reduction_of_each_type_out_of_place(dtype, op):
     assert (row["dtype"], row["op"], row["wrong"]) == (dtype, op, "0")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_an_exact_sum_of_each_float_type(dtype):
+    words = ["--dtype", dtype, "--op", "sum_exact", "--in_place", "0", "--sizes", "64", "--format", "csv"]
+    row, = csv.DictReader(bench("allreduce", *TINY, *words).splitlines())
+    assert (row["dtype"], row["op"], row["wrong"]) == (dtype, "sum_exact", "0")
+
+
 def test_without_the_check_nothing_is_said_to_be_right():
     words = ["allreduce", *TINY, "--check", "0", "--sizes", "8", "--format"]
     row, = csv.DictReader(bench(*words, "csv").splitlines())
@@ -129,6 +136,7 @@ WRONG = {
     "a size in words": (["allreduce", "--sizes", "8,many"], ["--sizes", '"many"', "bytes"]),
     "sizes the wrong way round": (["allreduce", "--begin", "64K", "--end", "8"], ["--begin", "65536", "--end"]),
     "an unknown type": (["allreduce", "--dtype", "float8"], ["--dtype", '"float8"', "float32"]),
+    "an exact sum of integers": (["allreduce", "--op", "sum_exact", "--dtype", "int32"], ["sum_exact", "int32", "a float type"]),
     "an unknown format": (["allreduce", "--format", "xml"], ["--format", '"xml"', "text, csv, json"]),
     "a root that is no rank": (["broadcast", "--worker_num", "3", "--root", "3"], ["--root", "3", "0 to 2"]),
     "a start of no processes": (["bootstrap", "--worker_num", "0"], ["--worker_num", '"0"', "1 to 1024"]),

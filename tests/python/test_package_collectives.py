@@ -53,6 +53,31 @@ same(both("reduce_scatterv", of(rank), counts), total[sum(counts[:rank]):][:coun
 """)
 
 
+def test_exact_sums():
+    run("""
+import math
+wide = [np.random.default_rng(each).standard_normal(500) * 10.0 ** np.random.default_rng(9 + each).integers(-300, 300, 500)
+        for each in range(size)]
+wanted = np.array([math.fsum(column) for column in zip(*wide)])
+same(both("allreduce", wide[rank], out=np.empty(500), op="sum_exact"), wanted)
+same(w.allreduce(wide[rank].copy(), op="sum_exact"), wanted)
+got = both("reduce", wide[rank], root=1, out=np.empty(500), op="sum_exact")
+same(got, wanted) if rank == 1 else None
+same(both("reduce_scatter", wide[rank], op="sum_exact"), wanted[125 * rank:][:125])
+same(both("reduce_scatterv", wide[rank], [100, 0, 399, 1], op="sum_exact"), wanted[[0, 100, 100, 499][rank]:][:[100, 0, 399, 1][rank]])
+mine = {0: wide[0:1], 1: [], 2: wide[1:4], 3: []}[rank]
+same(both("allreduce_addends", np.array(mine), np.empty(500)), wanted)
+for wrong, said in [(lambda: w.allreduce(np.zeros(2, np.int32), op="sum_exact"), "float type"),
+                    (lambda: w.allreduce_addends(np.zeros(5), np.zeros(2)), "a multiple of 2"),
+                    (lambda: w.allreduce_addends(np.zeros(4, np.float32), np.zeros(2)), "both must be the same")]:
+    try:
+        wrong()
+        raise AssertionError(said)
+    except muster.InvalidError as error:
+        assert said in str(error), error
+""")
+
+
 def test_gathers_and_scatters():
     run("""
 x = of(rank).reshape(3, 4)

@@ -68,6 +68,16 @@ def allreduce(buf: Data, out: Optional[Data], op: Op) -> Call:
     return Call(words, (given, taken), buf if out is None else out, _function_of(op))
 
 
+def allreduce_addends(buf: Data, out: Data) -> Call:
+    given, taken = memory_of(buf), writable_memory_of(out)
+    _same_type(given, taken)
+    addends = given.count // taken.count if taken.count else 0
+    if addends * taken.count != given.count:
+        raise InvalidError(f"buf: {given.count} elements; expected a multiple of {taken.count}, as many as out has")
+    words = (given.place, addends, taken.place, taken.count, taken.dtype)
+    return Call(words, (given, taken), out)
+
+
 def reduce(buf: Data, out: Optional[Data], op: Op, root: int, is_root: bool) -> Call:
     if not is_root:
         given = memory_of(buf)

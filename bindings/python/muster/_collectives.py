@@ -33,7 +33,8 @@ class Collectives(GroupBase):
         """Combines every rank's `buf`, element by element, and gives everyone the result.
 
         In place, unless `out` is given; returns where the result is. `op` is "sum", "prod", "min", "max", "avg",
-        "and", "or", "xor", or what `Cluster.operation` has made. Every rank gets the same bits.
+        "and", "or", "xor", "sum_exact", or what `Cluster.operation` has made. Every rank gets the same bits.
+        "sum_exact" is for floats: the real sum, rounded once, so that order and number of ranks do not matter.
         """
         if out is None:
             # What training loops call most, at half the price. What is unusual, or wrong, goes the long way below.
@@ -49,6 +50,14 @@ class Collectives(GroupBase):
                     self._checked(status)
                 return buf
         return cast(D, self._run("allreduce", _calls.allreduce(buf, out, op)))
+
+    def allreduce_addends(self, buf: Data, out: D) -> D:
+        """Gives everyone, in `out`, the exact sum of all ranks' addends, rounded once.
+
+        `buf` holds this rank's, each as long as `out`, one after another; it may be empty. Ranks may bring different
+        numbers of them. The same addends have the same sum, bit for bit, on any number of ranks. Floats only.
+        """
+        return cast(D, self._run("allreduce_addends", _calls.allreduce_addends(buf, out)))
 
     def reduce(self, buf: Data, out: Optional[Data] = None, op: Op = "sum", root: int = 0) -> Any:
         """As `allreduce`, but only the root gets the result, in `out`, or in place. Elsewhere `buf` is only read;

@@ -21,7 +21,7 @@ INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLO
 # A type of the caller's own: this, and the element's size in bytes.
 ELEMENT = 1048576
 ELEMENT_BYTES_MAX = 65536
-SUM, PROD, MIN, MAX, AVG, AND, OR, XOR = range(8)
+SUM, PROD, MIN, MAX, AVG, AND, OR, XOR, SUM_EXACT = range(9)
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -100,6 +100,7 @@ _COLLECTIVES: Dict[str, List[Any]] = {
     "barrier": [],
     "broadcast": [_P, _N, _I, _I],
     "allreduce": [_P, _P, _N, _I, _I],
+    "allreduce_addends": [_P, _N, _P, _N, _I],
     "reduce": [_P, _P, _N, _I, _I, _I],
     "allgather": [_P, _P, _N, _I],
     "allgatherv": [_P, _N, _P, _P, _P, _I],

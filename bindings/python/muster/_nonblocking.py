@@ -35,6 +35,10 @@ class Starts(GroupBase):
         """Starts an `allreduce`."""
         return self._start("allreduce", _calls.allreduce(buf, out, op))
 
+    def iallreduce_addends(self, buf: Data, out: D) -> Request[D]:
+        """Starts an `allreduce_addends`."""
+        return self._start("allreduce_addends", _calls.allreduce_addends(buf, out))
+
     def ireduce(self, buf: Data, out: Optional[Data] = None, op: Op = "sum", root: int = 0) -> Request[Any]:
         """Starts a `reduce`."""
         return self._start("reduce", _calls.reduce(buf, out, op, root, root == self._rank))

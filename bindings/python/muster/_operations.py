@@ -19,6 +19,7 @@ OPERATIONS = {
     "and": _library.AND,
     "or": _library.OR,
     "xor": _library.XOR,
+    "sum_exact": _library.SUM_EXACT,
 }
 # What leaves bytes that are 0 or 1 such.
 _OF_BOOLS = (_library.MIN, _library.MAX, _library.AND, _library.OR, _library.XOR)

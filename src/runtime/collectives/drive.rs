@@ -106,6 +106,10 @@ impl Collectives {
                     memory.forget_checksums(into);
                     memory.reduce(mine, other, into, other_side, expect());
                 }
+                Action::SumExact { own, others, into } => {
+                    memory.forget_checksums(into);
+                    memory.sum_exact([own, others], into, expect().dtype);
+                }
                 Action::Divide { span, by } => {
                     memory.forget_checksums(span);
                     memory.divide(span, by, expect().dtype);

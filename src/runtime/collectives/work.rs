@@ -17,9 +17,11 @@ use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::request::{Cancels, Operation, Request};
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::trace_file::Entry;
 use crate::schedules::{choose, Shape};
-use crate::types::{Call, Time};
+use crate::types::{Call, CallKind, DType, ReduceOp, Time};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -99,11 +101,12 @@ impl Collectives {
         Ok(Shape { rank, size: self.context.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    fn work(&self, turn: &Turn<'_>, since: Time, attention: Attention<'_>, work: Work<'_>) -> Result<()> {
-        let shape = self.shape(&work)?;
+    fn work(&self, turn: &Turn<'_>, since: Time, attention: Attention<'_>, mut work: Work<'_>) -> Result<()> {
         let bytes = work.buffers.longer();
         let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
             find_way(self, driver, running)?;
+            self.tell_addends(driver, running, &mut work)?;
+            let shape = self.shape(&work).map_err(Stop::Failed)?;
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
@@ -139,6 +142,35 @@ impl Collectives {
         });
         self.take_lists(work.layout, work.list);
         outcome
+    }
+
+    /// The ranks of a sum of addends tell each other how many they bring, by an all-gather ahead of it.
+    fn tell_addends(&self, driver: &mut Driver, running: &Running<'_>, work: &mut Work<'_>) -> Result<(), Stop> {
+        if work.call.op != Some(ReduceOp::SumOfAddends) {
+            return Ok(());
+        }
+        let Some(layout) = &mut work.layout else { return Ok(()) };
+        let (size, rank) = (self.context.size(), self.context.rank().unwrap_or_default());
+        let dtype = DType::Uint64;
+        let call = Call { kind: CallKind::Allgather, dtype: Some(dtype), op: None, root: None, count: 1, layout: 0 };
+        let shape = Shape { rank, size, call, in_place: false, layout: None };
+        let algorithm = choose(&shape, &self.thresholds);
+        let (own, mut all, mut scratch) = (layout.own.to_le_bytes(), Vec::new(), Vec::new());
+        grow(&mut all, dtype.size() * size as usize)?;
+        grow(&mut scratch, algorithm.scratch_bytes(&shape))?;
+        let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
+        self.carry_out(driver, running, &shape, algorithm, &memory, None)?;
+        let mut below = 0;
+        for (rank, addends) in (0..).zip(all.as_chunks().0) {
+            let addends = u64::from_le_bytes(*addends);
+            if addends > u64::from(Shape::ADDENDS_MAX) {
+                return Err(Stop::Ended(rank, LinkEnd::Corrupt(format!("it brings {addends} addends"))));
+            }
+            layout.input.counts.push(addends);
+            layout.input.displs.push(below);
+            below += addends;
+        }
+        self.shape(work).and_then(|shape| shape.check()).map_err(Stop::Failed)
     }
 
     /// Waits for a turn and does something in it, as the group's next collective, which has a buffer of so many bytes. A panic

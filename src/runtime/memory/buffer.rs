@@ -10,7 +10,7 @@
 
 use super::checksums::Checksums;
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{kernels, Buffer, Conversion, Parts, Side, Span};
+use crate::schedules::{kernels, Buffer, Conversion, Parts, Rows, Side, Span};
 use crate::types::{DType, ReduceOp};
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -297,6 +297,19 @@ impl Memory<'_> {
                 Some(function) => function.reduce(how.dtype, lower, higher.cast_mut(), into, bytes / how.dtype.size()),
                 None => kernels::reduce(how.op, how.dtype, lower, higher, into, bytes / how.dtype.size()),
             }
+        }
+    }
+
+    /// Adds rows of elements exactly.
+    pub fn sum_exact(&self, [own, others]: [Rows; 2], into: Span, dtype: DType) {
+        let row = |at: usize| if at < own.count { own.row(at) } else { others.row(at - own.count) };
+        let rows = own.count + others.count;
+        assert!((0..rows).all(|at| row(at).len == into.len), "rows are as long as their sum");
+        // SAFETY: all rows and the sum were found to be inside, and equally long; the schedules' invariant says that `into` is
+        // exactly one of them, or apart from all.
+        unsafe {
+            let out = self.start_mut(into);
+            kernels::sum_exact(dtype, rows, &|at| self.start(row(at)), out, into.len / dtype.size());
         }
     }
 

@@ -111,7 +111,7 @@ pub(super) unsafe fn reduce_f16c(
             ReduceOp::Prod => combine_f16c::<Prod>(lower, higher, out, count),
             ReduceOp::Min => combine_f16c::<Min>(lower, higher, out, count),
             ReduceOp::Max => combine_f16c::<Max>(lower, higher, out, count),
-            ReduceOp::And | ReduceOp::Or | ReduceOp::Xor | ReduceOp::User { .. } | ReduceOp::Given { .. } => {
+            _ => {
                 unreachable!("{op} is for integers, or called elsewhere")
             }
         }

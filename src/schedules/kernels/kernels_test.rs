@@ -302,7 +302,7 @@ fn every_float16_gives_the_same_bits_with_and_without_the_processors_conversions
     let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_ne_bytes).collect();
     for other in [0x0000u16, 0x8000, 0x0001, 0x0201, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0xfe00] {
         let other: Vec<u8> = (0..=u16::MAX).flat_map(|_| other.to_ne_bytes()).collect();
-        for op in ReduceOp::ALL.into_iter().filter(|op| !op.is_bitwise()) {
+        for op in ReduceOp::ALL.into_iter().filter(|op| op.is_for(DType::Float16) && !op.is_exact()) {
             every_way(op, DType::Float16, &all, &other);
         }
     }

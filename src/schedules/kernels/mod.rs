@@ -1,8 +1,10 @@
-//! The arithmetic: combines two blocks of elements, divides one, and makes other types of one's elements.
+//! The arithmetic: combines two blocks of elements, divides one, and makes other types of one's elements. Sums any number of
+//! them exactly.
 //!
 //! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in
 //! float32 and rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every
-//! NaN that is computed is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0.
+//! NaN that is computed is the one canonical quiet NaN. The minimum of the two zeros is -0, their maximum +0. A caller's own
+//! floating-point environment changes nothing (`environment.rs`).
 //!
 //! The loops are plain Rust that the compiler vectorizes. They are compiled twice, for what every processor has and
 //! for AVX2. What this processor has decides which is run.
@@ -11,6 +13,11 @@
 
 mod convert;
 mod element;
+mod environment;
+mod exact;
+#[cfg(test)]
+mod exact_test;
+mod fixed_point;
 mod half;
 #[cfg(test)]
 #[path = "kernels_test.rs"]
@@ -23,6 +30,8 @@ use super::conversion::Conversion;
 use crate::types::{DType, ReduceOp};
 use convert::convert_any;
 use element::{And, Element, Max, Min, Operation, Or, Prod, Sum, Xor};
+use environment::Usual;
+use exact::sum_exact_as;
 use half::{Bfloat16, Float16};
 
 /// Computes `out[i] = op(lower[i], higher[i])` for `count` elements. An average is summed here; [`divide`] ends it.
@@ -31,6 +40,7 @@ use half::{Bfloat16, Float16};
 /// `lower` and `higher` must be readable and `out` writable for `count` elements of `dtype`; `out` must be exactly
 /// `lower`, exactly `higher`, or overlap neither. Nothing need be aligned.
 pub unsafe fn reduce(op: ReduceOp, dtype: DType, lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+    let _usual = Usual::enter();
     // Every operation gives the same bits either way round, so that a loop for `out` = `lower` does for both.
     let (lower, higher) = if higher == out.cast_const() { (higher, lower) } else { (lower, higher) };
     #[cfg(target_arch = "x86_64")]
@@ -52,6 +62,7 @@ pub unsafe fn reduce(op: ReduceOp, dtype: DType, lower: *const u8, higher: *cons
 /// # Safety
 /// `data` must be readable and writable for `count` elements of `dtype`. It need not be aligned.
 pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
+    let _usual = Usual::enter();
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2; the pointer is as the caller promised.
@@ -68,6 +79,7 @@ pub unsafe fn divide(dtype: DType, data: *mut u8, count: usize, by: u32) {
 /// `from` must be readable and `to` writable for `count` elements of their types, and the two must not overlap. Neither need be
 /// aligned.
 pub unsafe fn convert(how: Conversion, from: *const u8, to: *mut u8, count: usize) {
+    let _usual = Usual::enter();
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2; the pointers are as the caller promised.
@@ -75,6 +87,31 @@ pub unsafe fn convert(how: Conversion, from: *const u8, to: *mut u8, count: usiz
     }
     // SAFETY: the pointers are as the caller promised.
     unsafe { convert_any(how, from, to, count) }
+}
+
+/// Computes the exact sum of the elements at each of `count` places of so many vectors, rounded once. `vector` says where each
+/// begins. What is summed need not lie together, and need not be memory of one kind. No vectors give zeros.
+///
+/// # Safety
+/// `dtype` is a float. Each vector must be readable and `out` writable for `count` elements of it; `out` must be exactly one of
+/// the vectors, or overlap none. Nothing need be aligned.
+pub unsafe fn sum_exact(dtype: DType, vectors: usize, vector: &dyn Fn(usize) -> *const u8, out: *mut u8, count: usize) {
+    let _usual = Usual::enter();
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; the pointers are as the caller promised.
+        return unsafe { sum_exact_avx2(dtype, vectors, vector, out, count) };
+    }
+    // SAFETY: the pointers are as the caller promised.
+    unsafe { sum_exact_any(dtype, vectors, vector, out, count) }
+}
+
+/// The exact sums of slices' elements, for tests.
+#[cfg(test)]
+pub(super) fn sum_exact_slices(dtype: DType, vectors: &[&[u8]], out: &mut [u8]) {
+    assert!(vectors.iter().all(|vector| vector.len() == out.len()), "vectors of {dtype} must be equally long");
+    // SAFETY: all hold as many elements, and are apart.
+    unsafe { sum_exact(dtype, vectors.len(), &|at| vectors[at].as_ptr(), out.as_mut_ptr(), out.len() / dtype.size()) };
 }
 
 /// Converts the elements of a slice, for tests.
@@ -160,6 +197,35 @@ unsafe fn convert_avx2(how: Conversion, from: *const u8, to: *mut u8, count: usi
     unsafe { convert_any(how, from, to, count) }
 }
 
+// SAFETY: (contract) as for `sum_exact`; and the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn sum_exact_avx2(
+    dtype: DType,
+    vectors: usize,
+    vector: &dyn Fn(usize) -> *const u8,
+    out: *mut u8,
+    count: usize,
+) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe { sum_exact_any(dtype, vectors, vector, out, count) }
+}
+
+// SAFETY: (contract) as for `sum_exact`.
+#[inline(always)]
+unsafe fn sum_exact_any(dtype: DType, vectors: usize, vector: &dyn Fn(usize) -> *const u8, out: *mut u8, count: usize) {
+    // SAFETY: the caller's promise is handed on unchanged.
+    unsafe {
+        match dtype {
+            DType::Float16 => sum_exact_as::<Float16>(vectors, vector, out, count),
+            DType::Bfloat16 => sum_exact_as::<Bfloat16>(vectors, vector, out, count),
+            DType::Float32 => sum_exact_as::<f32>(vectors, vector, out, count),
+            DType::Float64 => sum_exact_as::<f64>(vectors, vector, out, count),
+            _ => unreachable!("{dtype} is no float: the caller has seen to that"),
+        }
+    }
+}
+
 // Inlined, as is all below it, so that each of its callers is compiled for its own instructions.
 // SAFETY: (contract) as for `reduce`, with `out` not `higher` unless it is `lower` too.
 #[inline(always)]
@@ -176,6 +242,7 @@ unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *cons
             ReduceOp::And => combine::<u8, And>(lower, higher, out, bytes),
             ReduceOp::Or => combine::<u8, Or>(lower, higher, out, bytes),
             ReduceOp::Xor => combine::<u8, Xor>(lower, higher, out, bytes),
+            ReduceOp::SumExact | ReduceOp::SumOfAddends => unreachable!("{op} combines all operands at once"),
             ReduceOp::User { .. } | ReduceOp::Given { .. } => unreachable!("a user's function is called elsewhere"),
         }
     }

@@ -46,8 +46,13 @@ const DTYPES: [(&str, DType); 8] = [
     ("uint8", DType::Uint8),
 ];
 
-const OPS: [(&str, ReduceOp); 4] =
-    [("sum", ReduceOp::Sum), ("min", ReduceOp::Min), ("max", ReduceOp::Max), ("avg", ReduceOp::Avg)];
+const OPS: [(&str, ReduceOp); 5] = [
+    ("sum", ReduceOp::Sum),
+    ("min", ReduceOp::Min),
+    ("max", ReduceOp::Max),
+    ("avg", ReduceOp::Avg),
+    ("sum_exact", ReduceOp::SumExact),
+];
 
 const FORMATS: [(&str, Format); 3] = [("text", Format::Text), ("csv", Format::Csv), ("json", Format::Json)];
 
@@ -161,7 +166,13 @@ const OPTIONS: [Opt; 16] = [
         "the type of an element",
     )
     .letter('d'),
-    option("op", Takes::OneOf(&["sum", "min", "max", "avg"]), "sum", "the reduction, where there is one").letter('o'),
+    option(
+        "op",
+        Takes::OneOf(&["sum", "min", "max", "avg", "sum_exact"]),
+        "sum",
+        "the reduction, where there is one; sum_exact is for floats",
+    )
+    .letter('o'),
     option("root", Takes::Value("RANK|round"), "0", "the root, or each rank in turn, where there is one").letter('r'),
     option(
         "in_place",
@@ -245,6 +256,9 @@ pub fn parse(words: &Words) -> Result<Options, String> {
         if root >= worker_num {
             return Err(format!("--root is {root}: expected 0 to {}, or round", worker_num - 1));
         }
+    }
+    if !options.op.is_for(options.dtype) {
+        return Err(format!("--op is {}, and --dtype {}: expected a float type", options.op, options.dtype));
     }
     let sizes = sizes(words, collective)?;
     let element = options.dtype.size() as u64;
