@@ -14,6 +14,9 @@ const char *const kUsage =
     "  --hidden N   hidden units (64)\n"
     "  --data PATH  a .csv file of digits, or a folder with MNIST's idx files;\n"
     "               default: $DATA_PATH (a folder of idx files), else digits.csv beside this program\n"
+    "  --micro-batches N  parts into which a batch is cut, whatever the number of ranks; they share them out (one for each)\n"
+    "  --exact      the parts' gradients are summed exactly: the same --micro-batches give the same weights, bit for bit, on any\n"
+    "               number of ranks\n"
     "  --no-sync    no allreduce: every rank trains alone, and the weights drift apart\n"
     "  --save FILE  rank 0 writes the final weights there, as float32 values\n"
     "\n"
@@ -28,7 +31,7 @@ const char *const kUsage =
 
 namespace {
 
-const std::set<std::string> kValued = {"--epochs", "--batch", "--lr", "--hidden", "--data", "--save",
+const std::set<std::string> kValued = {"--epochs", "--batch", "--lr", "--hidden", "--micro-batches", "--data", "--save",
                                       "--checkpoint", "--checkpoint_interval", "--keep", "--trace", "--fork_child"};
 
 [[noreturn]] void reject(const std::string &name, const std::string &value, const char *expected) {
@@ -72,6 +75,12 @@ void check(const Options &options) {
     if (options.keep < Checkpoints::kKeptAtLeast) {
         reject("keep", std::to_string(options.keep), "2 or more: of one checkpoint each the ranks may have none in common");
     }
+    if (options.exact && options.micro_batches == 0) {
+        throw std::invalid_argument("--exact needs --micro-batches: what is summed must not depend on the number of ranks");
+    }
+    if (options.exact && !options.sync) {
+        throw std::invalid_argument("--exact and --no-sync exclude each other: ranks that train alone sum nothing");
+    }
     if (!options.checkpoint.empty() && !options.sync) {
         throw std::invalid_argument("--checkpoint and --no-sync exclude each other: ranks that train alone are nowhere together");
     }
@@ -91,6 +100,10 @@ Options parse_options(int argc, char **argv) {
             options.sync = false;
             continue;
         }
+        if (argument == "--exact") {
+            options.exact = true;
+            continue;
+        }
         std::size_t equals = argument.find('=');
         std::string name = argument.substr(0, equals);
         if (kValued.count(name) == 0) {
@@ -107,6 +120,8 @@ Options parse_options(int argc, char **argv) {
             options.batch = positive_integer(name, value);
         } else if (name == "hidden") {
             options.hidden = positive_integer(name, value);
+        } else if (name == "micro-batches") {
+            options.micro_batches = positive_integer(name, value);
         } else if (name == "lr") {
             options.learning_rate = positive_number(name, value);
         } else if (name == "checkpoint_interval") {

@@ -12,6 +12,8 @@ struct Options {
     float momentum = 0.9F;
     std::string data;          // a .csv file or a folder of idx files; empty: see default_data_path()
     bool sync = true;          // false: every rank trains alone
+    std::size_t micro_batches = 0;  // parts of a batch, which the ranks share out; 0: one for each rank
+    bool exact = false;        // their gradients are summed exactly
     std::string save;          // a file for the weights; empty: they are not kept
     std::string checkpoint;    // a folder for checkpoints; empty: there are none
     std::size_t checkpoint_interval = 50;  // in steps

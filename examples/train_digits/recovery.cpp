@@ -19,10 +19,11 @@ constexpr unsigned kChildSeconds = 300;
 
 // A number that tells a training by so many ranks from others: all that its result depends on is in it.
 std::uint64_t training_of(const Options &options, int ranks) {
-    char numbers[160];
-    std::snprintf(numbers, sizeof numbers, "%d ranks, %zu epochs, batch %zu, hidden %zu, rate %a, momentum %a, data ", ranks,
-                  options.epochs, options.batch, options.hidden, static_cast<double>(options.learning_rate),
-                  static_cast<double>(options.momentum));
+    char numbers[200];
+    std::snprintf(numbers, sizeof numbers,
+                  "%d ranks, %zu epochs, batch %zu in %zu parts%s, hidden %zu, rate %a, momentum %a, data ", ranks, options.epochs,
+                  options.batch, options.micro_batches, options.exact ? ", exact" : "", options.hidden,
+                  static_cast<double>(options.learning_rate), static_cast<double>(options.momentum));
     const std::string text = numbers + (options.data.empty() ? default_data_path() : options.data);
     return hash_of(text.data(), text.size());
 }

@@ -69,25 +69,39 @@ void Trainer::step() {
     }
 }
 
-float Trainer::train(std::size_t begin, std::size_t end) {
-    const std::size_t mine = begin + part_begin(end - begin, cluster_.rank(), cluster_.size());
-    const std::size_t next = begin + part_begin(end - begin, cluster_.rank() + 1, cluster_.size());
-    const std::size_t count = model_.weights.size();
-    float &loss = gradient_[count];
-    float &images = gradient_[count + 1];
-
-    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
-    for (std::size_t at = mine; at < next; at++) {
+void Trainer::add_gradients(std::size_t begin, std::size_t end, float *sums) {
+    float &loss = sums[model_.weights.size()], &images = sums[model_.weights.size() + 1];
+    for (std::size_t at = begin; at < end; at++) {
         const std::size_t image = order_[at];
-        loss += model_.add_gradient(images_.image(image), images_.digits[image], gradient_.data());
+        loss += model_.add_gradient(images_.image(image), images_.digits[image], sums);
     }
-    images = static_cast<float>(next - mine);
-    samples_used_ += next - mine;
+    images += static_cast<float>(end - begin);
+    samples_used_ += end - begin;
+}
+
+float Trainer::train(std::size_t begin, std::size_t end) {
+    const int rank = cluster_.rank(), size = cluster_.size();
+    const int parts = options_.micro_batches == 0 ? size : static_cast<int>(options_.micro_batches);
+    const std::size_t all = static_cast<std::size_t>(parts);
+    const std::size_t first = part_begin(all, rank, size), next = part_begin(all, rank + 1, size);
+    const std::size_t length = gradient_.size(), count = model_.weights.size();
+
+    addends_.assign(length * (options_.exact ? next - first : 1), 0.0F);
+    for (std::size_t part = first; part < next; part++) {
+        const int number = static_cast<int>(part);
+        add_gradients(begin + part_begin(end - begin, number, parts), begin + part_begin(end - begin, number + 1, parts),
+                      &addends_[options_.exact ? length * (part - first) : 0]);
+    }
 
     // The parts may differ in size, so sums travel, and the mean is taken over the images of all ranks.
-    if (options_.sync) {
-        cluster_.world().allreduce(gradient_);
+    if (options_.exact) {
+        cluster_.world().allreduce_addends(addends_, gradient_);
+    } else if (options_.sync) {
+        cluster_.world().allreduce(addends_, gradient_);
+    } else {
+        gradient_ = addends_;
     }
+    const float images = gradient_[count + 1];
     if (images == 0.0F) {
         return 0.0F;  // a batch smaller than the ranks are many has left this one, which trains alone, with nothing
     }
@@ -95,7 +109,7 @@ float Trainer::train(std::size_t begin, std::size_t end) {
         velocity_[i] = options_.momentum * velocity_[i] - options_.learning_rate * gradient_[i] / images;
         model_.weights[i] += velocity_[i];
     }
-    return loss / images;
+    return gradient_[count] / images;
 }
 
 void Trainer::shuffle(std::size_t epoch) {

@@ -1,5 +1,7 @@
 // Data-parallel training: in every step each rank takes its part of one global batch, and the gradients of all are
-// averaged. Whatever the number of ranks, the batches are the same, and so is the loss curve.
+// averaged. Whatever the number of ranks, the batches are the same, and so is the loss curve. With options.exact so are the
+// weights, to the last bit: then the sum is one of micro-batches, which are the same, too, and rounding does not depend on who
+// summed what first.
 #pragma once
 
 #include "checkpoint.hpp"
@@ -41,6 +43,8 @@ public:
 private:
     // Trains on order_[begin, end), the global batch, and returns its mean loss (without sync: its part's).
     float train(std::size_t begin, std::size_t end);
+    // Adds the gradient of order_[begin, end), its loss and its number of images to `sums`.
+    void add_gradients(std::size_t begin, std::size_t end, float *sums);
     void shuffle(std::size_t epoch);
 
     const muster::cluster &cluster_;
@@ -49,6 +53,7 @@ private:
     const std::size_t steps_per_epoch_;
     Model model_;
     std::vector<std::size_t> order_;  // of the images, in this epoch; the same on all ranks
+    std::vector<float> addends_;      // this rank's, each like gradient_: one, or, where sums are exact, one per micro-batch
     std::vector<float> gradient_;     // one value per weight, then the loss and the number of images
     std::vector<float> velocity_;
     std::size_t steps_done_ = 0;
