@@ -132,7 +132,7 @@
  *
  * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
  * overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
- * the canonical NaN. The library may need memory for a piece of every rank's elements, some 4 MiB in all.
+ * the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all.
  */
 #define MUSTER_SUM_EXACT 8
 
