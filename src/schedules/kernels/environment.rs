@@ -2,9 +2,10 @@
 //!
 //! A caller may have its own in its thread: subnormals taken for zero (as `-ffast-math` links in), another direction of
 //! rounding, exceptions that are signals. A result must not depend on it, or ranks that differ in it would differ in their
-//! results. So each kernel that computes floats enters the usual environment, and leaves it for the caller's. Tested in
-//! `kernels_test.rs`, and in C by `ctests/exact.c`.
+//! results. So each kernel that computes floats enters the usual environment, and leaves it for the caller's. On processors
+//! other than these two it takes the caller's. Tested in `exact_test.rs`, and in C by `ctests/exact.c`.
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::arch::asm;
 
 /// The caller's environment, to go back to; none if it is the usual one.
@@ -12,7 +13,7 @@ pub(super) struct Usual {
     callers: Option<Control>,
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(target_arch = "aarch64"))]
 type Control = u32;
 #[cfg(target_arch = "aarch64")]
 type Control = u64;
@@ -20,13 +21,13 @@ type Control = u64;
 /// Every exception masked, to the nearest, subnormals as they are.
 #[cfg(target_arch = "x86_64")]
 const USUAL: Control = 0x1f80;
-#[cfg(target_arch = "aarch64")]
+#[cfg(not(target_arch = "x86_64"))]
 const USUAL: Control = 0;
 
 /// What is no setting but a note of what has happened: it may be anything.
 #[cfg(target_arch = "x86_64")]
 const NOTES: Control = 0x3f;
-#[cfg(target_arch = "aarch64")]
+#[cfg(not(target_arch = "x86_64"))]
 const NOTES: Control = 0;
 
 impl Usual {
@@ -83,3 +84,11 @@ pub(super) fn write(control: Control) {
     // SAFETY: it is the usual environment, which is what Rust takes for granted, or what the register held before.
     unsafe { asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags)) };
 }
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn read() -> Control {
+    USUAL
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn write(_control: Control) {}

@@ -1,6 +1,6 @@
 //! Sums that are exact: the real sum of any number of elements, rounded once, to the nearest, ties to even.
 //!
-//! A float64 holds most sums of narrower types exactly: those whose elements lie within some 2^29 of each other. So elements
+//! A float64 holds most sums of narrower types exactly: those whose elements lie within some 2^25 of each other. So elements
 //! are summed in float64, and the error of each addition is looked at, which is known exactly. Where there was none, the sum
 //! is exact, and is rounded to its type. A sum of float64 has a second float64, for the errors, whose own errors are looked
 //! at. Elements with whose sum that fails, and those that are not finite, are summed again, in a fixed-point number.
