@@ -169,7 +169,10 @@ impl Sums {
                 0 => *self = Sums::ZERO,
                 _ => self.begin::<T, EACH>(from(0), count),
             }
-            (1..vectors).for_each(|vector| self.add::<T, EACH>(from(vector), count));
+            // A loop, and no closure, which might be compiled for another processor than its caller.
+            for vector in 1..vectors {
+                self.add::<T, EACH>(from(vector), count);
+            }
         }
     }
 
