@@ -145,7 +145,7 @@ mod tests {
             ("muster be", &["bench"][..]),
             ("muster bench all", &["allgather", "allreduce", "alltoall"]),
             ("muster bench allreduce --ite", &["--iters"]),
-            ("muster bench allreduce -o ", &["sum", "min", "max", "avg"]),
+            ("muster bench allreduce -o ", &["sum", "min", "max", "avg", "sum_exact"]),
             ("muster bench allreduce --op=m", &["min", "max"]),
             ("muster bench bootstrap --w", &["--worker_num"]),
             ("muster bench bootstrap --worker-n", &["--worker_num"]),
