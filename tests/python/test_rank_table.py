@@ -212,8 +212,8 @@ def test_the_schema_refuses_what_hccl_would_refuse():
     fits_the_schema(json.dumps(table()))
 
 
-def test_two_workers_of_one_device_and_no_scheduler_are_told():
-    with Cluster(node("c = join(); hold('end')"), workers=2, env={"DEVICE_ID": "3"}) as cluster:
+def test_two_workers_of_one_device_and_no_scheduler_are_told(tmp_path):
+    with Cluster(node("c = join(); hold('end')"), workers=2, env={"DEVICE_ID": "3", "HOLD_FOLDER": tmp_path}) as cluster:
         await_joined(*cluster.workers)
         told = ranktable(cluster.port)
         assert told.returncode == 1 and "both work with device 3 of host " in told.stderr, told
