@@ -122,6 +122,7 @@ void replaced(muster::cluster &cluster, int rank) {
 void thrown(muster::cluster &cluster, int rank) {
     const muster::group world = cluster.world();
     if (rank == 1) {
+        cluster.store().get("thrown");
         aborts("rank 0", [&] { world.barrier(); });
         return;
     }
@@ -135,6 +136,7 @@ void thrown(muster::cluster &cluster, int rank) {
     } catch (const std::runtime_error &error) {
         CHECK_CONTAINS(error.what(), "own");
     }
+    cluster.store().set("thrown", "");
     aborts("rank 0", [&] { world.barrier(); });
 }
 
@@ -166,11 +168,13 @@ void messages(muster::cluster &cluster, int rank) {
 void cancelled(muster::cluster &cluster, int rank) {
     const muster::group world = cluster.world();
     if (rank == 1) {
+        cluster.store().get("cancelled");  // a barrier in which both are may end before it is cancelled
         aborts("rank 0", [&] { world.barrier(); });
         return;
     }
     muster::request request = world.ibarrier();
     request.cancel();
+    cluster.store().set("cancelled", "");
     aborts("cancelled", [&] { request.wait(); });
     aborts("cancelled", [&] { static_cast<void>(request.test()); });
 }
@@ -198,11 +202,11 @@ void several(muster::cluster &cluster, int rank) {
     requests.emplace_back();  // empty ones are passed over
     requests.push_back(world.irecv(muster::one(there), 1 - rank, 2));
     CHECK(!muster::wait_any(requests, std::chrono::milliseconds(1)) && !muster::wait_all(requests, std::chrono::milliseconds(1)));
-    world.barrier();
     std::promise<muster::status> told;
     requests[2].notify([&told](muster::status code) { told.set_value(code); });
     pollfd watched{requests[2].descriptor(), POLLIN, 0};
     CHECK(poll(&watched, 1, 0) == 0);
+    world.barrier();  // now the other rank may send
     world.send(muster::one(rank), 1 - rank, 2);
     CHECK(muster::wait_any(requests) == 2 && told.get_future().get() == muster::status::ok && there == 1 - rank);
     CHECK(poll(&watched, 1, -1) == 1);
@@ -215,6 +219,7 @@ void several(muster::cluster &cluster, int rank) {
         given_up.notify([&here](muster::status code) { here = code == muster::status::aborted ? 77 : 0; });
     }
     CHECK(here == 77);  // the destructor has waited for it
+    world.barrier();    // neither leaves before that: then the other's would have ended by it
 }
 
 // An interrupted wait leaves its request as it is; an interrupted collective is cancelled.
