@@ -49,7 +49,7 @@ def missing():
 
 @pytest.fixture(scope="module")
 def packages():
-    if missing():
+    if missing():  # Debian's tools alone make Debian's packages; `make test-install` installs them where it may
         pytest.skip(f"{' and '.join(missing())} are missing: apt-get install debhelper dh-python")
     words = ["make", "-C", str(TREE), "deb"]
     ended = subprocess.run(words, env=clean_environment(NO_OUTER_MAKE), capture_output=True, text=True, timeout=BUILD_LIMIT)
@@ -93,7 +93,7 @@ def test_each_package_has_its_files(packages, name, some):
 
 
 def test_a_user_installs_them_builds_a_program_and_runs_it(packages, tmp_path):
-    if os.geteuid() != 0:
+    if os.geteuid() != 0:  # an overlay over the system's own files is a mount
         pytest.skip("only root can mount a system of its own")
     brought, mounts = tmp_path / "brought", tmp_path / "system"
     brought.mkdir()

@@ -59,7 +59,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def demand():
-    """Skips where Slurm is not installed, or may not be run."""
+    """Skips where Slurm is not installed, or may not be run: munged and slurmd start as root only, in namespaces of their own, and
+    nothing could stand in for them."""
     if os.geteuid() != 0:
         pytest.skip("Slurm's daemons need root: make test-launchers")
     if not fetch_launchers.is_there("Slurm"):
