@@ -57,3 +57,15 @@ pub use value::{Kind, LogLevel, Value};
 pub(crate) fn fuzz_rank_table(bytes: &[u8]) {
     let _ = rank_table::RankTable::parse(bytes);
 }
+
+/// The decoders of a hostfile and of a list of hosts, as a function of bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_host_lists(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(host) = host_list::of_file(&text) {
+        assert!(!host.is_empty() && !host.contains(char::is_whitespace) && !host.contains('#'), "{host:?}");
+    }
+    if let Some(hosts) = host_list::of_list(&text) {
+        assert!(!hosts.first.is_empty() && !hosts.first.contains(['[', ',']), "{:?}", hosts.first);
+    }
+}
