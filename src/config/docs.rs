@@ -76,8 +76,8 @@ If a process was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the port, only that 
 
 **What does not count is said.** If no launcher counts, a process warns of each whose variables are only half there, or do not tell
 the place of a process. It also warns of what it knows by its mark alone: Flux (`FLUX_TASK_RANK`), PALS (`PALS_RANKID`), jsrun
-(`JSM_NAMESPACE_RANK`), MVAPICH (`MV2_COMM_WORLD_RANK`), Horovod (`HOROVOD_RANK`), PMIx (`PMIX_RANK`), and an MPIJob's pod outside of
-`mpirun` (`K_MPI_JOB_ROLE`). Then it is a cluster of one.
+(`JSM_NAMESPACE_RANK`), MVAPICH (`MV2_COMM_WORLD_RANK`), Horovod (`HOROVOD_RANK`), PMIx (`PMIX_RANK`), an old Volcano
+(`VK_TASK_INDEX`), and an MPIJob's pod outside of `mpirun` (`K_MPI_JOB_ROLE`). Then it is a cluster of one.
 ";
 
 const VALUES: &str = "

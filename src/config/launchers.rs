@@ -172,6 +172,8 @@ pub const STRANGERS: &[Stranger] = &[
     stranger("Horovod", "HOROVOD_RANK", Some("HOROVOD_SIZE")),
     stranger("a launcher that speaks PMIx", "PMIX_RANK", None),
     stranger("Kubeflow's MPIJob", "K_MPI_JOB_ROLE", None),
+    // An old one's plugin `env` sets this name alone; newer ones set the row's, too.
+    stranger("Volcano", "VK_TASK_INDEX", None),
 ];
 
 /// Variables that are read apart from the rows of the tables.

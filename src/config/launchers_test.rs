@@ -282,6 +282,7 @@ fn a_launcher_that_is_known_by_its_mark_alone_is_no_reason_to_be_silent() {
         (&[("MV2_COMM_WORLD_RANK", "0"), ("MV2_COMM_WORLD_SIZE", "2")], "MVAPICH"),
         (&[("HOROVOD_RANK", "0"), ("HOROVOD_SIZE", "2")], "Horovod"),
         (&[("K_MPI_JOB_ROLE", "launcher")], "Kubeflow's MPIJob"),
+        (&[("VK_TASK_INDEX", "1")], "Volcano"),
     ] {
         let found = settings(variables, &[]);
         let words =

@@ -33,7 +33,7 @@ VERSION = re.search(r'^version = "(.*)"', (TREE / "Cargo.toml").read_text(), re.
 
 # A test's processes see nothing of the launcher or the settings under which the tests themselves run.
 FOREIGN_VARIABLE = re.compile(
-    r"(MS_|MUSTER_|OMPI_|PMI_|PMIX_|HYDRA_|I_MPI_|TORCHELASTIC_|SLURM_|SLURMD_|MASTER_|NCCL_|CM_|PET_|LWS_|VC_|FLUX_|PALS_|"
+    r"(MS_|MUSTER_|OMPI_|PMI_|PMIX_|HYDRA_|I_MPI_|TORCHELASTIC_|SLURM_|SLURMD_|MASTER_|NCCL_|CM_|PET_|LWS_|VC_|VK_|FLUX_|PALS_|"
     r"JSM_|MV2_|HOROVOD_|PRTE_|PRTERUN_).*|"
     r"RANK|WORLD_SIZE|LOCAL_RANK|RANK_ID|RANK_SIZE|DEVICE_ID|RANK_TABLE_FILE|MPI_LOCALRANKID|MPI_LOCALNRANKS|JOB_COMPLETION_INDEX|JOB_NAME|K_MPI_JOB_ROLE|"
     r"DATA_PATH"

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -84,7 +85,14 @@ class Job(Process):
         self.number, self.ranks = number, ranks
         # Should ranks never find each other they are to say so before the test gives up.
         limits = {"MUSTER_CLUSTER_TIMEOUT": JOB_SECONDS / 2}
-        super().__init__(command, {**limits, **needs, **(env or {})}, f"{launcher}'s job {number}")
+        # Open MPI keeps the files of all of a user's jobs in one folder, and a job that ends may take it from one that starts.
+        self.sessions = tempfile.TemporaryDirectory(prefix="mpi-")
+        own = {"TMPDIR": self.sessions.name}
+        super().__init__(command, {**limits, **needs, **own, **(env or {})}, f"{launcher}'s job {number}")
+
+    def close(self):
+        super().close()
+        self.sessions.cleanup()
 
     def succeeds(self):
         assert self.wait(timeout=JOB_SECONDS) == 0, self.stderr

@@ -1,6 +1,6 @@
 """What Kubernetes makes of a manifest, on this machine: pods with their exact command and environment, and names for them.
 
-    with Namespace("job.yaml", image, tmp_path) as namespace:
+    with Namespace(documents("job.yaml"), image, tmp_path) as namespace:
         pods = [namespace.start(job, index) for job in namespace.jobs for index in range(job.completions)]
         namespace.publish()
 
@@ -35,6 +35,10 @@ MANIFESTS = TREE / "deploy" / "kubernetes"
 DOMAIN = "default.svc.cluster.local"
 GATEWAY = "10.88.0.1"
 INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_SET = "jobset.sigs.k8s.io"
+# What the kubelet tells pods of Services of the same namespace, called `muster` and `master`, unless they want no such links.
+LINKS = {f"{name}_{key}": value for name in ("MUSTER", "MASTER")
+         for key, value in [("SERVICE_HOST", "10.96.0.7"), ("SERVICE_PORT", "80"), ("PORT", "tcp://10.96.0.7:80")]}
 IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The mounts of a container; then its user's rights and its program.
@@ -80,24 +84,31 @@ def job_of(name, spec, labels=None, subdomain=None):
     return Job(name, spec, every, template["spec"].get("subdomain", subdomain))
 
 
-def jobs_of(document):
-    """The Jobs that come of it."""
+def jobs_of(document, attempt=0):
+    """The Jobs that come of it; of a JobSet in this of its attempts."""
     name = document["metadata"]["name"]
     if document["kind"] == "Job":
         return [job_of(name, document["spec"])]
     if document["kind"] != "JobSet":
         return []
-    labels = {"jobset.sigs.k8s.io/jobset-name": name}
     subdomain = document["spec"].get("network", {}).get("subdomain", name)
-    return [job_of(f"{name}-{replicated['name']}-{at}", replicated["template"]["spec"], labels, subdomain)
-            for replicated in document["spec"]["replicatedJobs"] for at in range(replicated.get("replicas", 1))]
+    copies = [(replicated, at) for replicated in document["spec"]["replicatedJobs"] for at in range(replicated.get("replicas", 1))]
+    return [job_of(f"{name}-{replicated['name']}-{at}", replicated["template"]["spec"], of_job_set(name, replicated, at, number, attempt), subdomain)
+            for number, (replicated, at) in enumerate(copies)]
+
+
+def of_job_set(name, replicated, at, number, attempt):
+    """What JobSet writes on its Jobs and their pods."""
+    values = {"jobset-name": name, "jobset-uid": f"uid-of-{name}", "replicatedjob-name": replicated["name"], "job-index": at,
+              "job-global-index": number, "restart-attempt": attempt}
+    return {f"{JOB_SET}/{key}": str(value) for key, value in values.items()}
 
 
 def services_of(document):
     """Selectors of headless Services, by name."""
     name = document["metadata"]["name"]
     if document["kind"] == "JobSet":
-        return {document["spec"].get("network", {}).get("subdomain", name): {"jobset.sigs.k8s.io/jobset-name": name}}
+        return {document["spec"].get("network", {}).get("subdomain", name): {f"{JOB_SET}/jobset-name": name}}
     return {name: document["spec"]["selector"]} if document["kind"] == "Service" else {}
 
 
@@ -108,7 +119,8 @@ def field(path, pod):
 
 
 def expanded(text, environment):
-    return re.sub(r"\$\((\w+)\)", lambda found: environment.get(found[1], found[0]), text)
+    """Names in $( ) up to the first closing bracket, if there is such a variable; $$ is a dollar."""
+    return re.sub(r"\$\$|\$\(([^)]*)\)", lambda found: "$" if found[1] is None else environment.get(found[1], found[0]), text)
 
 
 @dataclasses.dataclass
@@ -133,6 +145,7 @@ class Pod:
     def environment(self, container):
         """In the order in which the kubelet sets it: a value may refer to those before it."""
         environment = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname, "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+        environment |= LINKS if self.job.spec["template"]["spec"].get("enableServiceLinks", True) else {}
         for entry in container.get("env", []):
             if "value" in entry:
                 environment[entry["name"]] = expanded(entry["value"], environment)
@@ -144,10 +157,9 @@ class Pod:
 
 
 class Namespace:
-    """A manifest that was applied: its Jobs, and the network of their pods."""
+    """Documents of a manifest that were applied: their Jobs, and the network of their pods."""
 
-    def __init__(self, manifest, image, folder, secrets=None):
-        applied = documents(manifest)
+    def __init__(self, applied, image, folder, secrets=None):
         self.jobs = [job for document in applied for job in jobs_of(document)]
         self.services = {name: selector for document in applied for name, selector in services_of(document).items()}
         self.image, self.folder, self.secrets = image, folder, secrets or {}

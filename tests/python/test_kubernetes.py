@@ -22,6 +22,7 @@ from test_train_digits import REPORT_LINE
 
 PAGE = Page("docs", "kubernetes.md")
 COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
+SEVERAL_JOBS, = PAGE.of("yaml")
 IN_SHORT, = Page("docs", "launching.md").section("Kubernetes", "sh")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
@@ -89,6 +90,8 @@ def test_pods_have_no_more_rights_than_the_restricted_standard_gives():
             container, = template["containers"]
             own, every = container["securityContext"], template["securityContext"]
             assert own == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            # They ask Kubernetes nothing, so they need no token for it.
+            assert template["automountServiceAccountToken"] is False
             assert every["runAsNonRoot"] and every["runAsUser"] > 0 and every["seccompProfile"] == {"type": "RuntimeDefault"}
             kinds = {kind for volume in template.get("volumes", []) for kind in volume if kind != "name"}
             assert kinds <= {"persistentVolumeClaim", "secret", "emptyDir"} and not any(key.startswith("host") for key in template)
@@ -194,6 +197,7 @@ def test_the_image_is_small_and_the_manifests_run_what_it_has(image):
 def end_well(pods):
     for pod in pods:
         assert pod.process.wait(4 * LIMIT) == 0, pod.process.describe()
+        assert "there is no such setting" not in output([pod]) + pod.process.stderr
 
 
 def are_equal(text, ranks):
@@ -224,7 +228,7 @@ def certificates(tmp_path):
 @pytest.mark.launchers
 @pytest.mark.parametrize("name", ["job.yaml", "job-tls.yaml"])
 def test_pods_of_a_job_find_rank_0_by_a_name_that_comes_later(name, image, certificates, tmp_path):
-    with Namespace(name, image, tmp_path, certificates) as namespace:
+    with Namespace(documents(name), image, tmp_path, certificates) as namespace:
         pods = all_pods(namespace)
         for pod in pods[1:]:
             pod.process.wait_for(r'cannot resolve host "digits-0\.digits"', LIMIT)
@@ -242,16 +246,61 @@ def plain(text):
 
 @pytest.mark.launchers
 def test_pods_of_a_job_set_have_four_workers_each(image, tmp_path):
-    with Namespace("jobset.yaml", image, tmp_path) as namespace:
+    with Namespace(documents("jobset.yaml"), image, tmp_path) as namespace:
         pods = all_pods(namespace)
         namespace.publish()
         end_well(pods)
         are_equal(output(pods), 8)
 
 
+def several_jobs():
+    """jobset.yaml with what the page says of several Jobs."""
+    document, = documents("jobset.yaml")
+    replicated, = document["spec"]["replicatedJobs"]
+    replicated["replicas"] = 2
+    container, = replicated["template"]["spec"]["template"]["spec"]["containers"]
+    changes = yaml.safe_load(SEVERAL_JOBS)
+    container["command"] = changes["command"]
+    container["env"] += changes["env"]
+    return document, container
+
+
+@pytest.mark.launchers
+def test_several_jobs_of_a_set_are_one_cluster_and_what_an_earlier_attempt_left_is_not_of_it(image, tmp_path):
+    document, _ = several_jobs()
+    validate(document, VERSIONS[-1])
+    with Namespace([document], image, tmp_path) as namespace:
+        _, stale = namespace.jobs
+        left = namespace.start(stale, 1)
+        pods = [namespace.start(job, index) for job in jobs_of(document, attempt=1) for index in range(job.completions)]
+        namespace.publish()
+        end_well(pods)
+        are_equal(output(pods), 8)
+        left.process.wait_for(r'belongs to job "uid-of-digits-0", this scheduler to job "uid-of-digits-1"', LIMIT)
+        assert left.process.wait(LIMIT) == 1
+
+
+@pytest.mark.launchers
+def test_pods_of_several_jobs_whose_indexes_repeat_are_refused_by_name(image, tmp_path):
+    document, container = several_jobs()
+    container["command"] = ["/usr/local/digits/train_digits"]
+    settings = {"MUSTER_WORKER_NUM": "4", "MUSTER_SCHED_HOST": "digits-hosts-0-0.digits", "MUSTER_SCHED_PORT": "8118"}
+    container["env"] += [{"name": name, "value": value} for name, value in settings.items()]
+    with Namespace([document], image, tmp_path) as namespace:
+        first, second = namespace.jobs
+        pods = [namespace.start(first, index) for index in range(2)]
+        namespace.publish()
+        pods[0].process.wait_for("2 of 4 workers have come", LIMIT)
+        late = namespace.start(second, 1)
+        namespace.publish()
+        assert late.process.wait(LIMIT) == 1
+        holder = 'rank 1 of worker node "rank 1" on host digits-hosts-1-1 (pid 1) is already held by node "rank 1" on host digits-hosts-0-1'
+        assert holder in late.process.stderr, late.process.describe()
+
+
 @pytest.mark.launchers
 def test_pods_are_lost_and_come_back_with_other_addresses(image, tmp_path):
-    with Namespace("recovery.yaml", image, tmp_path) as namespace:
+    with Namespace(documents("recovery.yaml"), image, tmp_path) as namespace:
         pods = all_pods(namespace)
         namespace.publish()
         scheduler, *workers = pods

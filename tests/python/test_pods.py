@@ -2,15 +2,20 @@
 
 import contextlib
 import os
+import re
 
 import pytest
 
-from cluster import MUSTER, Process
+from cluster import MUSTER, TREE, Process
 from named_hosts import NAMES, NamedHosts
 from nodes import node, said
+from pages import Page
+from pods import expanded
+from test_train_digits import trained_well
 
 pytestmark = pytest.mark.launchers
 
+KUBERNETES = Page("docs", "kubernetes.md")
 SECONDS = 60
 TALK = """
     import socket
@@ -28,6 +33,7 @@ PODS = {
     "Volcano with two tasks": lambda rank: {
         "VC_TASK_INDEX": rank, **WORKERS, "VC_PS_NUM": 2, "VC_PS_HOSTS": "host3,host4", "HOSTNAME": NAMES[rank]
     },
+    "Jobs of a JobSet, with a pod each": lambda rank: {"JOB_COMPLETION_INDEX": 0, "MUSTER_RANK_ID": rank, **INDEXED},
     "an indexed Job": lambda rank: {"JOB_COMPLETION_INDEX": rank, **INDEXED},
     "an indexed Job that knows its name": lambda rank: {"JOB_COMPLETION_INDEX": rank, **INDEXED, "JOB_NAME": "train"},
 }
@@ -66,6 +72,31 @@ def test_muster_run_starts_what_kubeflow_trainer_means(hosts, tmp_path):
         for rank in range(4):
             log = (tmp_path / NAMES[rank // 2] / f"worker_{rank}.log").read_text()
             assert f'"rank": {rank}, "size": 4, "local_rank": {rank % 2}, "local_size": 2' in log
+
+
+# What the page says to give `muster run`, for several workers in each pod.
+IN_PODS = {kind: [index, master] for kind, index, master in
+           re.findall(r"^\| (an indexed Job|LeaderWorkerSet|Volcano|Kubeflow Trainer) \| (.*?) \| (.*?) \|$", KUBERNETES.text, re.M)}
+
+
+@pytest.mark.parametrize("kind", ["an indexed Job", "LeaderWorkerSet", "Volcano", "Kubeflow Trainer"])
+def test_the_trainer_in_two_pods_of_four_workers(hosts, kind, tmp_path):
+    index, master = IN_PODS[kind]
+    with contextlib.ExitStack() as stack:
+        pods = []
+        for at, name in enumerate(NAMES):
+            told = {**PODS[kind](at), **({"PET_NPROC_PER_NODE": 4} if kind == "Kubeflow Trainer" else {"MUSTER_WORKER_NUM": None})}
+            words = []
+            if "not given" not in index:
+                address = master if master.startswith("`$(") else "host1"
+                places = ["--worker_num=8", "--local_worker_num=4", f"--node_rank={index}", f"--master_addr={address}", "--master_port=8118"]
+                words = [expanded(word.replace("`", ""), {key: str(value) for key, value in told.items()}) for word in places]
+            os.mkdir(tmp_path / name)
+            command = hosts.command(at, [MUSTER, "run", *words, "--join", TREE / "target" / "examples" / "train_digits"])
+            pods.append(stack.enter_context(Process(command, {**told, "MUSTER_SCHED_BIND": "*"}, name, cwd=tmp_path / name)))
+        for pod in pods:
+            assert pod.wait(SECONDS) == 0, pod.describe()
+        trained_well("".join(pod.stdout for pod in pods), ranks=8)
 
 
 def test_muster_run_says_which_of_those_variables_it_cannot_use(hosts):
