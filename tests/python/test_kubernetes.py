@@ -22,7 +22,7 @@ from test_train_digits import REPORT_LINE
 
 PAGE = Page("docs", "kubernetes.md")
 COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
-SEVERAL_JOBS, = PAGE.of("yaml")
+SEVERAL_JOBS, = PAGE.section("Several Jobs in a JobSet", "yaml")
 IN_SHORT, = Page("docs", "launching.md").section("Kubernetes", "sh")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]

@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+import yaml
 
 import mpi
 from cluster import TREE, Process, complaints
@@ -30,6 +31,7 @@ FILES = {
     "MPICH": ("HYDRA_HOST_FILE", "{}:2\n"),
     "Intel MPI": ("I_MPI_HYDRA_HOST_FILE", "{}:2\n"),
 }
+MPI_JOB, = Page("docs", "kubernetes.md").section("Kubeflow's MPIJob", "yaml")
 HERE, OPEN_MPI, HYDRA = Page("docs", "launching.md").section("mpirun", "sh")
 # What takes the place of ssh, and leave to start more ranks than there are processors: as settings of each launcher.
 SETTINGS = {
@@ -102,6 +104,41 @@ def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_pat
     file.write_text("".join(line.format(name) for name in ("host1", "host2")))
     with job(hosts, launcher, [], {variable: file}) as process:
         succeeds(process)
+
+
+def enclosed(folder, launcher, hosts):
+    """A program in place of mpirun, for a launcher whose file of hosts is in its own mounts only; and a start of ranks without these."""
+    ssh, mpirun = folder / "ssh", folder / "mpirun"
+    ssh.write_text(f"#!/bin/sh\nexec unshare --mount sh -c 'umount /mnt && exec {hosts.ssh} \"$@\"' ssh \"$@\"\n")
+    words = [shutil.which(mpi.COMMANDS[launcher][0]), *mpi.COMMANDS[launcher][1:], *mpi.AGENTS[launcher](str(ssh))]
+    mpirun.write_text(f"#!/bin/sh\nexec {' '.join(str(word) for word in words)} \"$@\"\n")
+    for program in (ssh, mpirun):
+        program.chmod(0o755)
+    return "mount -t tmpfs hosts /mnt && cp \"$0\" /mnt/hostfile && exec \"$@\""
+
+
+@pytest.mark.parametrize("launcher", FILES)
+def test_in_an_mpijob_the_launcher_reads_rank_0s_host(hosts, launcher, tmp_path):
+    """As the page of Kubernetes has it: only the launcher has the file. Without its word a rank elsewhere says what is missing."""
+    mpi.demand(launcher)
+    variable, line = FILES[launcher]
+    file = tmp_path / "hostfile"
+    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
+    inside = enclosed(tmp_path, launcher, hosts)
+    words = [*yaml.safe_load(MPI_JOB)["command"][:-1], *node_command()]
+    words = [word.replace("/etc/mpi/", "/mnt/") if isinstance(word, str) else word for word in words]
+    if not launcher.startswith("Open MPI"):
+        del words[words.index("-x"):words.index("MASTER_ADDR") + 1]
+    env = {**mpi.NEEDS.get(launcher, {}), "JOB": 1, variable: "/mnt/hostfile", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words[4:4] = ["-x", "JOB"] if launcher.startswith("Open MPI") else []
+    with Process(hosts.command(0, ["sh", "-ec", inside, file, *words]), env, f"{launcher} in an MPIJob", cwd=TREE) as process:
+        succeeds(process)
+    if not launcher.startswith("Open MPI"):
+        return  # Hydra lets the ranks wait that are beside the launcher, and have the file, when the others have ended
+    silent = [word.replace("export MASTER_ADDR=", ": ") if isinstance(word, str) else word for word in words]
+    with Process(hosts.command(0, ["sh", "-ec", inside, file, *silent]), env, f"{launcher} without it", cwd=TREE) as process:
+        assert process.wait(mpi.JOB_SECONDS) not in (0, None)
+        assert "nothing says where the scheduler is: set MUSTER_SCHED_HOST (or MASTER_ADDR)" in process.stdout, process.describe()
 
 
 def test_ranks_of_two_hosts_that_know_no_address_say_at_once_what_to_set(hosts, launcher):
