@@ -19,8 +19,8 @@ const ROWS: usize = 24;
 const COLUMNS: usize = 80;
 /// Lines shown of the first failure's log, where there is room, and at least.
 const LINES_OF_FIRST: [usize; 2] = [10, 2];
-/// Lines shown when none looks like an error.
-const LINES_OTHERWISE: usize = 3;
+/// How many of the very last lines are among them, where there is room, whatever they look like.
+const LAST_LINES: usize = 3;
 /// How much of a line is shown.
 const LINE_CHARS: usize = 4 * COLUMNS;
 /// Other failures that are told of one by one, and how much of what each says.
@@ -77,12 +77,15 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
     let (mut head, mut says) = (String::new(), String::new());
     let mut log = tail_of(&child.log);
     if let Some(words) = &words {
-        if names_another_host(words, children) {
+        let is_elsewhere = names_another_host(words, children);
+        if is_elsewhere {
             head = format!("muster: the first failure was on another host: {words}\n");
+        } else {
+            says = format!("muster: the scheduler says: {words}\n");
+        }
+        if is_elsewhere || child.part == Part::Scheduler {
             // Where the log says so, too, to read it once is enough.
             log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
-        } else if child.part != Part::Scheduler {
-            says = format!("muster: the scheduler says: {words}\n");
         }
     }
     head += &first_line(first, outcome, !head.is_empty());
@@ -131,7 +134,7 @@ pub fn scheduler_says(children: &[Child]) -> Option<String> {
     last_words(&tail_of(&scheduler_of(children)?.log)).map(str::to_owned)
 }
 
-/// The last lines of a log that look like errors, as many as there is room for.
+/// The last lines of a log, and those before them that look like errors, as many as there is room for.
 fn lines_that_fit(log: &str, room: usize) -> String {
     let [most, least] = LINES_OF_FIRST;
     let shown = |limit| -> String {
@@ -202,18 +205,19 @@ pub fn tail_of(log: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// The last lines that look like errors, or, where there is none, simply the last lines.
+/// The very last lines, and before them the last that look like errors. One line alone is such a one, if there is any.
 fn telling_lines(text: &str, limit: usize) -> Vec<String> {
-    let telling = |line: &&str| {
+    let is_telling = |line: &str| {
         let line = line.to_lowercase();
         TELLING.iter().any(|word| line.contains(word))
     };
-    let lines = || text.lines().rev().filter(|line| !line.trim().is_empty() && !line.starts_with(NEXT_LIFE));
-    let mut found: Vec<&str> = lines().filter(telling).take(limit).collect();
-    if found.is_empty() {
-        found = lines().take(limit.min(LINES_OTHERWISE)).collect();
-    }
-    found.into_iter().rev().map(str::to_owned).collect()
+    let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with(NEXT_LIFE);
+    let lines: Vec<&str> = text.lines().rev().filter(is_said).collect();
+    let last = if lines.iter().any(|line| is_telling(line)) { (limit / 2).min(LAST_LINES) } else { LAST_LINES };
+    let shown = lines.iter().enumerate().filter(|(back, line)| *back < last || is_telling(line)).take(limit);
+    let mut shown: Vec<String> = shown.map(|(_, line)| (*line).to_owned()).collect();
+    shown.reverse();
+    shown
 }
 
 /// Why the scheduler says that the job failed.

@@ -103,11 +103,17 @@ fn a_cause_on_another_host_is_told_before_its_consequence_here() {
 }
 
 #[test]
-fn lines_that_look_like_errors_are_preferred() {
+fn the_last_lines_are_shown_and_those_before_them_that_look_like_errors() {
     let log = "step 1\nTraceback (most recent call last):\n  File\nValueError: x\n\nbye\n";
-    assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "ValueError: x"]);
+    assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "  File", "ValueError: x", "bye"]);
+    assert_eq!(telling_lines(log, 2), ["ValueError: x", "bye"]);
     assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
+    // What looks like an error may be none, long before the end.
+    let log = "error=0.5\n1\n2\n3\n4\nno such file\n";
+    assert_eq!(telling_lines(log, 10), ["error=0.5", "3", "4", "no such file"]);
+    assert_eq!(telling_lines(log, 2), ["error=0.5", "no such file"]);
     assert_eq!(telling_lines("a\nb\nc\nd\n", 10), ["b", "c", "d"]);
+    assert_eq!(telling_lines("a\nb\nc\nd\n", 1), ["d"]);
     assert_eq!(telling_lines("a\n--- muster: worker 1 was ended by signal 6 (SIGABRT)\nb\n", 10), ["a", "b"]);
     assert!(telling_lines("", 10).is_empty());
 }
