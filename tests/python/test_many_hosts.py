@@ -180,6 +180,27 @@ def test_where_a_host_is_not_reached_nothing_starts(hosts, tmp_path):
         launch.nothing_left(LIMIT)
 
 
+def test_a_host_that_does_not_answer_is_told_of_while_it_is_waited_for(hosts, tmp_path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\n[ $1 = host3 ] && exec sleep 600\nexec {hosts.ssh} "$@"\n')
+    ssh.chmod(0o755)
+    with hosts.launch("-H", "host1,host3", "true", ssh=ssh, cwd=tmp_path) as launch:
+        launch.wait_for("muster: 1 of 2 hosts have not answered yet: host3; each has 60 s to answer", LIMIT)
+        launch.signal(signal.SIGINT)
+        assert launch.wait(LIMIT) == 130, launch.describe()
+        launch.nothing_left(LIMIT)
+
+
+def test_a_host_that_says_something_else_without_an_end_is_not_waited_for(hosts, tmp_path):
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\n[ $1 = host3 ] && exec yes\nexec {hosts.ssh} "$@"\n')
+    ssh.chmod(0o755)
+    with hosts.launch("-H", "host1,host3", "true", ssh=ssh, cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 1, launch.stderr[-1000:]
+        assert "muster: host host3: what it says is not muster's" in launch.stderr
+        launch.nothing_left(LIMIT)
+
+
 def test_what_is_missing_on_the_hosts_is_told_by_host(hosts, tmp_path):
     with hosts.launch("-H", "host1,host2", "no-such-program", cwd=tmp_path) as launch:
         assert launch.wait(LIMIT) == 127, launch.describe()

@@ -257,6 +257,12 @@ impl Conduct {
         self.stop_at(libc::SIGTERM, VecDeque::from([now]), now);
     }
 
+    /// The hosts that have not answered yet, while that is waited for.
+    pub fn awaited(&self) -> Vec<usize> {
+        let is_called = |host: &usize| self.stop.is_none() && self.members[*host].stage == Stage::Called;
+        (0..self.members.len()).filter(is_called).collect()
+    }
+
     /// The next thing to be done.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()

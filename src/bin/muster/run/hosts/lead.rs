@@ -1,6 +1,6 @@
 //! The leading launcher: calls the hosts, hands on what comes from them, and carries out what [`Conduct`] decides.
 
-use super::conduct::{Action, Conduct, End};
+use super::conduct::{Action, Conduct, End, ANSWER};
 use super::frames::{text, texts, Frame, Kind};
 use super::line::{Come, Event, Line};
 use super::plan::{Place, Plan};
@@ -24,6 +24,9 @@ const WAITING: usize = 256;
 /// How often it looks at the time, at least. Where it is late by [`STOOD_STILL`], it was stopped itself, and hosts were not silent.
 const LOOK: Duration = Duration::from_secs(5);
 const STOOD_STILL: Duration = Duration::from_secs(10);
+/// After how long the user is told which hosts have not answered, and how many are named.
+const MISSES: Duration = Duration::from_secs(5);
+const NAMED: usize = 4;
 
 /// Runs the plan. Returns the exit code; the error is a sentence.
 pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
@@ -44,6 +47,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
         folder,
         port: plan.port,
         secret: None,
+        told_of_missing: false,
     };
     lead.call(&sender).map_err(failed)?;
     lead.follow(&events);
@@ -89,6 +93,7 @@ struct Lead<'a> {
     folder: PathBuf,
     port: u16,
     secret: Option<String>,
+    told_of_missing: bool,
 }
 
 impl Lead<'_> {
@@ -121,6 +126,7 @@ impl Lead<'_> {
                 return;
             }
             let now = self.began.elapsed();
+            self.tell_of_missing(now);
             let left = self.conduct.deadline().map_or(LOOK, |deadline| deadline.saturating_sub(now).min(LOOK));
             let come = events.recv_timeout(left);
             let then = self.began.elapsed();
@@ -133,6 +139,23 @@ impl Lead<'_> {
                 Err(_) => self.conduct.tick(then),
             }
         }
+    }
+
+    /// Which hosts have not answered, once: a login may take long, or lead nowhere.
+    fn tell_of_missing(&mut self, now: Duration) {
+        let awaited = self.conduct.awaited();
+        if now < MISSES || awaited.is_empty() || std::mem::replace(&mut self.told_of_missing, true) {
+            return;
+        }
+        let names: Vec<&str> = awaited.iter().take(NAMED).map(|host| &self.plan.places[*host].host.name[..]).collect();
+        let more = awaited.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let (names, all) = (names.join(", "), self.plan.places.len());
+        let (missing, limit) = (awaited.len(), ANSWER.as_secs());
+        self.voice.say(format!(
+            "muster: {missing} of {all} hosts have not answered yet: {names}{more}; each has {limit} s to answer, and nothing has \
+             started\n"
+        ));
     }
 
     fn act(&mut self) {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver, Sender, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// How long a line of a login's words, before a host's first, may be.
+/// How much a login may say before a host's first word: more is something else, which may never end.
 const GREETING_LIMIT: usize = 64 << 10;
 /// How long after a process's end what it said is waited for: another process may hold its standard error open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -137,6 +137,7 @@ fn read(from: PipeReader, host: usize, pid: i32, name: &str, last: &Receiver<()>
 
 fn follow(mut from: PipeReader, tell: &dyn Fn(Event) -> io::Result<()>) -> io::Result<()> {
     let (mut buffer, mut before, mut frames) = (vec![0; 64 << 10], Some(Vec::new()), Frames::default());
+    let mut told = 0; // bytes, before the greeting
     loop {
         let length = match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
@@ -148,9 +149,12 @@ fn follow(mut from: PipeReader, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
             None => frames.push(&buffer[..length]),
             Some(words) => {
                 words.extend_from_slice(&buffer[..length]);
+                told += length;
                 if let Some(rest) = greeted(words, tell)? {
                     frames.push(&rest);
                     before = None;
+                } else if told > GREETING_LIMIT {
+                    return Err(io::Error::other(format!("what it says is not muster's, after {told} bytes")));
                 }
             }
         }
@@ -177,10 +181,7 @@ fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
         }
         tell(Event::Said(line))?;
     }
-    match words.len() > GREETING_LIMIT {
-        true => Err(io::Error::other("what it says is not muster's")),
-        false => Ok(None),
-    }
+    Ok(None)
 }
 
 fn ended(name: &str, ending: Option<Ending>) -> String {
@@ -249,6 +250,7 @@ mod tests {
             ("kill -9 $$", "was ended by signal 9"),
             ("echo muster host-part 0.0.1; cat", "it has muster 0.0.1, and here is "),
             ("head -c 70000 /dev/zero; cat", "what it says is not muster's"),
+            ("exec yes", "what it says is not muster's"),
         ] {
             let events = events(script);
             let Some(Event::Closed(words)) = events.last() else { panic!("{script}: {events:?}") };
