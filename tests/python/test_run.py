@@ -277,6 +277,8 @@ def test_a_second_run_in_the_folder_of_a_live_one_is_refused_and_touches_nothing
         assert refused.returncode == 1
         for part in [f"launcher {launch.pid} on {socket.gethostname()}", "worker_0.log", "give this one another --log_dir"]:
             assert part in refused.stderr
+        dry = second_run(launch.logs, "--sim_level=0", "true")
+        assert (dry.returncode, dry.stdout) == (1, "") and "another run is alive" in dry.stderr, "a dry run says so, too"
         assert launch.log("worker_0.log") == "first\n"
         # Killed, it leaves nothing that is in the way.
         launch.kill()
@@ -404,6 +406,14 @@ def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first(tmp
         assert failures[0].startswith(f"muster: first failure: worker 2 (pid {pid}) exited with code 7")
         assert "    Error: out of luck\n" in launch.stderr
         assert took < 2, "a second, and as much again for a machine that has other things to do"
+
+
+def test_the_last_lines_of_the_first_failure_are_told_whatever_looked_like_an_error_before():
+    said = "echo error=0.5; for step in 1 2 3 4 5; do echo step $step; done; echo no such data; exit 3"
+    with Launch("--worker_num=1", *JOINED, *shell(said)) as launch:
+        assert launch.wait(timeout=20) == 3
+        told = re.findall(r"(?m)^    (.*)$", launch.stderr)
+        assert told == ["error=0.5", "step 4", "step 5", "no such data"], launch.stderr
 
 
 def test_a_killed_worker_is_named_with_its_signal():

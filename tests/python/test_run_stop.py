@@ -78,6 +78,17 @@ def test_stop_asks_first_and_leaves_nothing_of_the_run_and_nothing_else_is_touch
         assert again.returncode == 1 and f'no run lives in "{launch.logs}"' in again.stderr
 
 
+def test_a_scheduler_that_is_left_alone_is_asked_and_named():
+    with Launch("--worker_num=1", ONE_PORT, "true") as launch:
+        assert launch.wait(timeout=20) == 0
+        scheduler, worker = (int(line) for line in launch.stdout.splitlines())
+        until(lambda: not runs(worker), 20, "the worker has ended")
+        ended = muster("stop", f"--log_dir={launch.logs}")
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr.splitlines()[0] == f"muster stop: asked to end: {scheduler}"
+        launch.nothing_left()
+
+
 def test_what_does_not_hear_is_killed_after_the_grace_and_that_is_said():
     with without_join("trap '' TERM; env -i sleep 600 & echo ready; while :; do sleep 0.05; done") as launch:
         pids = [int(line) for line in launch.stdout.splitlines()]

@@ -144,8 +144,17 @@ impl<'a> Launch<'a> {
 
     /// Takes the logs, which must not be those of another run, and gives what is to be said of others. The error is a sentence.
     pub fn claim(&mut self) -> Result<Option<String>, String> {
-        let own = folder::Tenant::this(self.options, &self.parts(), self.port(), self.run.clone(), &self.names);
+        let own = self.tenant();
         Ok(self.claim.insert(folder::claim(&self.options.log_dir, &own)?).older())
+    }
+
+    /// Why it could not take them now, in a sentence.
+    pub fn is_in_the_way(&self) -> Option<String> {
+        folder::would_refuse(&self.options.log_dir, &self.tenant())
+    }
+
+    fn tenant(&self) -> folder::Tenant {
+        folder::Tenant::this(self.options, &self.parts(), self.port(), self.run.clone(), &self.names)
     }
 
     /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's (what

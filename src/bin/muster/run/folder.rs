@@ -228,6 +228,13 @@ fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
     Ok(Ok(Claim { log: Some(log), older }))
 }
 
+/// Whether [`claim`] would be refused, as far as can be told without writing anything: the sentence that it would give.
+pub fn would_refuse(folder: &Path, own: &Tenant) -> Option<String> {
+    // A folder that is not there, or has no list, is nobody's yet.
+    let tenants = tenants(folder).unwrap_or_default();
+    tenants.iter().find(|tenant| tenant.is_in_the_way_of(own)).map(|tenant| refusal(folder, tenant, own))
+}
+
 /// Those of the runs that are listed which live.
 fn alive<'a>(runs: &'a str, folder: &'a Path) -> impl Iterator<Item = Tenant> + 'a {
     runs.lines().filter_map(Tenant::read).filter(|tenant| tenant.is_alive(folder))

@@ -276,6 +276,9 @@ fn log_names(options: &RunOptions, listener: Option<&TcpListener>, port: u16) ->
 
 /// Shows what would be started.
 fn show(dry_run: DryRun, options: &RunOptions, launch: &Launch<'_>) -> Result<i32, Refusal> {
+    if let Some(words) = launch.is_in_the_way() {
+        return Err(Refusal::new(code::FAILED, words));
+    }
     let parts = dry_run::chosen(dry_run, options, launch.parts());
     let voice = Voice::output();
     parts.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part))));

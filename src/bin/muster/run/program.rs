@@ -38,6 +38,7 @@ fn look_up(name: &OsStr, search: &OsStr) -> Result<PathBuf, String> {
         return match (path.is_file(), sys::executable(&path)) {
             (true, true) => Ok(path),
             (true, false) => Err(format!("{name:?} is not executable")),
+            (false, _) if path.is_dir() => Err(format!("{name:?} is a folder: expected a program")),
             (false, _) => Err(format!("{name:?}: there is no such program")),
         };
     }
@@ -76,7 +77,7 @@ mod tests {
             ("Cargo.toml", "write ./ before it"),
             ("./Cargo.toml", "not executable"),
             ("no-such.py", "no such file"),
-            ("/", "no such program"),
+            ("/", "is a folder: expected a program"),
         ] {
             let error = find(&words(task), search).unwrap_err();
             assert!(error.contains(said), "{task}: {error}");

@@ -57,10 +57,11 @@ fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
         let (schedulers, workers): (Vec<_>, Vec<_>) = logs.into_iter().partition(|(log, _)| log == "scheduler.log");
         let scheduler: BTreeSet<i32> = schedulers.into_iter().flat_map(|(_, writers)| writers).collect();
         let workers: BTreeSet<i32> = workers.into_iter().flat_map(|(_, writers)| writers).chain(others).collect();
-        voice.say(format!("muster stop: asked to end: {}\n", named(&workers)));
-        workers.iter().for_each(|pid| ask(*pid));
         // The scheduler is needed until the workers have left.
-        let mut asked = workers;
+        let first = if workers.is_empty() { &scheduler } else { &workers };
+        voice.say(format!("muster stop: asked to end: {}\n", named(first)));
+        first.iter().for_each(|pid| ask(*pid));
+        let mut asked = first.clone();
         await_end(run, grace, |left| {
             let is_last = left.is_subset(&scheduler);
             for pid in left.iter().filter(|pid| is_last || !scheduler.contains(pid)) {
