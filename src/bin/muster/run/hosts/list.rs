@@ -63,8 +63,9 @@ fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
 fn host(word: &str) -> Option<Host> {
     let plain = |name: &str| {
         let name = name.replace(['[', ']'], "");
-        // ssh would take a dash for an option.
-        let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(char::is_whitespace);
+        // ssh would take a dash for an option. With `=` it is a word about a host that is missing.
+        let is_name =
+            !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_whitespace() || c == '=');
         is_name.then_some(name)
     };
     let is_bare_address = word.matches(':').count() > 1 && !word.contains("]:");
@@ -134,7 +135,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_wrong_is_named_by_its_number() {
-        for (text, number) in [("one\ntwo slots=x", 2), ("one binding=user:4", 1), ("\n\none two", 3), ("one:4x", 1)] {
+        for (text, number) in
+            [("one\ntwo slots=x", 2), ("one binding=user:4", 1), ("\n\none two", 3), ("one:4x", 1), ("slots=4", 1)]
+        {
             let (line, words) = of_lines(text).unwrap_err();
             assert!(line == number && words.contains("slots=8"), "{text}: {line}: {words}");
         }

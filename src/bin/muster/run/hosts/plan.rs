@@ -108,7 +108,8 @@ pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<
     if let crate::cli::words::Asked::With(options) =
         parse::parse(told, Placement { first_rank: Some(0), scheduler: SchedulerAt::Here })?
     {
-        plan.port = if words.value("master_port").is_some() { options.master_port } else { 0 };
+        let given = words.value("master_port");
+        plan.port = given.filter(|port| *port != "0").map_or(0, |_| options.master_port);
     }
     Ok(Some(plan))
 }

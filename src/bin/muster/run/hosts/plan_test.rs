@@ -49,6 +49,13 @@ fn workers_fill_the_slots_of_one_host_after_another() {
 }
 
 #[test]
+fn the_schedulers_host_chooses_the_port_unless_one_is_given() {
+    for (words, port) in [("", 0), ("--master_port=0", 0), ("--master_port 00", 0), ("--master_port=9000", 9000)] {
+        assert_eq!(some(&format!("-H one,two {words} a")).port, port, "{words}");
+    }
+}
+
+#[test]
 fn a_host_is_told_its_share_and_all_other_options() {
     let plan = some("-H me@one:4,two:2 --max_restarts=3 --log_dir logs -x B=c -x A -x NONE a.out -x --join");
     let job = plan.job(1, Path::new("/data"), 1234, Some("secret"));
