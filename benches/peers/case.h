@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { CASE_WARM_UP = 5, CASE_MOST_BYTES = 1 << 30 };
+/* CASE_LIMIT_S: so many seconds a case may take; a rank that takes longer says so and ends. */
+enum { CASE_WARM_UP = 5, CASE_MOST_BYTES = 1 << 30, CASE_PERIOD = 13, CASE_LIMIT_S = 20 };
 
 /* `collective:bytes` or `collective/algorithm:bytes`; the bytes are what one rank contributes. */
 struct bench_case {
@@ -24,9 +26,9 @@ static inline int case_of(const char *word, struct bench_case *into) {
     char unit[2] = "";
     unsigned long bytes = 0;
     memset(into, 0, sizeof *into);
-    if (sscanf(word, "%31[a-z]/%31[a-z_]:%lu%1s", into->name, into->algorithm, &bytes, unit) != 3) {
+    if (sscanf(word, "%31[a-z_]/%31[a-z_0-9]:%lu%1s", into->name, into->algorithm, &bytes, unit) != 3) {
         into->algorithm[0] = 0;
-        if (sscanf(word, "%31[a-z]:%lu%1s", into->name, &bytes, unit) != 2) return 0;
+        if (sscanf(word, "%31[a-z_]:%lu%1s", into->name, &bytes, unit) != 2) return 0;
     }
     into->bytes = bytes;
     return bytes % sizeof(float) == 0 && bytes <= CASE_MOST_BYTES;
@@ -39,7 +41,7 @@ static inline double case_now_us(void) {
 }
 
 /* What a rank's input has at this place: small whole numbers, whose sums are exact. */
-static inline float case_value(int rank, size_t at) { return (float)((at % 13 + 3 * (size_t)rank) % 31); }
+static inline float case_value(int rank, size_t at) { return (float)((at % CASE_PERIOD + 3 * (size_t)rank) % 31); }
 
 static inline float case_sum(int ranks, size_t at) {
     float sum = 0;
@@ -47,9 +49,21 @@ static inline float case_sum(int ranks, size_t at) {
     return sum;
 }
 
-/* As often as takes about a quarter of a second; rank 0's guess counts for all. */
+/* Fills with what `first` holds, again and again: numbers repeat after CASE_PERIOD elements. */
+static inline void case_repeat(float *into, size_t count, const float *first) {
+    for (size_t at = 0, next = 0; at < count; at++, next = next + 1 == CASE_PERIOD ? 0 : next + 1) into[at] = first[next];
+}
+
+/* For how many seconds a case is timed: BENCH_SECONDS, or a quarter of one. */
+static inline double case_seconds(void) {
+    const char *word = getenv("BENCH_SECONDS");
+    double seconds = word ? atof(word) : 0;
+    return seconds > 0 ? seconds : 0.25;
+}
+
+/* As often as takes about that long; rank 0's guess counts for all. */
 static inline double case_iterations(double a_call_us) {
-    double guess = 0.25e6 / (a_call_us > 0.001 ? a_call_us : 0.001);
+    double guess = case_seconds() * 1e6 / (a_call_us > 0.001 ? a_call_us : 0.001);
     return guess < 5 ? 5 : guess > 20000 ? 20000 : guess;
 }
 
@@ -63,12 +77,33 @@ static inline double case_median(double *took, size_t count) {
     return took[count / 2];
 }
 
-static inline void case_print_head(void) { puts("collective,ranks,bytes,iterations,p50_rank0_us,p50_us"); }
+static inline double case_mean(const double *took, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += took[i];
+    return count ? sum / (double)count : 0;
+}
 
-static inline void case_print(const char *name, int ranks, size_t bytes, size_t iterations, const double *p50) {
-    double slowest = 0;
-    for (int rank = 0; rank < ranks; rank++) slowest = p50[rank] > slowest ? p50[rank] : slowest;
-    printf("%s,%d,%zu,%zu,%.2f,%.2f\n", name, ranks, bytes, iterations, p50[0], slowest);
+/* What one rank's calls came to, in microseconds. */
+struct case_times {
+    double p50, mean;
+};
+
+static inline struct case_times case_times_of(double *took, size_t count) {
+    struct case_times of = {case_median(took, count), case_mean(took, count)};
+    return of;
+}
+
+static inline void case_print_head(void) { puts("collective,ranks,bytes,iterations,p50_rank0_us,p50_us,mean_rank0_us,mean_us"); }
+
+/* `all`: the times of all ranks. */
+static inline void case_print(const char *name, int ranks, size_t bytes, size_t iterations, const struct case_times *all) {
+    struct case_times slowest = {0, 0};
+    for (int rank = 0; rank < ranks; rank++) {
+        if (all[rank].p50 > slowest.p50) slowest.p50 = all[rank].p50;
+        if (all[rank].mean > slowest.mean) slowest.mean = all[rank].mean;
+    }
+    printf("%s,%d,%zu,%zu,%.2f,%.2f,%.2f,%.2f\n", name, ranks, bytes, iterations, all[0].p50, slowest.p50, all[0].mean,
+           slowest.mean);
     fflush(stdout);
 }
 

@@ -7,7 +7,7 @@
  * thread reads and writes itself, without a hand-over to Gloo's thread: quicker, but ranks that send to each other more than
  * the kernel buffers wait for each other for ever, so they are timed up to 64 KiB. Float32; allreduce is a sum in place, broadcast has each rank as root in turn. The first
  * result of each case is checked. Prints a line per case and algorithm: collective/algorithm, ranks, bytes per rank,
- * iterations, median on rank 0, median on the slowest rank.
+ * iterations, median on rank 0 and on the slowest rank, mean on rank 0 and on the slowest rank.
  */
 #include "case.h"
 
@@ -220,9 +220,12 @@ double measure(Rank &me, const bench_case &what, const std::string &label, const
         auto guess = static_cast<size_t>(gather(me, case_iterations(total / kTrustedIterations))[0]);
         iterations = std::min(iterations, std::max(guess, kTrustedIterations));
     }
-    std::vector<double> all = gather(me, case_median(took.data(), iterations));
+    case_times mine = case_times_of(took.data(), iterations);
+    std::vector<double> medians = gather(me, mine.p50), means = gather(me, mine.mean);
+    std::vector<case_times> all;
+    for (size_t rank = 0; rank < medians.size(); rank++) all.push_back({medians[rank], means[rank]});
     if (me.rank == 0) case_print(label.c_str(), me.ranks, what.bytes, iterations, all.data());
-    return all[0];
+    return medians[0];
 }
 
 /* With each algorithm that is asked for. */

@@ -1,8 +1,9 @@
-"""docs/performance.md from a run's raw rows: scripts/bench/performance.in.md with its `<!-- table: name -->` lines filled in."""
+"""Pages from a run's raw rows: templates with their `<!-- table: name -->` lines filled in."""
 
 import re
 import statistics
 
+from .page_memory import NOTHING, MemoryTables
 from .ratios import Ratio, spread
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -50,20 +51,23 @@ def table(columns, rows):
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-class Page:
+class Page(MemoryTables):
+    """The tables of one run, by name: each is made once, for the summary counts the targets in them."""
+
+    time_us, size, table = staticmethod(time_us), staticmethod(size), staticmethod(table)
+
     def __init__(self, raw):
         self.raw = raw
         self.has_yardstick = any(row["program"] == "yardstick" for row in raw.rows)
         self.targets = []  # (what, whether met)
+        makers = (self.machine, self.allreduce, self.between, self.others, self.bootstrap, self.forming, self.gigabit, self.waits,
+                  self.failed, self.memory, self.memory_ratios, self.exact, self.expect_memory, self.expect_tcp)
+        self.made = {make.__name__: make() for make in makers}
+        self.made["summary"] = self.summary()  # knows the targets once all tables are made
 
     def fill(self, template):
         """The template with each marker replaced; a marker that nobody knows is a mistake."""
-        tables = {"machine": self.machine, "allreduce": self.allreduce, "between": self.between, "others": self.others,
-                  "bootstrap": self.bootstrap, "forming": self.forming, "gigabit": self.gigabit, "waits": self.waits,
-                  "failed": self.failed}
-        made = {name: make() for name, make in tables.items()}
-        made["summary"] = self.summary()  # knows the targets once all tables are made
-        return re.sub(r"<!-- table: (\w+) -->", lambda marker: made[marker[1]], template)
+        return re.sub(r"<!-- table: (\w+) -->", lambda marker: self.made[marker[1]], template)
 
     ## The figures of one case.
 
@@ -121,7 +125,7 @@ class Page:
         rows = [["date", facts("date")], ["processor", f"{facts('processor')}, {facts('cores')} cores"],
                 ["memory", facts("memory")], ["system", facts("system")],
                 ["load when it began", facts("load")], ["muster", facts("muster")],
-                ["Open MPI", facts("openmpi")], ["Gloo", facts("gloo")],
+                ["Open MPI", facts("openmpi")], ["MPICH", facts("mpich")], ["Intel MPI", facts("intelmpi")], ["Gloo", facts("gloo")],
                 ["passes", " ".join([facts("passes"), *self.raw.facts.get("short", [])])],
                 ["loopback TCP, one way, 256 KiB a write", f"{spread(rates)} GB/s" if rates else ""],
                 ["loopback TCP, 8 bytes there and back, blocking", f"{spread(trip)} us" if trip else ""]]
@@ -146,7 +150,7 @@ class Page:
                 peers = {peer: of[peer] for peer in PEERS}
                 only = "openmpi" if count <= AGAINST_OPENMPI else None
                 rows.append(row + self.against_peers(what, of["muster"], peers, least, only))
-        return table(columns, rows)
+        return table(columns, rows) if rows else NOTHING
 
     def between(self):
         if not self.has_yardstick:
@@ -164,7 +168,7 @@ class Page:
                 told = self.at_most(f"allreduce of {size(count)} on {ranks} ranks", ratio, ALLREDUCE_TARGETS[count][0])
                 rows.append([ranks, size(count), f"{time_us(floor)} (on {on[0]})" if on else "", time_us(ours),
                              ratio or "", told])
-        return table(["ranks", "size", "yardstick, us", "muster, us", "muster / yardstick", "target"], rows)
+        return table(["ranks", "size", "yardstick, us", "muster, us", "muster / yardstick", "target"], rows) if rows else NOTHING
 
     def others(self):
         rows = []
@@ -177,7 +181,8 @@ class Page:
                     name = collective + (f" of {size(count)}" if count else "")
                     row = [name, ranks, time_us(ours), *(time_us(peers[peer]) for peer in PEERS)]
                     rows.append(row + self.against_peers(f"{name} on {ranks} ranks", ours, peers, 1))
-        return table(["collective", "ranks", "muster, us", "Open MPI, us", "Gloo, us", "peer / muster", "target"], rows)
+        columns = ["collective", "ranks", "muster, us", "Open MPI, us", "Gloo, us", "peer / muster", "target"]
+        return table(columns, rows) if rows else NOTHING
 
     def bootstrap(self):
         rows = []
@@ -191,6 +196,8 @@ class Page:
                 told = self.at_most(f"a start of {processes} processes", ratio, BOOTSTRAP_TARGET)
                 row += [ratio or "", told, self.noise("p50_us", **case)]
             rows.append(row)
+        if not rows:
+            return NOTHING
         return table(["processes", *(["yardstick, ms"] if self.has_yardstick else []), "muster, ms", "Open MPI, ms",
                       "Gloo, ms", *(["muster / yardstick", "target", "yardstick / itself"] if self.has_yardstick else [])],
                      rows)
@@ -218,7 +225,7 @@ class Page:
             told = self.target(f"memory of {nodes:,} nodes", held < NODE_BYTES_TARGET)
             rows.append(row + [time_ms(cpu), f"{held:,.0f}", f"under {NODE_BYTES_TARGET:,}: {told}"])
         if not rows:
-            return "Not measured in this run."
+            return NOTHING
         floors = ["yardstick, ms"] * self.has_yardstick
         ratios = ["muster / yardstick", "target", "yardstick / itself", "yardstick's CPU, ms"] * self.has_yardstick
         return table(["nodes", *floors, "muster, ms", "nodes/s", *ratios, "scheduler's CPU, ms", "bytes a node", "target"],
@@ -241,7 +248,7 @@ class Page:
                 row += [ratio or "", self.at_most(f"{what}, tested", ratio, TEST_TARGET)]
                 rows.append(row)
         if not rows:
-            return "Not measured in this run."
+            return NOTHING
         return table(["ranks", "competitors", "sockets, us", "all-gather, us", "request, waited for, us", "request, tested, us",
                       "all-gather / sockets, means", "target", "tested / waited for, medians", "target"], rows)
 
@@ -251,7 +258,7 @@ class Page:
             carried = 2 * (row["ranks"] - 1) / row["ranks"] * row["bytes"] * 8
             rows.append((row, carried / 1e9 / (row["p50_us"] / 1e6)))
         if not rows:
-            return "Not measured in this run."
+            return NOTHING
         first, share = rows[0][0], statistics.median(share for _, share in rows)
         told = self.target("an allreduce over links of 1 Gbit/s", share >= GIGABIT_TARGET)
         shares = f"{share:.1%} ({min(share for _, share in rows):.1%} to {max(share for _, share in rows):.1%})"

@@ -6,8 +6,17 @@ import signal
 import subprocess
 
 
+# What was killed has let go of its output by then.
+KILLED_S = 10
+
+
 class Failed(Exception):
-    """A program could not be run, failed, or took too long; the words say which."""
+    """A program could not be run, failed, or took too long; the words say which. `out` is what it had written before, `is_late`
+    whether it took too long."""
+
+    def __init__(self, words, out="", is_late=False):
+        super().__init__(words)
+        self.out, self.is_late = out, is_late
 
 
 def descendants(pid):
@@ -47,12 +56,15 @@ def run(words, timeout, environment=None, name=None):
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         kill_tree(process)
-        process.communicate()
-        raise Failed(f"{name} took more than {timeout:g} s") from None
+        try:
+            out, _ = process.communicate(timeout=KILLED_S)
+        except subprocess.TimeoutExpired as held:  # somebody who is no descendant any more holds its output
+            out = (held.stdout or b"").decode(errors="replace")
+        raise Failed(f"{name} took more than {timeout:.4g} s", out, is_late=True) from None
     except BaseException:
         kill_tree(process)
         raise
     if process.returncode != 0:
         last = err.strip().splitlines()[-1:] or ["it said nothing"]
-        raise Failed(f"{name} failed with {process.returncode}: {last[0]}")
+        raise Failed(f"{name} failed with {process.returncode}: {last[0]}", out)
     return out

@@ -10,10 +10,14 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 from .processes import Failed, run
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(TREE / "scripts"))
+import fetch_mpi  # noqa: E402
+
 TARGET = TREE / "target"
 BUILT = TARGET / "bench"
 MUSTER = TARGET / "release" / "muster"
@@ -21,12 +25,16 @@ MUSTER = TARGET / "release" / "muster"
 PACKAGES = {"openmpi-bin": "Open MPI's mpirun", "libopenmpi-dev": "Open MPI's headers", "libgloo-dev": "Gloo"}
 WAITS = BUILT / "waits"
 YARDSTICKS = ("allreduce_floor", "launch_floor", "forming_floor")
+MEMORY_YARDSTICK = "shm_floor"
+# What a rank runs under `muster run`, in the manner of benches/peers/mpi.c.
+MUSTER_PEER = BUILT / "muster_peer"
 
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
           "--mca", "btl_tcp_if_include", "lo"]
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 OPTIMIZED = ["-O3", "-march=native", "-Wall", "-Wextra"]
+PEERS_C = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", *OPTIMIZED]
 
 
 def version_of(package):
@@ -58,34 +66,51 @@ def yardstick_folder():
     return pathlib.Path(os.environ.get("YARDSTICKS") or TREE / ".." / "shared" / "bench")
 
 
-def build():
-    """Builds all into target/bench; returns whether the yardsticks are there."""
+def check_build():
+    """Makes the folder of what is built here; fails where the library is not built."""
     if not MUSTER.exists():
         raise Failed(f"{MUSTER} is not there: run `make build` first")
     BUILT.mkdir(parents=True, exist_ok=True)
+
+
+def build_tcp():
+    """The peers over TCP: Open MPI and Gloo, and their starts."""
     benches = TREE / "benches"
-    c, cpp = ["cc", "-std=c99", *OPTIMIZED], ["c++", "-std=c++17", *OPTIMIZED]
-    mpi, gloo = ["mpicc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", *OPTIMIZED], ["-lgloo", "-pthread"]
-    run([*c, benches / "loopback.c", "-o", BUILT / "loopback"], 120)
-    build_waits()
-    run([*mpi, benches / "peers" / "openmpi.c", "-o", BUILT / "openmpi"], 120)
+    cpp = ["c++", "-std=c++17", *OPTIMIZED]
+    mpi, gloo = ["mpicc.openmpi", *PEERS_C], ["-lgloo", "-pthread"]
+    run(["cc", "-std=c99", *OPTIMIZED, benches / "loopback.c", "-o", BUILT / "loopback"], 120)
+    run([*mpi, benches / "peers" / "mpi.c", "-o", BUILT / "openmpi"], 120)
     run([*mpi, benches / "bootstrap" / "openmpi.c", "-o", BUILT / "openmpi_bootstrap"], 120)
     run([*cpp, benches / "peers" / "gloo.cc", "-o", BUILT / "gloo", *gloo], 300)
     run([*cpp, benches / "bootstrap" / "gloo.cc", "-o", BUILT / "gloo_bootstrap", *gloo], 300)
-    sources = [yardstick_folder() / f"{name}.c" for name in YARDSTICKS]
-    if not all(source.exists() for source in sources):
-        return False
-    for name, source in zip(YARDSTICKS, sources):
-        run(["cc", "-O3", "-march=native", "-ffast-math", source, "-o", BUILT / name], 120)
-    return True
+
+
+def against_muster(compiler, source, program):
+    """One C program that calls the library."""
+    folder = MUSTER.parent
+    run([*compiler, "-Werror", "-I", TREE / "include", TREE / "benches" / source, "-L", folder, "-lmuster",
+         f"-Wl,-rpath,{folder}", "-lpthread", "-o", program], 120)
 
 
 def build_waits():
     """The library's calls and plain sockets beside competitors: one program, which needs neither peers nor yardsticks."""
-    BUILT.mkdir(parents=True, exist_ok=True)
-    folder = MUSTER.parent
-    run(["cc", "-std=c11", *OPTIMIZED, "-Werror", "-I", TREE / "include", TREE / "benches" / "waits.c", "-L", folder, "-lmuster",
-         f"-Wl,-rpath,{folder}", "-lpthread", "-o", WAITS], 120)
+    against_muster(["cc", "-std=c11", *OPTIMIZED], "waits.c", WAITS)
+
+
+def build_muster_peer():
+    against_muster(["cc", *PEERS_C], "peers/muster.c", MUSTER_PEER)
+
+
+def build_yardsticks(names):
+    """Whether they are there."""
+    sources = [yardstick_folder() / f"{name}.c" for name in names]
+    if not all(source.exists() for source in sources):
+        return False
+    for name, source in zip(names, sources):
+        # shm_floor checks its sums, and says itself how it is compiled.
+        exact = [] if name == MEMORY_YARDSTICK else ["-ffast-math"]
+        run(["cc", "-O3", "-march=native", *exact, source, "-o", BUILT / name], 120)
+    return True
 
 
 ## Each gives rows: dictionaries with some of collective, algorithm, ranks, bytes, iterations, p50_rank0_us, p50_us.
@@ -99,6 +124,10 @@ def yardstick(ranks, timeout=120):
     return rows
 
 
+# The comparison over TCP is one over TCP whatever the default is.
+OVER_TCP = {"MUSTER_SHM": "off"}
+
+
 def muster(ranks, cases, timeout=120):
     """`cases`: sizes by collective; one launch for each collective, as a user would do it."""
     rows = []
@@ -106,7 +135,7 @@ def muster(ranks, cases, timeout=120):
         words = [MUSTER, "bench", collective, "--worker_num", ranks, "--format", "csv"]
         words += [] if collective == "barrier" else ["--sizes", ",".join(str(size) for size in sizes)]
         words += ["--root", "round"] if collective == "broadcast" else []
-        rows += csv.DictReader(run(words, timeout).splitlines())
+        rows += csv.DictReader(run(words, timeout, OVER_TCP).splitlines())
     return rows
 
 

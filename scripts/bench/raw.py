@@ -4,10 +4,12 @@ Lines that begin with # tell of the run as `# name: value`: the machine, the com
 
     pass        the pass, from 1
     beside      the number of ranks of the comparison that the row belongs to; the yardstick may have run on more
-    program     yardstick, muster, openmpi, gloo, loopback
+    program     yardstick, muster, openmpi, gloo, loopback over TCP; within a host shm_floor, muster_memory, muster_tcp, openmpi_memory,
+                mpich, intelmpi, intelmpi_sleep; plain and exact sums exact_memory, exact_tcp
     run         1, or 2 for the yardstick's second run of the same pass
     collective, algorithm, ranks, bytes, iterations
     p50_rank0_us, p50_us    the median on rank 0, and on the slowest rank
+    mean_rank0_us, mean_us  the mean on each, where the program tells it
 
 Of a forming, ranks are nodes, bytes is what the scheduler holds for one, p50_us is the time until all had their places,
 and p50_rank0_us what the scheduler computed. Of waits, algorithm is the way of waiting, bytes is the number of competitors,
@@ -16,8 +18,9 @@ p50_rank0_us the median on rank 0, and p50_us the mean there.
 
 import csv
 
+MEANS = ("mean_rank0_us", "mean_us")
 COLUMNS = ("pass", "beside", "program", "run", "collective", "algorithm", "ranks", "bytes", "iterations", "p50_rank0_us",
-           "p50_us")
+           "p50_us", *MEANS)
 
 
 class Writer:
@@ -61,8 +64,8 @@ class Raw:
     def _numbers(row):
         for name in ("pass", "beside", "run", "ranks", "bytes", "iterations"):
             row[name] = int(row[name] or 0)
-        for name in ("p50_rank0_us", "p50_us"):
-            row[name] = float(row[name]) if row[name] else None
+        for name in ("p50_rank0_us", "p50_us", *MEANS):
+            row[name] = float(row[name]) if row.get(name) else None  # files from before there were means have none
         return row
 
     def fact(self, name):
