@@ -25,7 +25,7 @@
 #   make storm    random work, each result checked, while processes are killed and stopped: make storm [HOURS=2] [SEED=n] [ROUND=n]
 #   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
 #   make test-docs   the same, and the tests of the site; a browser, where there is one, finds its words, and opens a timeline in Perfetto
-#   make bench-peers   lays muster beside Open MPI and Gloo, which it installs from Debian, and writes docs/performance.md, with its picture
+#   make bench-peers   lays muster beside Open MPI, MPICH, Intel MPI and Gloo, which it installs, and writes docs/performance.md and docs/measurements
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)

@@ -272,5 +272,5 @@ class Page(MemoryTables):
 
     def summary(self):
         missed = [what for what, is_met in self.targets if not is_met]
-        told = f"{len(self.targets) - len(missed)} of {len(self.targets)} targets are met in the tables below."
+        told = f"{len(self.targets) - len(missed)} of {len(self.targets)} targets are met in the tables of these pages."
         return told + ("\n\nMissed:\n\n" + "\n".join(f"- {what}" for what in missed) if missed else "")
