@@ -101,10 +101,16 @@ static void measure(const struct bench_case *what) {
     double *took = malloc(iterations * sizeof *took);
     struct case_times *all = malloc((size_t)ranks * sizeof *all);
     if (!took || !all) return give_up();
-    for (size_t nth = 0; nth < iterations; nth++) {
+    double total = 0;
+    for (size_t nth = 0, look_at = 100; nth < iterations; nth++) {
         begun = case_now_us();
         call(what, nth);
-        took[nth] = case_now_us() - begun;
+        total += took[nth] = case_now_us() - begun;
+        if (nth + 1 != look_at) continue;
+        /* Calls may have become slower than the guess: beside other programs by a thousand times. */
+        size_t enough = (size_t)of_rank_0(case_iterations(total / (double)look_at));
+        if (enough < iterations) iterations = enough < look_at ? look_at : enough;
+        look_at *= 4;
     }
     gather_times(case_times_of(took, iterations), all);
     char name[sizeof what->name + sizeof what->algorithm];

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -65,6 +66,8 @@ def run(words, timeout, environment=None, name=None):
         kill_tree(process)
         raise
     if process.returncode != 0:
-        last = err.strip().splitlines()[-1:] or ["it said nothing"]
-        raise Failed(f"{name} failed with {process.returncode}: {last[0]}", out)
+        said = [line.strip() for line in err.splitlines() if re.search("[A-Za-z]", line)] or ["it said nothing"]
+        # A launcher ends with words of its own; the program's came first.
+        words = said[0] if len(said) < 2 or said[0] == said[-1] else f"{said[0]} ... {said[-1]}"
+        raise Failed(f"{name} failed with {process.returncode}: {words}", out)
     return out
