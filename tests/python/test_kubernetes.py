@@ -23,7 +23,7 @@ from test_train_digits import REPORT_LINE
 PAGE = Page("docs", "kubernetes.md")
 COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
 SEVERAL_JOBS, = PAGE.section("Several Jobs in a JobSet", "yaml")
-IN_SHORT, = Page("docs", "launching.md").section("Kubernetes", "sh")
+IN_SHORT = Page("docs", "launching.md").section("Kubernetes", "sh")
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
@@ -141,7 +141,7 @@ def test_the_pages_commands_apply_every_manifest_with_the_readers_image(pasted):
 
 
 def test_the_page_of_launching_has_the_same_commands():
-    assert IN_SHORT in COMMANDS
+    assert IN_SHORT == COMMANDS[:3]
 
 
 def test_the_pages_commands_name_what_there_is(pasted):

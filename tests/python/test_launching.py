@@ -1,6 +1,8 @@
-"""The commands of docs/launching.md for one machine, for many hosts from one command, and for each host, pasted as a reader does it."""
+"""The commands of docs/launching.md for one machine, for many hosts from one command, for each host, and with variables by hand,
+pasted as a reader does it."""
 
 import contextlib
+import re
 import shlex
 
 import pytest
@@ -11,10 +13,14 @@ from pages import Page, paste, prepare
 from test_train_digits import REPORT_LINE
 
 PAGE = Page("docs", "launching.md")
+BUILD, = PAGE.section("What all hosts need", "sh")
 HERE, = PAGE.section("One machine", "sh")
 FILE, WORDS = PAGE.section("Many hosts from one command", "sh")
 EACH = PAGE.section("One command for each host", "sh")
-PATH = "export PATH=$PWD/target/release:$PATH\n"
+BY_HAND = PAGE.section("Variables by hand", "sh")
+OUTPUT, = PAGE.of("text")
+# The tree is built, and `make build` takes minutes.
+PATH = BUILD.removeprefix("make build\n")
 
 over_hosts = [pytest.mark.launchers, pytest.mark.xdist_group("hosts")]
 
@@ -36,6 +42,13 @@ def trained(*shells):
     return ranks
 
 
+def said_by_rank_0(text):
+    """What the page promises, without what another processor may compute."""
+    report, = re.findall(r"^rank 0 of 8: samples used: \d+", text, re.M)
+    equal, = re.findall(r"^the weights of .*", text, re.M)
+    return report, equal
+
+
 def test_one_machine(tmp_path):
     with reserved_port() as port, paste(PATH + HERE, prepare(tmp_path), port) as shell:
         assert trained(shell) == [0, 1, 2, 3]
@@ -51,14 +64,41 @@ def on(hosts, host, commands, folder):
 def test_many_hosts_from_one_command(hosts, commands, ranks, tmp_path):
     with on(hosts, 0, commands, prepare(tmp_path)) as shell:
         assert trained(shell) == list(range(ranks))
+        assert ranks != 8 or said_by_rank_0(OUTPUT) == said_by_rank_0(plain(shell.stdout))
         assert "[host2] muster: worker 4 has pid " in shell.stderr
+
+
+def on_both(hosts, commands, folder):
+    """A shell on each host, with a folder of its own. All ranks train. What each launcher said comes back."""
+    with contextlib.ExitStack() as stack:
+        shells = []
+        for host, own in enumerate(commands):
+            (folder / str(host)).mkdir()
+            shells.append(stack.enter_context(on(hosts, host, own, prepare(folder / str(host)))))
+        assert trained(*shells) == list(range(8))
+        return [shell.stderr for shell in shells]
 
 
 @pytest.mark.parametrize("how", [pytest.param("with --node_rank", marks=over_hosts), pytest.param("without", marks=over_hosts)])
 def test_one_command_for_each_host(hosts, how, tmp_path):
     first, second = EACH if how != "without" else [EACH[0].replace("--node_rank 0 ", "")] * 2
     assert first.replace("--node_rank 0", "--node_rank 1") == second
-    folders = [prepare(folder) for folder in (tmp_path / "one", tmp_path / "two") if folder.mkdir() is None]
-    with contextlib.ExitStack() as stack:
-        shells = [stack.enter_context(on(hosts, host, commands, folders[host])) for host, commands in enumerate((first, second))]
-        assert trained(*shells) == list(range(8))
+    on_both(hosts, (first, second), tmp_path)
+
+
+@pytest.mark.launchers
+@pytest.mark.xdist_group("hosts")
+def test_variables_by_hand(hosts, tmp_path):
+    on_both(hosts, BY_HAND, tmp_path)
+
+
+@pytest.mark.parametrize("place", [pytest.param("--node_rank 0 ", marks=over_hosts), pytest.param("", id="without", marks=over_hosts)])
+def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, place, tmp_path):
+    """As on Debian; the other host knows its address."""
+    own = tmp_path / "own"
+    own.write_text(f"127.0.0.1 localhost\n127.0.1.1 host1\n{hosts.addresses[1]} host2\n")
+    first, second = (commands.replace("--node_rank 0 ", place) for commands in EACH)
+    if not place:
+        second = second.replace("--node_rank 1 ", "")
+    told, _ = on_both(hosts, (f"mount --bind {shlex.quote(str(own))} /etc/hosts\n{first}", second), tmp_path)
+    assert f"muster: the scheduler is here: {hosts.addresses[0]} port" in told

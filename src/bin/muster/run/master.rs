@@ -35,7 +35,7 @@ pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Res
 pub fn leave_loopback(options: &mut RunOptions) {
     let name = &options.master_addr;
     let is_meant = name == "localhost" || name.parse::<IpAddr>().is_ok();
-    if is_meant || options.all_here() || options.placement.scheduler != SchedulerAt::Here {
+    if is_meant || options.all_here() || options.placement.scheduler == SchedulerAt::Elsewhere {
         return;
     }
     let found = resolve::resolve(name, options.master_port, RESOLVE_WAIT).unwrap_or_default();
