@@ -8,6 +8,7 @@
 use super::children::{self, Child, Launch};
 use super::exit_report::ExitReport;
 use super::hosts::report::Report;
+use super::job_check::{Found, JobCheck};
 use super::parse::RunOptions;
 use super::part::Part;
 use super::progress::Progress;
@@ -96,6 +97,7 @@ struct Run<'a, 'b> {
     unclean_exits: UncleanExits,
     exit_report: ExitReport,
     restart_check: RestartCheck,
+    job_check: JobCheck,
     progress: Progress,
     began: Instant,
     max_restarts: u32,
@@ -128,6 +130,11 @@ pub fn join(
     if report.is_led() && !is_here {
         progress.end(voice); // of all hosts of one command the scheduler's says it
     }
+    let hosts = options.worker_num.div_ceil(options.local_worker_num.max(1));
+    let mut job_check = JobCheck::new(address.clone(), hosts);
+    if options.all_here() || report.is_led() || max_restarts > 0 {
+        job_check.end(); // one launcher sees all that fails, or such a job goes on
+    }
     let mut run = Run {
         launch,
         report,
@@ -137,6 +144,7 @@ pub fn join(
         unclean_exits,
         exit_report,
         restart_check,
+        job_check,
         progress,
         began,
         max_restarts,
@@ -162,9 +170,11 @@ impl Run<'_, '_> {
             if !self.notice_ends() || self.supervisor.is_stopping() {
                 self.look_for_orphans();
             }
+            self.look_at_job();
             self.act();
             if self.supervisor.is_stopping() {
                 self.progress.end(self.voice);
+                self.job_check.end();
             }
             if self.supervisor.finished() {
                 return Ok(());
@@ -179,6 +189,20 @@ impl Run<'_, '_> {
             if signals.others_done() {
                 self.supervisor.others_done();
             }
+        }
+    }
+
+    /// Whether something has ended the job of which nobody here has told.
+    fn look_at_job(&mut self) {
+        let now = self.began.elapsed();
+        match self.job_check.look(now) {
+            Some(Found::Formed) => self.supervisor.formed(),
+            Some(Found::Over(why)) if !self.supervisor.is_stopping() => {
+                self.progress.end(self.voice);
+                self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
+                self.supervisor.job_is_lost(now);
+            }
+            Some(Found::Over(_)) | None => {}
         }
     }
 
@@ -362,8 +386,8 @@ impl Run<'_, '_> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let deadlines = [self.supervisor.deadline(), self.unclean_exits.deadline(), self.progress.deadline()];
-        let deadline = deadlines.into_iter().flatten().min();
+        let questions = [self.unclean_exits.deadline(), self.progress.deadline(), self.job_check.deadline()];
+        let deadline = questions.into_iter().chain([self.supervisor.deadline()]).flatten().min();
         deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
     }
 

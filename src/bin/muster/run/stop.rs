@@ -2,6 +2,28 @@
 
 use std::time::Duration;
 
+/// How long after the first failure the others are left alone.
+pub const COLLECT: Duration = Duration::from_millis(250);
+/// How long after the first failure the scheduler is left alone.
+pub const SCHEDULER_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// The same where workers run elsewhere: it tells those, their next lives or their launchers that the job is over. It ends by
+/// itself when they have gone.
+pub const SCHEDULER_AFTER_GIVING_UP: Duration = Duration::from_secs(6);
+/// How long after that it is killed.
+const SCHEDULER_KILL: Duration = Duration::from_millis(250);
+/// How long after the first failure whatever is left is killed.
+pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
+/// How long children have after the user's signal. A second one cuts it short.
+pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
+/// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
+/// or that they never came.
+pub const CLOSING: Duration = Duration::from_secs(1);
+/// With restarts: how long workers may go on when the scheduler has said that the job is broken for good. One that was lost
+/// when others had left may come back, find all work done, and end well.
+pub const OVER: Duration = Duration::from_secs(10);
+/// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
+pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);
+
 /// Until when who is left alone.
 pub(super) struct Stop {
     /// A failure or the user is the reason; otherwise there is nothing left to do.
@@ -19,5 +41,11 @@ impl Stop {
     /// Everybody is killed then, and nobody asked before.
     pub(super) fn new(hard: bool, kill_at: Duration) -> Stop {
         Stop { hard, workers_at: None, scheduler_at: None, kill_at, kill_scheduler_at: kill_at, asking: false }
+    }
+    /// Something failed: the workers are asked after a moment, and the scheduler `scheduler_after` it.
+    pub(super) fn after_failure(now: Duration, scheduler_after: Duration) -> Stop {
+        let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + scheduler_after));
+        let kill_scheduler_at = now + scheduler_after + SCHEDULER_KILL;
+        Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(true, now + KILL_AFTER_FAILURE) }
     }
 }

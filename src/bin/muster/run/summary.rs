@@ -59,6 +59,10 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             };
             (failed(*first, then, outcome), code)
         }
+        Verdict::JobOver => {
+            let logs = outcome.children.first().map_or(String::new(), |child| all_logs(&child.log));
+            (format!("muster: nothing failed here: all were stopped, for the job is over\n{logs}"), code::FAILED)
+        }
     }
 }
 
@@ -103,10 +107,15 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
     if then.len() > OTHERS {
         says.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
     }
-    let folder = child.log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    says.push_str(&format!("muster: all logs are in {}\n", folder.display()));
+    says.push_str(&all_logs(&child.log));
     let lines = lines_that_fit(&log, ROWS.saturating_sub(rows(&head) + rows(&says)));
     head + &lines + &says
+}
+
+/// In which folder they are, of which this is one.
+fn all_logs(log: &Path) -> String {
+    let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!("muster: all logs are in {}\n", folder.display())
 }
 
 /// Which process it was, where it ran, how it ended, and where its log is.

@@ -21,33 +21,15 @@
 //! once more, and it goes on where it was.
 
 use super::lives::Lives;
-use super::stop::Stop;
+use super::stop::{Stop, KILL_AGAIN};
 use crate::code;
 use crate::sys::Ending;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// How long after the first failure the others are left alone.
-pub const COLLECT: Duration = Duration::from_millis(250);
-/// How long after the first failure the scheduler is left alone.
-pub const SCHEDULER_AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// The same where restarts are used up and workers run elsewhere: it tells those that the job is over, and their next lives.
-/// It ends by itself when they have gone.
-pub const SCHEDULER_AFTER_GIVING_UP: Duration = Duration::from_secs(6);
-/// How long after that it is killed.
-const SCHEDULER_KILL: Duration = Duration::from_millis(250);
-/// How long after the first failure whatever is left is killed.
-pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
-/// How long children have after the user's signal. A second one cuts it short.
-pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
-/// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
-/// or that they never came.
-pub const CLOSING: Duration = Duration::from_secs(1);
-/// With restarts: how long workers may go on when the scheduler has said that the job is broken for good. One that was lost
-/// when others had left may come back, find all work done, and end well.
-pub const OVER: Duration = Duration::from_secs(10);
-/// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
-const KILL_AGAIN: Duration = Duration::from_millis(20);
+pub use super::stop::{
+    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP,
+};
 
 /// The processes that an action is for. A child always stands for its whole process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +71,8 @@ pub enum Verdict {
         /// The others that failed before they were told to end.
         then: Vec<usize>,
     },
+    /// None here failed: the job is over, as its scheduler says, and they were told to end.
+    JobOver,
 }
 
 struct Member {
@@ -114,6 +98,10 @@ pub struct Supervisor {
     members: Vec<Member>,
     /// No worker of the job runs elsewhere, or none any more.
     all_here: bool,
+    /// The launchers of other hosts ask the scheduler how the job is.
+    others_ask: bool,
+    /// The scheduler has said that the job is over, before anything failed here.
+    job_over: bool,
     /// Failures in the order in which they were noticed.
     failures: Vec<usize>,
     /// Those that would have been started again, had the run not ended.
@@ -143,6 +131,8 @@ impl Supervisor {
         Supervisor {
             members,
             all_here,
+            others_ask: false,
+            job_over: false,
             failures: Vec::new(),
             cut_short: Vec::new(),
             lost: Vec::new(),
@@ -267,15 +257,29 @@ impl Supervisor {
                 self.stop = Some(Stop { workers_at, ..Stop::new(false, kill_at) });
                 self.fail_those_lost(gave_up, now);
             }
-            _ => {
-                self.begin_no_more();
-                let is_awaited_elsewhere = !self.all_here && self.members[child].lives.can_return();
-                let last = if is_awaited_elsewhere { SCHEDULER_AFTER_GIVING_UP } else { SCHEDULER_AFTER_FAILURE };
-                let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + last));
-                let kill_scheduler_at = now + last + SCHEDULER_KILL;
-                let stop = Stop::new(true, now + KILL_AFTER_FAILURE);
-                self.stop = Some(Stop { workers_at, scheduler_at, kill_scheduler_at, ..stop });
-            }
+            _ => self.stop_all(now),
+        }
+    }
+
+    /// The workers first, and the scheduler when it has told those elsewhere.
+    fn stop_all(&mut self, now: Duration) {
+        self.begin_no_more();
+        let can_return = self.members.iter().any(|one| one.lives.can_return());
+        let is_awaited_elsewhere = !self.all_here && (can_return || self.others_ask);
+        let last = if is_awaited_elsewhere { SCHEDULER_AFTER_GIVING_UP } else { SCHEDULER_AFTER_FAILURE };
+        self.stop = Some(Stop::after_failure(now, last));
+    }
+
+    /// The cluster is complete, and its other launchers ask the scheduler how the job is.
+    pub fn formed(&mut self) {
+        self.others_ask = true;
+    }
+
+    /// The scheduler says that the job is over for good. What runs here is stopped, as after a failure here.
+    pub fn job_is_lost(&mut self, now: Duration) {
+        if self.stop.is_none() {
+            self.job_over = true;
+            self.stop_all(now);
         }
     }
 
@@ -402,7 +406,8 @@ impl Supervisor {
     fn went_well(&self) -> bool {
         let restarts = self.members.iter().any(|one| one.lives.can_return());
         let workers_failed = self.failures.iter().any(|child| !self.members[*child].scheduler);
-        self.signal.is_none() && (self.failures.is_empty() || restarts && !workers_failed && self.all_done())
+        let nothing_failed = self.failures.is_empty() && !self.job_over;
+        self.signal.is_none() && (nothing_failed || restarts && !workers_failed && self.all_done())
     }
 
     /// Whether a failure ends the run, and nobody is started again.
@@ -461,7 +466,7 @@ impl Supervisor {
         failures.extend(named.filter(|child| !failures.contains(child) && self.cut_short.contains(child)));
         failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed
         failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
-        let Some(gives_code) = failures.first().copied() else { return Verdict::Success };
+        let Some(gives_code) = failures.first().copied() else { return Verdict::JobOver };
         // To end well without leaving the cluster is a failure too, which only the scheduler sees.
         let unclean = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
         let first = unclean.unwrap_or(gives_code);

@@ -125,6 +125,49 @@ fn the_first_failure_stops_the_rest_within_a_second() {
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });
 }
 
+/// A scheduler and two workers, with others on another host, whose launcher asks the scheduler.
+fn job_on_hosts() -> Job {
+    let mut job = Job { supervisor: Supervisor::new([true, false, false], false, 0), now: Duration::ZERO };
+    job.supervisor.formed();
+    job
+}
+
+#[test]
+fn a_job_that_is_over_stops_those_who_know_nothing_of_it_and_is_no_good_end() {
+    let mut job = job_on_hosts();
+    job.supervisor.job_is_lost(job.now);
+    assert!(job.after(249).is_empty(), "they may say themselves what they lost");
+    assert_eq!(job.after(1), ASK_WORKERS);
+    job.all_end(&[1, 2], Ending::Exit(0));
+    assert!(!job.supervisor.finished(), "the scheduler tells others");
+    job.all_end(&[SCHEDULER], Ending::Exit(0));
+    assert!(job.supervisor.finished());
+    assert_eq!(job.supervisor.verdict(None), Verdict::JobOver);
+}
+
+#[test]
+fn of_a_job_that_is_over_a_failure_here_is_still_the_first_here() {
+    let mut job = job_on_hosts();
+    job.supervisor.job_is_lost(job.now);
+    job.ends(2, Ending::Exit(7)).after(250);
+    job.all_end(&[1], Ending::Signal(libc::SIGTERM)).ends(SCHEDULER, Ending::Exit(1));
+    assert_eq!(job.blamed(None), 2);
+    let mut job = job_on_hosts();
+    job.ends(2, Ending::Exit(7)).supervisor.job_is_lost(job.now);
+    assert_eq!(job.after(250), ASK_WORKERS, "nothing is prolonged");
+}
+
+#[test]
+fn a_scheduler_that_others_ask_has_time_to_tell_them() {
+    let mut job = job_on_hosts();
+    job.ends(1, Ending::Exit(7));
+    assert_eq!(job.after(250), ASK_WORKERS);
+    assert_eq!(job.after(500), [Action::Kill(Whom::Workers)]);
+    job.ends(2, Ending::Signal(libc::SIGKILL));
+    assert!(!job.after(5249).contains(&ASK_SCHEDULER[0]));
+    assert!(job.after(1).contains(&ASK_SCHEDULER[0]));
+}
+
 #[test]
 fn later_failures_prolong_nothing() {
     let mut job = job();

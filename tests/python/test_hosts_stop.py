@@ -1,0 +1,109 @@
+"""One command on each of two hosts, and workers that are in no call of muster: a failure on one host stops those on the other, too.
+
+Each launcher asks the scheduler how the job is, for none of its own workers tells it. The hosts have networks of their own.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from cluster import MUSTER, thread_states
+from launch import Launch, until
+from networks import Hosts
+from nodes import node
+
+pytestmark = pytest.mark.xdist_group("hosts")
+
+NETWORK = "cluster"
+LIMIT = 90
+# A second is what users are promised. Three are for a machine that does much else at the time.
+AT_ONCE_SECONDS = 3
+SIZES = ["--worker_num=4", "--local_worker_num=2", "--join", "--cluster_time_out=80"]
+FIRST, SECOND = (0, 1), (2, 3)  # the ranks of each host
+# All are in no call. The last of each host ends when it is told to.
+IDLE = node("""
+    c = join()
+    if c.rank % 2:
+        hold(f"exit-{c.rank}")
+        os._exit(7)
+    hold("go")
+""")
+# They leave the cluster, and work on.
+WORK_ON = node("c = join(); c.leave(); say(left=True); hold('go')")
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts(NETWORK) as hosts:
+        yield hosts
+
+
+@contextlib.contextmanager
+def two_launchers(hosts, tmp_path, program, said, env=None):
+    """On each host, once each of its workers has said this."""
+    with contextlib.ExitStack() as stack:
+        launches = []
+        for host in (0, 1):
+            where = ["--master_addr", hosts.address(NETWORK, 0), f"--node_rank={host}"]
+            settings = {"HOLD_FOLDER": tmp_path, **(env(host) if env else {})}
+            command = hosts.command(host, [MUSTER, "run"])
+            launches.append(stack.enter_context(Launch(*where, *SIZES, *program, env=settings, command=command)))
+        for launch, ranks in zip(launches, (FIRST, SECOND)):
+            for rank in ranks:
+                launch.wait_for_log(f"worker_{rank}.log", said, LIMIT)
+        yield launches
+
+
+@pytest.mark.parametrize("end", ["kill", "exit"])
+@pytest.mark.parametrize("victim", [0, 1], ids=["with the scheduler", "without"])
+def test_a_failure_stops_workers_of_another_host_that_are_in_no_call(hosts, victim, end, tmp_path):
+    with two_launchers(hosts, tmp_path, IDLE, '"joined"') as launches:
+        rank = (FIRST, SECOND)[victim][1]
+        pid = launches[victim].child(f"worker {rank}")
+        began = time.monotonic()
+        os.kill(pid, signal.SIGKILL) if end == "kill" else (tmp_path / f"exit-{rank}").touch()
+        other = launches[1 - victim]
+        for launch in (other, launches[victim]):
+            launch.wait(LIMIT)
+        took = time.monotonic() - began
+        assert took < AT_ONCE_SECONDS, f"{took} s; {other.describe()}"
+        for launch in launches:
+            launch.nothing_left()
+        assert launches[victim].returncode == (128 + signal.SIGKILL if end == "kill" else 7)
+        assert other.returncode == 1, other.describe()
+        said = rf"muster: the job is over: rank {rank} \(.*, pid {pid}\) is lost: .*; all processes here are asked to end\n"
+        assert re.search(said, other.stderr), other.stderr
+        assert "muster: the job is over" not in launches[victim].stderr
+        told = "the first failure was on another host: rank 3 " if victim else "nothing failed here: all were stopped, for the job is over\n"
+        assert f"muster: {told}" in other.stderr, other.stderr
+
+
+def test_workers_that_work_on_after_they_have_left_are_not_stopped(hosts, tmp_path):
+    """The scheduler has ended, and said so: its launcher waits for its workers."""
+    with two_launchers(hosts, tmp_path, WORK_ON, '"left"') as launches:
+        scheduler = launches[0].child("the scheduler")
+        # A zombie until the end of the run; a launcher asks within a quarter of a second, and finds that its port refuses.
+        until(lambda: "Z" in thread_states(scheduler), LIMIT, "the scheduler ends when all have left")
+        assert [launch.popen.poll() for launch in launches] == [None, None]
+        (tmp_path / "go").touch()
+        for launch in launches:
+            assert launch.wait(LIMIT) == 0, launch.describe()
+            assert "the job is over" not in launch.stderr
+
+
+def test_a_job_with_recovery_is_not_stopped(hosts, tmp_path):
+    """Without restarts a launcher ends with its worker; the other's workers wait in muster_recover or compute, and are left alone."""
+    def env(host):
+        return {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / f"host{host}"}
+
+    with two_launchers(hosts, tmp_path, IDLE, '"joined"', env) as (here, there):
+        (tmp_path / "exit-3").touch()
+        assert there.wait(LIMIT) == 7
+        here.wait_for_log("scheduler.log", r"rank 3 \(.*\) is lost", LIMIT)
+        (tmp_path / "exit-1").touch()  # what ends the run is this, and nothing before it
+        assert here.wait(LIMIT) == 7, here.describe()
+        assert "the job is over" not in here.stderr, here.describe()
