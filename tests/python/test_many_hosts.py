@@ -8,10 +8,11 @@ import signal
 
 import pytest
 
-from cluster import EXAMPLES, stop
+from cluster import EXAMPLES, MUSTER, command_line, stop
 from launch import Launch, until
 from many_hosts import LIMIT, FarHosts, children_of, lines_by_rank, plain
 from nodes import node
+from terminal import Terminal
 from test_train_digits import REPORT_LINE
 
 pytestmark = [pytest.mark.launchers, pytest.mark.xdist_group("hosts")]
@@ -61,6 +62,31 @@ def test_each_host_has_its_ranks_and_all_is_shown_here(hosts, tmp_path):
             assert words[rank]["secret"] == 64, "the run has a secret of its own, which all hosts know"
         assert sorted(path.name for path in launch.logs.glob("*.log")) == ["scheduler.log", *(f"worker_{rank}.log" for rank in range(4))]
         launch.nothing_left(LIMIT)
+
+
+def test_a_terminal_shows_how_far_forming_is_and_then_each_ranks_output_in_its_colour(hosts, tmp_path):
+    late = node("""
+        if os.environ["RANK_ID"] == "3":
+            hold("go")
+        c = join()
+        print("hello from", c.rank, flush=True)
+        hold("end")  # until the launcher has asked once more
+        c.leave()
+    """)
+    words = hosts.command(0, [MUSTER, "run", f"--ssh={hosts.ssh}", "-H", "host1:2,host2:2", f"--log_dir={tmp_path}/logs",
+                              "-x", f"HOLD_FOLDER={tmp_path}", *command_line(late)])
+    with Terminal(["/usr/bin/env", *words]) as terminal:
+        row = r"\r\x1b\[Kmuster: forming since [^\r]*: 3 of 4 workers have come; missing: rank 3; those that came: [^\r]*host1[^\r]*host2"
+        terminal.wait_for(row, LIMIT)
+        seen = len(terminal.said)
+        terminal.wait_for(rf"(?s).{{{seen}}}.*{row}", LIMIT)  # it goes on
+        assert "] muster: forming" not in terminal.said, "the row is not a line of a host"
+        (tmp_path / "go").touch()
+        terminal.wait_for(r"\r\x1b\[Kmuster: the cluster has formed\r\n", LIMIT)
+        (tmp_path / "end").touch()
+        assert terminal.wait(LIMIT) == 0
+        colours = [re.search(rf"\x1b\[(\d+)m\[rank {rank}\]\x1b\[0m hello from {rank}\r\n", terminal.said) for rank in range(4)]
+        assert len({colour[1] for colour in colours}) == 4
 
 
 def test_the_digits_trainer_ends_with_equal_weights_on_both_hosts(hosts, tmp_path):

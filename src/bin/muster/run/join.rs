@@ -126,7 +126,7 @@ pub fn join(
     let exit_report = ExitReport::new(host_id(), address.clone());
     let (unclean_exits, restart_check) =
         (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
-    let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here));
+    let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here, report.is_led()));
     if report.is_led() && !is_here {
         progress.end(voice); // of all hosts of one command the scheduler's says it
     }
@@ -179,7 +179,7 @@ impl Run<'_, '_> {
             if self.supervisor.finished() {
                 return Ok(());
             }
-            self.progress.look(self.began.elapsed(), self.voice);
+            self.progress.look(self.began.elapsed(), self.voice, self.report);
             sys::poll([signals.descriptor()], self.patience())?;
             while let Some(signal) = signals.ending() {
                 self.tell_of_signal(signal);

@@ -341,9 +341,10 @@ fn wait(
     report: &Report,
 ) -> Result<i32, String> {
     let shown: Vec<&Child> = children.iter().filter(|child| is_shown(&options.tail, child.part)).collect();
+    let is_coloured = report.is_coloured() || tail::has_colours();
     let tail = match shown.is_empty() {
         true => None,
-        false => tail::Tail::start(&shown, shown.len() > 1 || report.is_led(), voice.row())
+        false => tail::Tail::start(&shown, shown.len() > 1 || report.is_led(), is_coloured, voice.row())
             .inspect_err(|error| voice.say(format!("muster: the workers' output can't be shown here: {error}\n")))
             .ok(),
     };

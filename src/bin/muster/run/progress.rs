@@ -2,9 +2,11 @@
 //!
 //! The scheduler is asked, as by `muster status`, until the cluster has formed. On a terminal its words stand in the last row,
 //! and change there. Elsewhere they are a line, soon and then ever more seldom, so that the log of a batch job is not filled.
+//! Of several hosts of one command the launcher beside the scheduler asks, and the one that leads shows it ([`Shown`]).
 //!
 //! Contract: nothing here waits, a thread asks. Tested below, and with real processes by `tests/python/test_run_forming.py`.
 
+use super::hosts::report::Report;
 use super::question::Question;
 use crate::status::ask::ask;
 use crate::status::text::plain;
@@ -50,9 +52,14 @@ pub struct Progress {
     /// The scheduler runs on another host: that it can't be reached is what a user must know.
     is_elsewhere: bool,
     has_answered: bool,
-    place: Place,
     asks_at: Duration,
     asked: Option<Question<Said>>,
+    shown: Shown,
+}
+
+/// What the user has seen of it.
+pub struct Shown {
+    place: Place,
     state: State,
 }
 
@@ -66,24 +73,22 @@ enum State {
 
 impl Progress {
     /// Of the cluster whose scheduler has this address.
-    pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> Progress {
-        // Workers' output that passes through another program may come to the same terminal, and would not wipe the row.
-        let is_alone = sys::is_terminal(libc::STDERR_FILENO) && !sys::is_pipe(libc::STDOUT_FILENO);
-        let (place, asks_at) = match is_alone {
-            true => (Place::Row, ASKS_EVERY),
-            false => (Place::Lines { at: LINES[0], pause: 2 * LINES[0] }, LINES[0]),
-        };
-        let (has_answered, asked, state) = (false, None, State::Quiet);
-        Progress { scheduler, is_elsewhere, has_answered, place, asks_at, asked, state }
+    ///
+    /// Where another launcher leads (`is_led`) it is told each time, and decides itself what to show.
+    pub fn new(scheduler: (String, u16), is_elsewhere: bool, is_led: bool) -> Progress {
+        let shown = Shown::new();
+        let asks_at = if is_led || shown.place == Place::Row { ASKS_EVERY } else { LINES[0] };
+        Progress { scheduler, is_elsewhere, has_answered: false, asks_at, asked: None, shown }
     }
 
     /// When to look next, if there is a reason to.
     pub fn deadline(&self) -> Option<Duration> {
-        (self.state != State::Over).then(|| self.asked.as_ref().map_or(self.asks_at, Question::looks_at))
+        let is_over = self.shown.state == State::Over;
+        (!is_over).then(|| self.asked.as_ref().map_or(self.asks_at, Question::looks_at))
     }
 
-    /// Shows what is known by now.
-    pub fn look(&mut self, now: Duration, voice: &Voice) {
+    /// Shows what is known by now, or has it shown.
+    pub fn look(&mut self, now: Duration, voice: &Voice, report: &Report) {
         if self.deadline().is_none_or(|at| at > now) {
             return;
         }
@@ -96,21 +101,52 @@ impl Progress {
         match answer {
             Some(Said::Forming(words)) => {
                 self.has_answered = true;
-                self.show(&format!("muster: forming {words}"), now, voice);
+                self.asks_at = now + ASKS_EVERY;
+                let words = format!("muster: forming {words}");
+                match report.is_led() {
+                    true => report.forming(&words),
+                    false => self.shown.show(&words, now, voice),
+                }
             }
-            Some(Said::Formed) => self.formed(voice),
+            Some(Said::Formed) if report.is_led() => {
+                report.forming(""); // it has
+                self.end(voice);
+            }
+            Some(Said::Formed) => self.shown.formed(voice),
             // Its job was short.
             Some(Said::Nothing(_)) if self.has_answered => self.end(voice),
             Some(Said::Nothing(why)) if self.is_elsewhere && now >= LINES[0] => {
-                self.show(&format!("muster: waiting for the scheduler: {why}"), now, voice);
+                self.asks_at = now + ASKS_EVERY;
+                self.shown.show(&format!("muster: waiting for the scheduler: {why}"), now, voice);
             }
             Some(Said::Nothing(_)) | None => self.asks_at = now + ASKS_EVERY,
         }
     }
 
-    fn show(&mut self, words: &str, now: Duration, voice: &Voice) {
-        self.state = State::Shown;
-        self.asks_at = now + ASKS_EVERY;
+    /// Nothing is shown any more: something else is to be said.
+    pub fn end(&mut self, voice: &Voice) {
+        self.shown.end(voice);
+    }
+}
+
+impl Shown {
+    /// Nothing yet: in the last row of a terminal, or in lines.
+    pub fn new() -> Shown {
+        // Workers' output that passes through another program may come to the same terminal, and would not wipe the row.
+        let is_alone = sys::is_terminal(libc::STDERR_FILENO) && !sys::is_pipe(libc::STDOUT_FILENO);
+        let place = if is_alone { Place::Row } else { Place::Lines { at: LINES[0], pause: 2 * LINES[0] } };
+        Shown { place, state: State::Quiet }
+    }
+
+    /// These words, if it is their time, and not over.
+    pub fn show(&mut self, words: &str, now: Duration, voice: &Voice) {
+        if self.state == State::Over {
+            return;
+        }
+        let is_due = !matches!(self.place, Place::Lines { at, .. } if at > now);
+        if is_due {
+            self.state = State::Shown;
+        }
         match &mut self.place {
             // The row belongs to what runs in the foreground: the shell, with what is being typed there.
             Place::Row if sys::is_background(libc::STDERR_FILENO) => {}
@@ -118,7 +154,7 @@ impl Progress {
                 let width = sys::terminal_width(libc::STDERR_FILENO).unwrap_or(80);
                 voice.show(&fitting(words, width));
             }
-            Place::Lines { at, pause } if *at <= now => {
+            Place::Lines { at, pause } if is_due => {
                 voice.say(format!("{words}\n"));
                 (*at, *pause) = (now + *pause, (*pause * 2).min(LINES[1]));
             }
@@ -126,7 +162,8 @@ impl Progress {
         }
     }
 
-    fn formed(&mut self, voice: &Voice) {
+    /// The cluster has formed: said where something was shown before.
+    pub fn formed(&mut self, voice: &Voice) {
         let was_shown = self.state == State::Shown;
         self.end(voice);
         if was_shown {
@@ -175,27 +212,19 @@ mod tests {
     #[test]
     fn lines_become_ever_more_seldom() {
         let voice = Voice::error();
-        let mut progress = Progress {
-            scheduler: ("127.0.0.1".to_owned(), 1),
-            is_elsewhere: false,
-            has_answered: false,
-            place: Place::Lines { at: LINES[0], pause: 2 * LINES[0] },
-            asks_at: LINES[0],
-            asked: None,
-            state: State::Quiet,
-        };
+        let mut shown = Shown { place: Place::Lines { at: LINES[0], pause: 2 * LINES[0] }, state: State::Quiet };
         let mut lines = vec![LINES[0]];
-        while lines.len() < 6 {
-            let now = progress.deadline().expect("it goes on");
-            progress.show("", now, &voice);
-            lines.extend(match progress.place {
+        for now in (1..=230).map(Duration::from_secs) {
+            shown.show("", now, &voice);
+            assert_eq!(shown.state == State::Shown, now >= LINES[0], "{now:?}");
+            lines.extend(match shown.place {
                 Place::Lines { at, .. } if lines.last() != Some(&at) => Some(at),
                 _ => None,
             });
         }
         assert_eq!(lines.iter().map(Duration::as_secs).collect::<Vec<_>>(), [10, 30, 70, 150, 230, 310]);
-        assert_eq!(progress.deadline(), Some(Duration::from_secs(231)), "it is asked more often than it is said");
-        progress.end(&voice);
-        assert_eq!(progress.deadline(), None);
+        shown.end(&voice);
+        shown.show("", Duration::from_secs(400), &voice);
+        assert_eq!(shown.state, State::Over, "what comes late is not shown");
     }
 }

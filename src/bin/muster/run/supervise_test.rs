@@ -153,7 +153,8 @@ fn of_a_job_that_is_over_a_failure_here_is_still_the_first_here() {
     job.all_end(&[1], Ending::Signal(libc::SIGTERM)).ends(SCHEDULER, Ending::Exit(1));
     assert_eq!(job.blamed(None), 2);
     let mut job = job_on_hosts();
-    job.ends(2, Ending::Exit(7)).supervisor.job_is_lost(job.now);
+    job.ends(2, Ending::Exit(7));
+    job.supervisor.job_is_lost(job.now);
     assert_eq!(job.after(250), ASK_WORKERS, "nothing is prolonged");
 }
 

@@ -40,11 +40,8 @@ pub struct Tail {
 impl Tail {
     /// Begins to show the output of these children; with the worker before each line where there are `several`, here or in all.
     ///
-    /// On a terminal each worker has a colour, and `row` is what else is shown there.
-    pub fn start(shown: &[&Child], several: bool, row: Arc<Row>) -> io::Result<Tail> {
-        let is_terminal = sys::is_terminal(libc::STDOUT_FILENO);
-        let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let row = Some(row).filter(|_| is_terminal && sys::is_terminal(libc::STDERR_FILENO));
+    /// Each worker has a colour where this is wanted, and `row` is what else is shown on a terminal.
+    pub fn start(shown: &[&Child], several: bool, is_coloured: bool, row: Arc<Row>) -> io::Result<Tail> {
         let paths = shown.iter().map(|child| child.log.clone()).collect();
         let logs = shown
             .iter()
@@ -61,7 +58,7 @@ impl Tail {
         let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
             // An error means that the reader has gone away. The run itself goes on.
-            let _ = follow(logs, &stopped, &count, &mut Pane { out: io::stdout().lock(), row });
+            let _ = follow(logs, &stopped, &count, &mut Pane::new(io::stdout().lock(), row));
             sys::ring(&finished);
         })?;
         Ok(Tail { thread, stop, done, shown, logs: paths })
@@ -101,6 +98,11 @@ impl Tail {
     }
 }
 
+/// Whether what is shown on standard output has colours: on a terminal, unless the user wants none.
+pub fn has_colours() -> bool {
+    sys::is_terminal(libc::STDOUT_FILENO) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// The colours of those that are shown, in turn: none is red, in which programs show errors.
 const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
 
@@ -117,9 +119,17 @@ fn prefix(child: &Child, is_coloured: bool) -> String {
 }
 
 /// Where output is shown: with what is to be written before it, where something else is shown there, too.
-struct Pane<W> {
+pub struct Pane<W> {
     out: W,
     row: Option<Arc<Row>>,
+}
+
+impl<W> Pane<W> {
+    /// Standard output, as `out`: `row` is what else is shown where this and standard error are terminals.
+    pub fn new(out: W, row: Arc<Row>) -> Pane<W> {
+        let shares = [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().all(sys::is_terminal);
+        Pane { out, row: Some(row).filter(|_| shares) }
+    }
 }
 
 impl<W: Write> Write for Pane<W> {

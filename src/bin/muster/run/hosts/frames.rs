@@ -24,6 +24,8 @@ pub enum Kind {
     Words,
     /// From a host: the scheduler's port, and the run's secret where it made one, after a NUL.
     Port,
+    /// From the host of the scheduler: how far the cluster is while it forms, in words; nothing once it has formed.
+    Forming,
     /// From a host: something has failed there, and the rest is being stopped.
     Failing,
     /// From a host: how its part of the run went (`report`).
@@ -35,13 +37,14 @@ pub enum Kind {
 }
 
 /// Each with its byte.
-const KINDS: [(Kind, u8); 10] = [
+const KINDS: [(Kind, u8); 11] = [
     (Kind::Job, b'J'),
     (Kind::Signal, b'S'),
     (Kind::OthersDone, b'D'),
     (Kind::Output, b'O'),
     (Kind::Words, b'W'),
     (Kind::Port, b'P'),
+    (Kind::Forming, b'G'),
     (Kind::Failing, b'F'),
     (Kind::Summary, b'U'),
     (Kind::Ended, b'E'),
@@ -117,6 +120,8 @@ pub struct Job {
     pub first_rank: u32,
     /// Whether it has the scheduler.
     pub has_scheduler: bool,
+    /// Whether what stands before each line of a worker has a colour.
+    pub is_coloured: bool,
     /// Variables, beside those that a login there has.
     pub environment: Vec<(OsString, OsString)>,
     /// The words after `muster run`.
@@ -126,7 +131,8 @@ pub struct Job {
 impl Job {
     /// As a frame's body: texts with a NUL between them, which none of them can have.
     pub fn encode(&self) -> Vec<u8> {
-        let numbers = [self.first_rank, u32::from(self.has_scheduler), self.environment.len() as u32];
+        let is = [self.has_scheduler, self.is_coloured].map(u32::from);
+        let numbers = [self.first_rank, is[0], is[1], self.environment.len() as u32];
         let mut texts: Vec<OsString> = vec![self.folder.clone()];
         texts.extend(numbers.iter().map(|number| OsString::from(number.to_string())));
         texts.extend(self.environment.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
@@ -139,12 +145,13 @@ impl Job {
         let mut texts = body.split(|byte| *byte == 0).map(|bytes| OsString::from_vec(bytes.to_vec()));
         let folder = texts.next()?;
         let mut number = || texts.next()?.to_str()?.parse::<u32>().ok();
-        let (first_rank, has_scheduler, variables) = (number()?, number()? == 1, number()?);
+        let (first_rank, has_scheduler, is_coloured, variables) =
+            (number()?, number()? == 1, number()? == 1, number()?);
         let mut environment = Vec::new();
         for _ in 0..variables {
             environment.push((texts.next()?, texts.next()?));
         }
-        Some(Job { folder, first_rank, has_scheduler, environment, words: texts.collect() })
+        Some(Job { folder, first_rank, has_scheduler, is_coloured, environment, words: texts.collect() })
     }
 }
 
@@ -193,9 +200,10 @@ mod tests {
     fn a_job_is_read_as_it_was_written() {
         let environment = vec![("A".into(), "b=c\nd".into()), ("EMPTY".into(), "".into())];
         let words = vec!["--join=True".into(), "--".into(), "a.out".into(), "".into()];
-        let job = Job { folder: "/a b".into(), first_rank: 4, has_scheduler: true, environment, words };
+        let job =
+            Job { folder: "/a b".into(), first_rank: 4, has_scheduler: true, is_coloured: false, environment, words };
         assert_eq!(Job::decode(&job.encode()), Some(job));
-        assert_eq!(Job::decode(b"/\x001\x000\x007"), None);
+        assert_eq!(Job::decode(b"/\x001\x000\x000\x007"), None);
         assert_eq!(Job::decode(b"/\x00x"), None);
     }
 }

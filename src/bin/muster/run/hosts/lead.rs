@@ -9,7 +9,8 @@ use super::show::Show;
 use super::{blame, list::Host};
 use crate::run::join::Signals;
 use crate::run::master::RESOLVE_WAIT;
-use crate::run::tail::Lines;
+use crate::run::progress::Shown;
+use crate::run::tail::{has_colours, Lines, Pane};
 use crate::sys;
 use crate::voice::Voice;
 use muster::net::{host, interface, resolve};
@@ -36,11 +37,12 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
     let (sender, events) = sync_channel(WAITING);
     pass_on(signals, sender.clone()).map_err(failed)?;
     let folder = std::env::current_dir().map_err(failed)?;
-    let show = Show::start(io::stdout()).map_err(failed)?;
+    let show = Show::start(Pane::new(io::stdout(), voice.row())).map_err(failed)?;
     let mut lead = Lead {
         plan,
         voice,
         show,
+        forming: Shown::new(),
         conduct: Conduct::new(plan.places.len()),
         members: plan.places.iter().map(Member::new).collect(),
         began: Instant::now(),
@@ -87,6 +89,7 @@ struct Lead<'a> {
     plan: &'a Plan,
     voice: &'a Voice,
     show: Show,
+    forming: Shown,
     conduct: Conduct,
     members: Vec<Member>,
     began: Instant,
@@ -135,7 +138,10 @@ impl Lead<'_> {
             }
             match come {
                 Ok(Come::Host(host, event)) => self.take(host, event),
-                Ok(Come::Signal(signal)) => self.conduct.signalled(signal, then),
+                Ok(Come::Signal(signal)) => {
+                    self.forming.end(self.voice);
+                    self.conduct.signalled(signal, then);
+                }
                 Err(_) => self.conduct.tick(then),
             }
         }
@@ -168,7 +174,7 @@ impl Lead<'_> {
             let Some(line) = self.members[host].line.as_mut() else { continue };
             match action {
                 Action::Start(_) => {
-                    let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref());
+                    let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref(), has_colours());
                     line.tell(Frame::new(Kind::Job, job.encode()));
                 }
                 Action::OthersDone(_) => line.tell(Frame::new(Kind::OthersDone, Vec::new())),
@@ -204,7 +210,12 @@ impl Lead<'_> {
                 self.secret = texts.next().filter(|secret| !secret.is_empty());
                 self.conduct.port_known(now);
             }
-            Kind::Failing => self.conduct.failing(host, now),
+            Kind::Forming if frame.body.is_empty() => self.forming.formed(self.voice),
+            Kind::Forming => self.forming.show(&text(&frame.body), now, self.voice),
+            Kind::Failing => {
+                self.forming.end(self.voice);
+                self.conduct.failing(host, now);
+            }
             Kind::Summary => self.members[host].summary = Summary::decode(&frame.body),
             Kind::Ended => {
                 let code = text(&frame.body).parse().unwrap_or(crate::code::FAILED);
@@ -223,6 +234,7 @@ impl Lead<'_> {
     }
 
     fn finish(mut self) -> i32 {
+        self.forming.end(self.voice);
         for member in &mut self.members {
             let (mut output, mut words) = (Vec::new(), Vec::new());
             member.output.finish(&mut output);

@@ -37,20 +37,22 @@ pub fn command(words: Vec<OsString>) -> i32 {
     }
 }
 
-/// A host's launcher: its report's descriptor, the first rank, whether it has the scheduler, and the words after `muster run`.
+/// A host's launcher: its report's descriptor, the first rank, whether it has the scheduler, whether ranks are shown in colour, and
+/// the words after `muster run`.
 fn launch(words: &[OsString]) -> i32 {
-    let numbers = words.first_chunk::<3>().and_then(|words| {
-        let [fd, first_rank, has_scheduler] = words.each_ref().map(|word| word.to_str()?.parse::<u32>().ok());
-        Some((fd?, first_rank?, has_scheduler? == 1))
+    let numbers = words.first_chunk::<4>().and_then(|words| {
+        let [fd, first_rank, has_scheduler, is_coloured] =
+            words.each_ref().map(|word| word.to_str()?.parse::<u32>().ok());
+        Some((fd?, first_rank?, has_scheduler? == 1, is_coloured? == 1))
     });
     let report = numbers.and_then(|(fd, ..)| sys::taken_over(fd as i32).ok());
-    let (Some((_, first_rank, has_scheduler)), Some(report)) = (numbers, report) else {
+    let (Some((_, first_rank, has_scheduler, is_coloured)), Some(report)) = (numbers, report) else {
         eprintln!("muster host-part {LAUNCH} is started by muster host-part alone");
         return code::USAGE;
     };
     let scheduler = if has_scheduler { SchedulerAt::Here } else { SchedulerAt::Elsewhere };
     let placement = Placement { first_rank: Some(first_rank), scheduler };
-    crate::run::run_led(words[3..].to_vec(), placement, &Report::to(File::from(report)))
+    crate::run::run_led(words[4..].to_vec(), placement, &Report::to(File::from(report), is_coloured))
 }
 
 /// Between the leading launcher and this host's.
@@ -107,11 +109,10 @@ fn begin(job: &Job) -> io::Result<(i32, [OwnedFd; 3])> {
         io::Error::other(format!("can't run in {:?}, as the first launcher does: {error}", job.folder))
     })?;
     let [(from, output), (said, error), (told, report)] = [io::pipe()?, io::pipe()?, io::pipe()?];
-    let has_scheduler = u32::from(job.has_scheduler);
     let mut words: Vec<OsString> = ["muster", "host-part", LAUNCH].map(OsString::from).to_vec();
-    words.extend(
-        [report.as_raw_fd().to_string(), job.first_rank.to_string(), has_scheduler.to_string()].map(OsString::from),
-    );
+    let is = [job.has_scheduler, job.is_coloured].map(u32::from);
+    let numbers = [report.as_raw_fd() as u32, job.first_rank, is[0], is[1]];
+    words.extend(numbers.map(|number| OsString::from(number.to_string())));
     words.extend(job.words.iter().cloned());
     let inherited = std::env::vars_os().filter(|(name, _)| job.environment.iter().all(|(other, _)| other != name));
     let null = File::open("/dev/null")?;

@@ -130,7 +130,7 @@ impl Plan {
 
     /// What a host is to run in this folder. The port is the plan's for the first, and then the one that it has told, if it has; so is
     /// the secret.
-    pub fn job(&self, place: usize, folder: &Path, port: u16, secret: Option<&str>) -> Job {
+    pub fn job(&self, place: usize, folder: &Path, port: u16, secret: Option<&str>, is_coloured: bool) -> Job {
         // Where nothing listens none is needed, but 0 would ask each host to choose.
         let port = if place > 0 && port == 0 { parse::MASTER_PORT } else { port };
         let mut environment = self.environment.clone();
@@ -139,6 +139,7 @@ impl Plan {
             folder: folder.into(),
             first_rank: self.places[place].first_rank,
             has_scheduler: place == 0,
+            is_coloured,
             environment,
             words: self.words(place, port),
         }

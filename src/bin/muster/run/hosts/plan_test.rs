@@ -58,7 +58,7 @@ fn the_schedulers_host_chooses_the_port_unless_one_is_given() {
 #[test]
 fn a_host_is_told_its_share_and_all_other_options() {
     let plan = some("-H me@one:4,two:2 --max_restarts=3 --log_dir logs -x B=c -x A -x NONE a.out -x --join");
-    let job = plan.job(1, Path::new("/data"), 1234, Some("secret"));
+    let job = plan.job(1, Path::new("/data"), 1234, Some("secret"), true);
     assert_eq!((job.folder.to_str(), job.first_rank, job.has_scheduler), (Some("/data"), 4, false));
     let words: Vec<&str> = job.words.iter().map(|word| word.to_str().unwrap()).collect();
     assert_eq!(
@@ -73,7 +73,7 @@ fn a_host_is_told_its_share_and_all_other_options() {
         .collect();
     assert_eq!(environment, ["MS_ENABLE_RECOVERY=1", "MUSTER_LOG=info", "B=c", "A=a b", "MUSTER_JOB_SECRET=secret"]);
     assert!(plan.warnings.len() == 1 && plan.warnings[0].contains("NONE"), "{:?}", plan.warnings);
-    assert!(plan.job(0, Path::new("/"), 0, None).has_scheduler);
+    assert!(plan.job(0, Path::new("/"), 0, None, false).has_scheduler);
 }
 
 #[test]

@@ -35,18 +35,29 @@ impl Summary {
 #[derive(Debug, Default)]
 pub struct Report {
     to: Option<File>,
+    is_coloured: bool,
     failing: Cell<bool>,
 }
 
 impl Report {
-    /// To this.
-    pub fn to(file: File) -> Report {
-        Report { to: Some(file), failing: Cell::new(false) }
+    /// To this; whether the one that leads shows the ranks in colour.
+    pub fn to(file: File, is_coloured: bool) -> Report {
+        Report { to: Some(file), is_coloured, failing: Cell::new(false) }
     }
 
     /// Whether another launcher leads this one.
     pub fn is_led(&self) -> bool {
         self.to.is_some()
+    }
+
+    /// Whether the launcher that leads shows the ranks in colour.
+    pub fn is_coloured(&self) -> bool {
+        self.is_coloured
+    }
+
+    /// How far the cluster is while it forms; nothing once it has formed.
+    pub fn forming(&self, words: &str) {
+        self.tell(Kind::Forming, words.as_bytes());
     }
 
     /// The scheduler listens at this port, and this secret is the run's.
@@ -67,7 +78,7 @@ impl Report {
     }
 
     /// An error means that nobody leads any more, which the leader's connection tells.
-    fn tell(&self, kind: Kind, body: Vec<u8>) {
+    fn tell(&self, kind: Kind, body: impl Into<Vec<u8>>) {
         if let Some(mut file) = self.to.as_ref() {
             let _ = Frame::new(kind, body).write(&mut file);
         }
