@@ -133,6 +133,11 @@ impl<'a> Launch<'a> {
         self.meeting.port
     }
 
+    /// Where the scheduler is reached: its host and port.
+    pub fn scheduler(&self) -> (String, u16) {
+        (self.options.master_addr.clone(), self.meeting.port)
+    }
+
     /// The scheduler, where this host has it, and then the workers.
     pub fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();

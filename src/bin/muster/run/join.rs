@@ -101,7 +101,6 @@ struct Run<'a, 'b> {
     progress: Progress,
     began: Instant,
     max_restarts: u32,
-    scheduler: (String, u16),
     never_formed: bool,
     never_joined: Vec<usize>,
     told_of_killing: bool,
@@ -120,7 +119,7 @@ pub fn join(
 ) -> io::Result<Outcome> {
     let schedulers: Vec<bool> = children.iter().map(|child| child.part == Part::Scheduler).collect();
     let max_restarts = options.max_restarts;
-    let address = (options.master_addr.clone(), launch.port());
+    let address = launch.scheduler();
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(host_id(), address.clone());
@@ -131,7 +130,7 @@ pub fn join(
         progress.end(voice); // of all hosts of one command the scheduler's says it
     }
     let hosts = options.worker_num.div_ceil(options.local_worker_num.max(1));
-    let mut job_check = JobCheck::new(address.clone(), hosts);
+    let mut job_check = JobCheck::new(address, hosts);
     if options.all_here() || report.is_led() || max_restarts > 0 {
         job_check.end(); // one launcher sees all that fails, or such a job goes on
     }
@@ -148,7 +147,6 @@ pub fn join(
         progress,
         began,
         max_restarts,
-        scheduler: address,
         never_formed: false,
         never_joined: Vec::new(),
         told_of_killing: false,
@@ -335,8 +333,8 @@ impl Run<'_, '_> {
 
     /// Whether the scheduler, which has not ended with the workers, says that it still waits for them. By now nobody else waits.
     fn is_forming(&self) -> bool {
-        let (host, port) = &self.scheduler;
-        ask(host, *port, PATIENCE, |_| false).is_ok_and(|told| told.job.phase == JobPhase::Forming)
+        let (host, port) = self.launch.scheduler();
+        ask(&host, port, PATIENCE, |_| false).is_ok_and(|told| told.job.phase == JobPhase::Forming)
     }
 
     /// Starts these workers again, unless the job is over; some of them only later, when that is known.
