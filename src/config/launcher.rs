@@ -64,6 +64,8 @@ pub struct Placement {
     pub given: BTreeMap<Key, Given>,
     /// Which of its jobs the process is of.
     pub job: Option<DerivedJob>,
+    /// Whether it says that there are ranks on other hosts, too.
+    pub spans_hosts: bool,
     /// Why the scheduler's host is not known though a file should tell it, in words that follow another sentence.
     pub hint: Option<String>,
 }
@@ -90,7 +92,8 @@ pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement
     given.extend(host.map(|host| (Key::SchedHost, host)));
     given.extend(launcher.tells_port(environment).map(|port| (Key::SchedPort, port)));
     let job = DerivedJob::of(launcher.name, launcher.marks, environment, &learnt.ancestors);
-    Some(Placement { launcher, given, job, hint })
+    let spans_hosts = launcher.spans_hosts(environment) == Some(true);
+    Some(Placement { launcher, given, job, spans_hosts, hint })
 }
 
 impl Placement {
@@ -236,7 +239,7 @@ impl Launcher {
             Cow::Borrowed(variable) => copied(variable),
             Cow::Owned(of_task) => first_of(&of_task, environment),
         };
-        let local = || self.all_local(environment).then(|| default_of(Key::SchedHost, "127.0.0.1"));
+        let local = || (self.spans_hosts(environment) == Some(false)).then(|| default_of(Key::SchedHost, "127.0.0.1"));
         let nodes = || self.slurm_nodes().iter().find_map(|variable| first_of(variable, environment));
         copied(MASTER_ADDR).or_else(own).or_else(local).or_else(nodes)
     }
@@ -267,15 +270,18 @@ impl Launcher {
         Some(Given { text, origin: format!("{name} + {MASTER_PORT_OFFSET}") })
     }
 
-    /// Whether the launcher says that all ranks share this host.
-    fn all_local(&self, environment: &Environment) -> bool {
+    /// Whether there are ranks on other hosts, too; nothing where the launcher does not say.
+    fn spans_hosts(&self, environment: &Environment) -> Option<bool> {
         if self.condition == Condition::SrunStep {
-            let Some(Text::Valid(nodes)) = environment.get(SLURM_STEP_NODES) else { return false };
-            return host_list::of_list(nodes).is_some_and(|nodes| nodes.is_only);
+            let Some(Text::Valid(nodes)) = environment.get(SLURM_STEP_NODES) else { return None };
+            return host_list::of_list(nodes).map(|nodes| !nodes.is_only);
         }
-        let size = number(environment, self.size);
+        let size = number(environment, self.size)?;
         let local = self.local_size.and_then(|local| number(environment, local));
-        size.is_some() && (size == Some(1) || local == size)
+        if size == 1 {
+            return Some(false);
+        }
+        local.map(|local| local != size)
     }
 
     /// What the launcher's own variables say against each other: the first two that cannot both be true.

@@ -75,6 +75,8 @@ pub struct Settings {
     pub job_id: Option<String>,
     /// The job as the launcher knows it that gave this process its rank; set where nobody has named the job or a port.
     pub derived_job: Option<DerivedJob>,
+    /// Whether the launcher that gave this process its rank says that there are ranks on other hosts, too.
+    pub spans_hosts: bool,
     /// How long forming and recovering may take; `None` is no limit.
     pub forming_timeout: Option<Duration>,
     /// What says so, in words: `MS_CLUSTER_TIMEOUT is 5`.
@@ -335,7 +337,7 @@ impl Reader<'_> {
         let enable_recovery = self.flag(Key::EnableRecovery)? && !is_alone;
         let reach = self.reach()?;
         let takes_rank = matches!(assignment, Assignment::Node { .. });
-        let derived_job = self.placement.as_ref().filter(|_| takes_rank).and_then(|placement| placement.job.clone());
+        let placement = self.placement.as_ref().filter(|_| takes_rank);
         let recovery_path = self.text(Key::RecoveryPath)?.map(PathBuf::from);
         if enable_recovery && recovery_path.is_none() {
             let (flag, path) = (self.name(Key::EnableRecovery), self.name(Key::RecoveryPath));
@@ -349,7 +351,8 @@ impl Reader<'_> {
             worker_num,
             server_num,
             job_id: self.text(Key::JobId)?,
-            derived_job,
+            derived_job: placement.and_then(|placement| placement.job.clone()),
+            spans_hosts: placement.is_some_and(|placement| placement.spans_hosts),
             forming_setting: self.forming_setting()?,
             forming_timeout: self.forming_timeout()?,
             operation_timeout: self.seconds(Key::Timeout)?.flatten(),

@@ -4,7 +4,7 @@
 
 use super::call::check;
 use super::fork::{beyond_standard, Guarded};
-use super::resolve::with_port;
+use super::resolve::{asks_nobody, with_port};
 use crate::config::is_of_many;
 use std::ffi::CStr;
 use std::io;
@@ -86,6 +86,22 @@ pub fn usual_address() -> IpAddr {
         usable.map(|own| own.address.ip()).next()
     };
     routed.or_else(listed).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Where other hosts find the host of this name, if this is what it leads to on the host itself. On many systems a host's own name
+/// leads to its loopback, where no other host comes: that is left out and, where nothing remains, the usual address takes its
+/// place. Whoever writes an address or `localhost` means it, and a host that has nothing but its loopback keeps it.
+pub fn beyond_loopback(name: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let is_meant = asks_nobody(name) || name.eq_ignore_ascii_case("localhost");
+    let Some(inside) = found.iter().find(|address| address.ip().is_loopback()).filter(|_| !is_meant) else {
+        return found;
+    };
+    let beyond: Vec<SocketAddr> = found.iter().copied().filter(|address| !address.ip().is_loopback()).collect();
+    let usual = || Some(SocketAddr::new(usual_address(), inside.port())).filter(|usual| !usual.ip().is_loopback());
+    match beyond.is_empty() {
+        true => usual().map_or(found, |usual| vec![usual]),
+        false => beyond,
+    }
 }
 
 /// Whether it holds on one link only.
@@ -201,6 +217,24 @@ mod tests {
         let mut four = own.iter().filter(|own| own.address.is_ipv4());
         assert!(four.all(|own| is_local(own.address)), "{own:?}"); // one of IPv6 may not be settled yet
         assert!(own.iter().any(|own| own.address.ip() == usual_address()));
+    }
+
+    #[test]
+    fn other_hosts_find_a_host_beyond_its_loopback() {
+        let at = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let inside = at(&["127.0.1.1:7", "[::1]:7"]);
+        let usual = usual_address();
+        let instead = if usual.is_loopback() { inside.clone() } else { vec![SocketAddr::new(usual, 7)] };
+        assert_eq!(beyond_loopback("node-a", inside.clone()), instead);
+        assert_eq!(
+            beyond_loopback("node-a", at(&["127.0.1.1:7", "10.0.0.1:7", "10.0.0.2:7"])),
+            at(&["10.0.0.1:7", "10.0.0.2:7"])
+        );
+        assert_eq!(beyond_loopback("node-a", at(&["10.0.0.1:7"])), at(&["10.0.0.1:7"]));
+        assert_eq!(beyond_loopback("node-a", Vec::new()), []);
+        for meant in ["localhost", "LocalHost", "127.0.1.1", "[::1]", "::1"] {
+            assert_eq!(beyond_loopback(meant, inside.clone()), inside, "{meant}");
+        }
     }
 
     #[test]

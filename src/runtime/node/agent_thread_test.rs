@@ -72,7 +72,7 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
 fn a_name_is_looked_up_while_the_loop_goes_on_and_each_of_its_addresses_is_tried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let places = Places::Host("localhost".to_owned(), vec![address.port()]);
+    let places = Places::Host { host: "localhost".to_owned(), ports: vec![address.port()], spans_hosts: false };
     let mut node = node_at(places, "localhost".to_owned(), plain());
     turn_until(&mut node, |node| node.connection.is_up());
     assert_eq!(node.connection.scheduler(), Some(address));

@@ -23,8 +23,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub enum Places {
     /// It is in this process, and listens there.
     Here(Vec<SocketAddr>),
-    /// At this host, by name or by address.
-    Host(String, Vec<u16>),
+    /// At this host.
+    Host {
+        /// By name or by address.
+        host: String,
+        /// At one of these.
+        ports: Vec<u16>,
+        /// Whether the job has ranks on other hosts, too, as far as it is known: they must find what this node finds.
+        spans_hosts: bool,
+    },
 }
 
 /// Where the scheduler may be, and how sentences name each place: where it listens, if it is in this process.
@@ -38,7 +45,8 @@ pub fn places(settings: &Settings, here: Option<&[SocketAddr]>) -> Result<(Place
         return Err(Error::config("a cluster of one has its own scheduler"));
     };
     let name = |port: &u16| if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    Ok((Places::Host(host.clone(), ports.clone()), ports.iter().map(name).collect()))
+    let places = Places::Host { host: host.clone(), ports: ports.clone(), spans_hosts: settings.spans_hosts };
+    Ok((places, ports.iter().map(name).collect()))
 }
 
 /// Is called from any thread when a lookup has ended.
@@ -76,7 +84,7 @@ impl Whereabouts {
     /// Looks a name up again where the attempt has waited for long enough. Returns when to come again.
     pub(crate) fn look_again(&mut self, now: Time) -> Time {
         match &self.places {
-            Places::Host(host, _) if !asks_nobody(host) => {}
+            Places::Host { host, .. } if !asks_nobody(host) => {}
             _ => return Time::NEVER,
         }
         if now >= *self.again.get_or_insert(now + AGAIN) {
@@ -88,7 +96,7 @@ impl Whereabouts {
 
     /// One lookup at a time.
     fn look_up(&mut self) {
-        if let (Places::Host(host, _), None) = (&self.places, &self.lookup) {
+        if let (Places::Host { host, .. }, None) = (&self.places, &self.lookup) {
             let announce = Arc::clone(&self.announce);
             self.lookup = Some(Lookup::start(host, move || announce()));
         }
@@ -100,23 +108,30 @@ impl Whereabouts {
         self.lookup = None;
         Some(match answer {
             Ok(addresses) => {
-                self.known = addresses;
+                self.known = self.towards_others(addresses);
                 Ok(self.at(place))
             }
             Err(error) => Err(error.message().to_owned()),
         })
     }
 
+    fn towards_others(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        match &self.places {
+            Places::Here(_) => found,
+            Places::Host { host, spans_hosts, .. } => port::towards_others(*spans_hosts, host, found),
+        }
+    }
+
     /// What is said of a lookup that has no answer yet.
     pub(crate) fn unanswered(&self) -> Option<String> {
-        let Places::Host(host, _) = &self.places else { return None };
+        let Places::Host { host, .. } = &self.places else { return None };
         self.lookup.as_ref().map(|_| format!("cannot resolve host {host:?}: no answer from the name service in time"))
     }
 
     fn at(&self, place: usize) -> Vec<SocketAddr> {
         match &self.places {
             Places::Here(addresses) => addresses.clone(),
-            Places::Host(_, ports) => self.known.iter().map(|known| with_port(*known, ports[place])).collect(),
+            Places::Host { ports, .. } => self.known.iter().map(|known| with_port(*known, ports[place])).collect(),
         }
     }
 }
@@ -127,13 +142,17 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    fn host(host: &str, ports: Vec<u16>) -> Places {
+        Places::Host { host: host.to_owned(), ports, spans_hosts: false }
+    }
+
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
 
     #[test]
     fn an_address_is_known_at_once_at_each_port() {
-        let places = Places::Host("10.0.0.1".to_owned(), vec![7000, 7001]);
+        let places = host("10.0.0.1", vec![7000, 7001]);
         let mut whereabouts = Whereabouts::new(places, Arc::new(|| panic!("nobody was asked")));
         assert_eq!(whereabouts.begin(0), (vec![at("10.0.0.1:7000")], None));
         assert_eq!(whereabouts.begin(1), (vec![at("10.0.0.1:7001")], None));
@@ -145,7 +164,7 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_for_each_attempt_and_announced() {
         let (announce, announced) = mpsc::channel();
-        let places = Places::Host("localhost".to_owned(), vec![7000]);
+        let places = host("localhost", vec![7000]);
         let announce = move || announce.send(()).expect("the test waits for it");
         let mut whereabouts = Whereabouts::new(places, Arc::new(announce));
         for _ in 0..2 {
@@ -162,7 +181,7 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_again_each_second_while_an_attempt_waits() {
         let (announce, announced) = mpsc::channel();
-        let places = Places::Host("localhost".to_owned(), vec![7000]);
+        let places = host("localhost", vec![7000]);
         let mut whereabouts =
             Whereabouts::new(places, Arc::new(move || announce.send(()).expect("the test waits for it")));
         let at = |ms| Time::default() + Duration::from_millis(ms);
@@ -175,8 +194,7 @@ mod tests {
             assert_eq!(whereabouts.look_again(at(now)), at(next));
             assert_eq!(whereabouts.lookup.is_some(), next > 1500, "at {now} ms");
         }
-        for places in [Places::Host("10.0.0.1".to_owned(), vec![7]), Places::Here(vec!["127.0.0.1:7".parse().unwrap()])]
-        {
+        for places in [host("10.0.0.1", vec![7]), Places::Here(vec!["127.0.0.1:7".parse().unwrap()])] {
             let mut fixed = Whereabouts::new(places, Arc::new(|| panic!("nobody was asked")));
             fixed.begin(0);
             assert_eq!((fixed.look_again(at(5000)), fixed.unanswered()), (Time::NEVER, None));
@@ -185,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_was_known_is_tried_while_a_name_is_not_known_any_more() {
-        let places = Places::Host("no-such-host.invalid".to_owned(), vec![7000]);
+        let places = host("no-such-host.invalid", vec![7000]);
         let (announce, announced) = mpsc::channel();
         let mut whereabouts = Whereabouts::new(places, Arc::new(move || announce.send(()).unwrap_or_default()));
         whereabouts.known = vec![at("10.0.0.1:0")];

@@ -10,18 +10,28 @@ use std::time::Duration;
 /// How long a name may take to be resolved.
 const RESOLVE_WAIT: Duration = Duration::from_secs(10);
 
-/// The socket, and how a sentence names it. Of several ports it is the first that is free.
-pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<(Listener, String)> {
+/// A scheduler's socket.
+pub struct Bound {
+    /// The socket.
+    pub listener: Listener,
+    /// How a sentence names it.
+    pub name: String,
+    /// What its user may not expect of its address.
+    pub remark: Option<String>,
+}
+
+/// Binds it. Of several ports it is the first that is free.
+pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<Bound> {
     if let Some(fd) = settings.sched_fd {
-        let adopted = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
-        return Ok((adopted, format!("descriptor {fd}")));
+        let listener = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
+        return Ok(Bound { listener, name: format!("descriptor {fd}"), remark: None });
     }
-    let (own, setting) = own_addresses(settings, host)?;
+    let Own { addresses: own, setting, remark } = own_addresses(settings, host)?;
     let mut taken = None;
     for port in ports {
         let addresses: Vec<SocketAddr> = own.iter().map(|address| resolve::with_port(*address, *port)).collect();
         match Listener::bind(&addresses) {
-            Ok(listener) => return Ok((listener, host.to_owned())),
+            Ok(listener) => return Ok(Bound { listener, name: host.to_owned(), remark }),
             // Another port is of no use where it is the address that is wrong.
             Err(error) if !own.iter().all(is_here) => return Err(not_here(settings, &under(&setting, &error))),
             Err(error) => taken = Some((port, error)),
@@ -52,18 +62,51 @@ fn under(setting: &str, error: &Error) -> Error {
     Error::new(error.status(), format!("{setting}: {}", error.message()))
 }
 
-/// What this host is to bind, and which setting says so: of several addresses of the scheduler's host those that this host has, or
-/// all, where it has none.
-fn own_addresses(settings: &Settings, host: &str) -> Result<(Vec<SocketAddr>, String)> {
+/// What this host is to bind.
+struct Own {
+    addresses: Vec<SocketAddr>,
+    /// What says so.
+    setting: String,
+    remark: Option<String>,
+}
+
+/// Of several addresses of the scheduler's host those that this host has, or all, where it has none.
+fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
     if !settings.reach.sched_bind.is_empty() {
         let given: Vec<SocketAddr> = settings.reach.sched_bind.iter().map(|ip| interface::scoped(*ip, 0)).collect();
-        return Ok((interface::of_families(&given), settings.origin(Key::SchedBind)));
+        let setting = settings.origin(Key::SchedBind);
+        return Ok(Own { addresses: interface::of_families(&given), setting, remark: None });
     }
     let unknown =
         |error: Error| Error::config(format!("{}: {}; {}", settings.origin(Key::SchedHost), error.message(), advice()));
     let all = resolve::resolve(host, 0, RESOLVE_WAIT).map_err(unknown)?;
-    let here: Vec<SocketAddr> = all.iter().copied().filter(is_here).collect();
-    Ok((if here.is_empty() { all } else { here }, told(settings, Key::SchedHost, host)))
+    let setting = told(settings, Key::SchedHost, host);
+    let beyond = towards_others(settings.spans_hosts, host, all.clone());
+    let remark = (beyond != all).then(|| left_loopback(&setting, &all, &beyond));
+    let here: Vec<SocketAddr> = beyond.iter().copied().filter(is_here).collect();
+    Ok(Own { addresses: if here.is_empty() { beyond } else { here }, setting, remark })
+}
+
+/// What the name of the scheduler's host stands for, of what it leads to here, in a job with ranks on other hosts or without.
+pub fn towards_others(spans_hosts: bool, host: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    match spans_hosts {
+        true => interface::beyond_loopback(host, found),
+        false => found,
+    }
+}
+
+/// What is said of a name that was not taken as this host takes it.
+fn left_loopback(setting: &str, found: &[SocketAddr], taken: &[SocketAddr]) -> String {
+    let listed = |addresses: &[SocketAddr]| -> String {
+        addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "{setting}, which leads this host to {}, and ranks of other hosts can't come to its loopback: the scheduler binds {}; if \
+         they don't find it there, set {} to this host's address",
+        listed(found),
+        listed(taken),
+        Key::SchedHost.setting().variable()
+    )
 }
 
 fn is_here(address: &SocketAddr) -> bool {
@@ -105,6 +148,7 @@ pub fn address_instead(settings: &Settings, listens: &[SocketAddr]) -> Option<Ip
         return None;
     }
     let found = resolve::resolve(host, ports[0], RESOLVE_WAIT).unwrap_or_default();
+    let found = towards_others(settings.spans_hosts, host, found);
     let towards = found.into_iter().filter(|found| !found.ip().is_unspecified());
     Some(
         towards

@@ -7,7 +7,7 @@
 //! Deliberately absent: any decision. Those are `membership`'s.
 
 use super::connections::Connections;
-use super::port::listen;
+use super::port::{listen, Bound};
 use super::rules::rules;
 use super::writer::{self, Writer};
 use crate::config::{Assignment, Settings};
@@ -100,10 +100,10 @@ impl Serving {
         // Without a descriptor for each node the cluster could never form.
         limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
         let rules = rules(settings)?;
-        let (listener, what) = listen(settings, host, ports)?;
+        let Bound { listener, name, remark } = listen(settings, host, ports)?;
         let host = identity::host_name(settings)?;
         let logger = Logger::new(settings.log_level, "scheduler");
-        settings.warnings.iter().for_each(|line| logger.warn(line));
+        settings.warnings.iter().chain(&remark).for_each(|line| logger.warn(line));
         tell_where(&logger, &listener, settings);
         let clock = Clock::start();
         let mut begun = settings.enable_recovery.then(|| writer::begin(settings, disk)).transpose()?;
@@ -138,7 +138,7 @@ impl Serving {
         };
         let at = serving.poller.registry();
         let watched = serving.waker.register(at, WAKER).and_then(|()| serving.listener.register(at, LISTENER));
-        watched.map_err(|error| Error::system(format!("the scheduler's port on {what} cannot be watched"), &error))?;
+        watched.map_err(|error| Error::system(format!("the scheduler's port on {name} cannot be watched"), &error))?;
         Ok(serving)
     }
 

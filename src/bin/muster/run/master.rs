@@ -30,17 +30,17 @@ pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Res
     }
 }
 
-/// On many systems a host's own name leads to its loopback, where no other host comes. Then it is told, and binds, the address that
-/// it has towards others.
+/// Where this host takes its own name for its loopback, and workers of other hosts are to come, the address by which they find it
+/// is bound and told in place of the name.
 pub fn leave_loopback(options: &mut RunOptions) {
     let name = &options.master_addr;
-    let is_meant = name == "localhost" || name.parse::<IpAddr>().is_ok();
-    if is_meant || options.all_here() || options.placement.scheduler == SchedulerAt::Elsewhere {
+    if resolve::asks_nobody(name) || options.all_here() || options.placement.scheduler == SchedulerAt::Elsewhere {
         return;
     }
     let found = resolve::resolve(name, options.master_port, RESOLVE_WAIT).unwrap_or_default();
-    if !found.is_empty() && found.iter().all(|address| address.ip().is_loopback()) {
-        options.master_addr = interface::usual_address().to_string();
+    let beyond = interface::beyond_loopback(name, found.clone());
+    if let Some(first) = beyond.first().filter(|_| beyond != found) {
+        options.master_addr = first.ip().to_string();
     }
 }
 
