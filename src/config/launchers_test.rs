@@ -125,6 +125,21 @@ fn under_slurm_the_host_is_found_whoever_gives_the_rank() {
 }
 
 #[test]
+fn what_launchers_say_of_other_hosts() {
+    let spans = |base: &[(&str, &str)], changes: &[(&str, &str)]| settings(base, changes).spans_hosts;
+    let torch = [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "m")];
+    for (local, expected) in [("2", true), ("4", false), ("", false), ("x", false)] {
+        assert_eq!(spans(&torch, &[("LOCAL_WORLD_SIZE", local)]), expected, "{local:?}");
+    }
+    assert!(spans(&SLURM, &[]));
+    assert!(!spans(&SLURM, &[("SLURM_STEP_NODELIST", "gpu07")]));
+    assert!(!spans(&SLURM, &[("SLURM_STEP_NODELIST", "")]), "it does not say");
+    assert!(spans(&torch, &[("LOCAL_WORLD_SIZE", "2"), ("MUSTER_SCHED_HOST", "s")]), "wherever the name comes from");
+    let role = [("MS_ROLE", "MS_WORKER"), ("MS_SCHED_PORT", "8118"), ("MS_WORKER_NUM", "4"), ("MS_SCHED_HOST", "s")];
+    assert!(!spans(&torch, &[&[("LOCAL_WORLD_SIZE", "2")][..], &role].concat()), "no launcher counts");
+}
+
+#[test]
 fn torchruns_runs_are_one_job_on_all_steps_of_slurms() {
     let torch = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "m"), ("TORCHELASTIC_RUN_ID", "r")];
     let mark = |step| {

@@ -95,10 +95,9 @@ def test_variables_by_hand(hosts, tmp_path):
 @pytest.mark.parametrize("place", [pytest.param("--node_rank 0 ", marks=over_hosts), pytest.param("", id="without", marks=over_hosts)])
 def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, place, tmp_path):
     """As on Debian; the other host knows its address."""
-    own = tmp_path / "own"
-    own.write_text(f"127.0.0.1 localhost\n127.0.1.1 host1\n{hosts.addresses[1]} host2\n")
     first, second = (commands.replace("--node_rank 0 ", place) for commands in EACH)
     if not place:
         second = second.replace("--node_rank 1 ", "")
-    told, _ = on_both(hosts, (f"mount --bind {shlex.quote(str(own))} /etc/hosts\n{first}", second), tmp_path)
+    with hosts.own_name("127.0.1.1"):
+        told, _ = on_both(hosts, (first, second), tmp_path)
     assert f"muster: the scheduler is here: {hosts.addresses[0]} port" in told

@@ -74,10 +74,11 @@ def node_command():
     return [interpreter, *node(TALK)]
 
 
-def succeeds(process, number=1):
-    """Ranks, local ranks and hosts are those that mpirun has given, and no rank is of another job."""
+def succeeds(process, number=1, remarks=()):
+    """Ranks, local ranks and hosts are those that mpirun has given, and no rank is of another job. Each remark is made once."""
     assert process.wait(mpi.JOB_SECONDS) == 0, process.describe()
-    assert [line for line in complaints(process.stderr) if mpi.PASSED_ON not in line] == [], process.stderr
+    found = [line for line in complaints(process.stderr) if mpi.PASSED_ON not in line]
+    assert len(found) == len(remarks) and all(words in line for words, line in zip(remarks, found)), process.stderr
     lines = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", process.stdout)]
     joined = {words["rank"]: words for words in lines if "rank" in words}
     assert {rank: words["local_rank"] for rank, words in joined.items()} == {rank: local for rank, (_, local) in PLACES.items()}
@@ -94,6 +95,11 @@ def test_ranks_of_two_hosts_meet_where_master_addr_says(hosts, launcher):
         jobs = [stack.enter_context(job(hosts, launcher, SPREAD[launcher], env, number)) for number in (1, 2)]
         for number, process in enumerate(jobs, start=1):
             succeeds(process, number)
+
+
+def test_the_first_hosts_name_will_do_though_it_leads_that_host_to_its_loopback(hosts, launcher):
+    with hosts.own_name("127.0.1.1"), job(hosts, launcher, SPREAD[launcher], {"MASTER_ADDR": "host1"}) as process:
+        succeeds(process, remarks=[f"the scheduler binds {hosts.addresses[0]};"])
 
 
 @pytest.mark.parametrize("launcher", FILES)

@@ -82,7 +82,9 @@ fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
     let all = resolve::resolve(host, 0, RESOLVE_WAIT).map_err(unknown)?;
     let setting = told(settings, Key::SchedHost, host);
     let beyond = towards_others(settings.spans_hosts, host, all.clone());
-    let remark = (beyond != all).then(|| left_loopback(&setting, &all, &beyond));
+    // An address that the name has itself is no surprise.
+    let is_guessed = beyond.iter().any(|address| !all.contains(address));
+    let remark = is_guessed.then(|| left_loopback(&setting, &all, &beyond));
     let here: Vec<SocketAddr> = beyond.iter().copied().filter(is_here).collect();
     Ok(Own { addresses: if here.is_empty() { beyond } else { here }, setting, remark })
 }
