@@ -55,6 +55,9 @@ The scheduler's host is the first of these that there is:
 5. the first host of the file that `I_MPI_HYDRA_HOST_FILE`, `HYDRA_HOST_FILE`, `OMPI_MCA_orte_default_hostfile` or
    `PRTE_MCA_prte_default_hostfile` names.
 
+If that is a name that leads to the loopback, and the launcher says that other hosts have ranks, too, an address takes its place
+([networking.md](networking.md#names)).
+
 Its port is `MUSTER_SCHED_PORT`, `MS_SCHED_PORT`, or `MASTER_PORT` + 2 (`PET_MASTER_PORT` + 2). If none is set, the job has ports of
 its own.
 

@@ -88,9 +88,9 @@ pub fn usual_address() -> IpAddr {
     routed.or_else(listed).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Where other hosts find the host of this name, if this is what it leads to on the host itself. On many systems a host's own name
-/// leads to its loopback, where no other host comes: that is left out and, where nothing remains, the usual address takes its
-/// place. Whoever writes an address or `localhost` means it, and a host that has nothing but its loopback keeps it.
+/// Where other hosts find the host of this name, if this is what it leads to on the host itself. On many systems a host's own
+/// name leads to its loopback, where no other host comes. That is left out and, where nothing remains, the usual address takes
+/// its place. An address and `localhost` mean what they say, and a host that has nothing but its loopback keeps it.
 pub fn beyond_loopback(name: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_meant = asks_nobody(name) || name.eq_ignore_ascii_case("localhost");
     let Some(inside) = found.iter().find(|address| address.ip().is_loopback()).filter(|_| !is_meant) else {

@@ -4,7 +4,8 @@
 //! service answers. Where nobody is any more an attempt hears nothing for seconds: then the name is looked up again and again.
 //!
 //! It waits for nothing. One lookup is under way at a time; what it says after its attempt has ended counts for the next. Tested
-//! below, and against a name server by `tests/python/test_names.py`.
+//! below, against a name server by `tests/python/test_names.py`, and where a host's own name leads to its loopback by
+//! `test_own_name.py`.
 
 use crate::config::{Assignment, Settings};
 use crate::error::Error;

@@ -1,5 +1,6 @@
 //! Where a scheduler listens (a descriptor that it inherits, or an address of this host), and where it is looked for. Every
-//! complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py` and `test_launchers.py`.
+//! complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py`, `test_launchers.py` and
+//! `test_own_name.py`.
 
 use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Result};
