@@ -76,7 +76,7 @@ def test_a_terminal_shows_how_far_forming_is_and_then_each_ranks_output_in_its_c
     words = hosts.command(0, [MUSTER, "run", f"--ssh={hosts.ssh}", "-H", "host1:2,host2:2", f"--log_dir={tmp_path}/logs",
                               "-x", f"HOLD_FOLDER={tmp_path}", *command_line(late)])
     with Terminal(["/usr/bin/env", *words]) as terminal:
-        row = r"\r\x1b\[Kmuster: forming since [^\r]*: 3 of 4 workers have come; missing: rank 3; those that came: [^\r]*host1[^\r]*host2"
+        row = r"\r\x1b\[Kmuster: forming since [^\r]*: 3 of 4 workers have come; missing: rank 3; those that came: (?=[^\r]*host1)[^\r]*host2"
         terminal.wait_for(row, LIMIT)
         seen = len(terminal.said)
         terminal.wait_for(rf"(?s).{{{seen}}}.*{row}", LIMIT)  # it goes on
