@@ -121,9 +121,20 @@ pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm 
             && (algorithm.works)(shape.size)
             && (algorithm.suits)(shape, thresholds)
     };
-    let table = if shape.is_exact() { EXACT } else { ALGORITHMS };
-    table.iter().find(fits).expect("the last of each kind works and suits always")
+    let lines = if shape.is_exact() { EXACT } else { &ALGORITHMS[FIRST_LINES[shape.call.kind as usize]..] };
+    lines.iter().find(fits).expect("the last of each kind works and suits always")
 }
+
+/// Where in [`ALGORITHMS`] each kind's lines begin, by its number: a call need not look at those of other kinds.
+static FIRST_LINES: [usize; CallKind::ALL.len() + 1] = {
+    let mut firsts = [0; CallKind::ALL.len() + 1];
+    let mut line = ALGORITHMS.len();
+    while line > 0 {
+        line -= 1;
+        firsts[ALGORITHMS[line].kind as usize] = line;
+    }
+    firsts
+};
 
 macro_rules! thresholds {
     ($($(#[doc = $doc:expr])* $name:ident = $default:expr;)*) => {

@@ -87,15 +87,15 @@ impl Collectives {
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let mut patience = Patience::since(running.since);
         driver.peers.silence.end();
-        let head = running.data.encode_in(&mut driver.head);
+        let mut head = None; // what is sent nowhere needs none
         for number in 0.. {
             match algorithm.step(shape, number) {
                 Action::Exchange { send, receive } => {
                     if let Some((_, landing)) = receive {
                         memory.forget_checksums(Landing::into(&landing));
                     }
-                    let mut exchange =
-                        Exchange { head: &head, send, receive, started: false, arithmetic, opening: Opening::Peer };
+                    let head = head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
+                    let mut exchange = Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer };
                     self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
                 Action::Copy { from, to } => {

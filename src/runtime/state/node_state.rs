@@ -280,10 +280,15 @@ impl NodeState {
 
     /// Why a group of this epoch cannot be used any more, if that has been told.
     pub fn first_cause(&self, group: GroupId, epoch: Epoch) -> Option<Failure> {
-        if self.calm.load(Ordering::Acquire) == epoch.0 {
+        if self.is_calm(epoch) {
             return None;
         }
         self.view().epoch.first_cause(group, epoch)
+    }
+
+    /// Whether nothing is known that ends a group of this epoch. A call asks that, and locks nothing.
+    pub(crate) fn is_calm(&self, epoch: Epoch) -> bool {
+        self.calm.load(Ordering::Acquire) == epoch.0
     }
 
     /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every

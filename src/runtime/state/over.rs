@@ -93,6 +93,9 @@ impl Context {
             self.refuse_if_freed()?;
             return Err(error.clone());
         }
+        if self.wanted_anew.get().is_none() && self.state.is_calm(self.epoch()) {
+            return Ok(()); // as nearly always
+        }
         let Some(failure) = self.told() else { return Ok(()) };
         self.refuse_if_freed()?;
         Err(self.break_for_all(failure).clone())
