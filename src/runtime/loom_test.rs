@@ -413,8 +413,8 @@ fn nobody_sleeps_through_an_interruption_before_its_turn() {
                 turns.nudge();
             },
             |(_, turns)| {
-                let first = turns.take();
-                let second = turns.take();
+                let first = turns.take(None);
+                let second = turns.take(None);
                 let outcome = second.wait(|| None, &attention).map(drop);
                 drop(first);
                 outcome
@@ -448,7 +448,7 @@ fn turns_come_in_order_and_nobody_is_forgotten() {
             let group = Arc::clone(&group);
             move || {
                 let left = RefCell::new(limit);
-                let turn = group.0.take();
+                let turn = group.0.take(None);
                 // The second time that it asks, its time is up.
                 let come = turn
                     .wait(
@@ -469,7 +469,7 @@ fn turns_come_in_order_and_nobody_is_forgotten() {
         let order = lock(&group.1.order);
         assert_eq!(order.len(), 2 + usize::from(hasty));
         assert!(order.is_sorted(), "{order:?}");
-        let next = group.0.take();
+        let next = group.0.take(None);
         assert!(
             next.number() == 4 && next.wait(|| Some(Duration::ZERO), &Attention::none()).unwrap(),
             "nobody holds it up"
@@ -489,7 +489,7 @@ impl Group {
     }
 
     fn run(&self) {
-        let turn = self.turns.take();
+        let turn = self.turns.take(None);
         assert!(turn.wait(|| None, &Attention::none()).unwrap());
         self.ran.run(turn.number());
     }
@@ -501,7 +501,7 @@ fn start(on: &Arc<Group>) -> Option<Request> {
         let group = Arc::clone(on);
         Ok(thread::spawn(move || {
             while let Some((number, completer)) = group.jobs.next() {
-                let turn = group.turns.hold(number);
+                let turn = group.turns.hold(number, None);
                 assert!(turn.wait(|| None, &Attention::none()).unwrap());
                 group.ran.run(number);
                 drop(turn);

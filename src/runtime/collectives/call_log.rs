@@ -7,19 +7,15 @@
 
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, WAITS_AFTER};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
 /// How many calls before the newest a rank tells of when it goes.
 const PARTING: usize = 64;
 
-/// One group's. Its collective writes it, and heartbeats read it.
+/// One group's. Its turns write it and lock it, and heartbeats read it.
 #[derive(Default)]
-pub(crate) struct CallLog(Mutex<Calls>);
-
-#[derive(Default)]
-struct Calls {
+pub(crate) struct CallLog {
     entered: u64,
     finished: u64,
     at: Time,
@@ -30,70 +26,52 @@ struct Calls {
 }
 
 impl CallLog {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// This rank enters the next collective, which has this number.
-    pub(crate) fn enter(&self, sequence: u64, call: Call, at: Time) {
-        let mut calls = self.calls();
-        (calls.entered, calls.at) = (sequence, at);
-        if calls.calls.is_empty() {
-            calls.calls = vec![call; REMEMBERED]; // all at once: later calls touch no new memory
+    pub(crate) fn enter(&mut self, sequence: u64, call: Call, at: Time) {
+        (self.entered, self.at) = (sequence, at);
+        if self.calls.is_empty() {
+            self.calls = vec![call; REMEMBERED]; // all at once: later calls touch no new memory
         }
-        calls.calls[place(sequence)] = call;
+        self.calls[place(sequence)] = call;
     }
 
     /// It has finished the one with this number.
-    pub(crate) fn finish(&self, sequence: u64) {
-        self.calls().finished = sequence;
+    pub(crate) fn finish(&mut self, sequence: u64) {
+        self.finished = sequence;
     }
 
     /// What this rank called before is to be compared, now.
-    pub(crate) fn doubt(&self) {
-        self.calls().doubted = true;
+    pub(crate) fn doubt(&mut self) {
+        self.doubted = true;
     }
 
     /// What this rank called under this number, unless that is too long ago.
     pub(crate) fn called(&self, sequence: u64) -> Option<Call> {
-        self.calls().called(sequence)
+        let is_known = sequence > 0 && sequence <= self.entered && self.entered - sequence < REMEMBERED as u64;
+        self.calls.get(place(sequence)).copied().filter(|_| is_known)
     }
 
     /// What a heartbeat says of the newest; nothing before the first.
     pub(crate) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
-        self.calls().newest(group, now)
+        let CallLog { entered, finished, at, .. } = *self;
+        let call = self.called(entered);
+        let age_ms = now.since(at).as_millis() as u64;
+        (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
 
     /// What is said of the newest and of some before it when this rank goes, so that ranks which called something else, and
     /// come to need it, hear that.
     pub(crate) fn parting(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
-        let calls = self.calls();
-        let newest = calls.newest(group, now);
-        newest.into_iter().chain(calls.before(group).take(PARTING)).collect()
+        self.newest(group, now).into_iter().chain(self.before(group).take(PARTING)).collect()
     }
 
     /// What a heartbeat says of those before it, once the newest has to wait, or is doubted: the newest of them first.
     pub(crate) fn earlier(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
-        let calls = self.calls();
-        let waits = calls.doubted || now.since(calls.at) >= WAITS_AFTER;
-        if calls.entered == calls.finished || !waits {
+        let waits = self.doubted || now.since(self.at) >= WAITS_AFTER;
+        if self.entered == self.finished || !waits {
             return Vec::new();
         }
-        calls.before(group).collect()
-    }
-}
-
-impl Calls {
-    fn called(&self, sequence: u64) -> Option<Call> {
-        let is_known = sequence > 0 && sequence <= self.entered && self.entered - sequence < REMEMBERED as u64;
-        self.calls.get(place(sequence)).copied().filter(|_| is_known)
-    }
-
-    fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
-        let Calls { entered, finished, at, .. } = *self;
-        let call = self.called(entered);
-        let age_ms = now.since(at).as_millis() as u64;
-        (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
+        self.before(group).collect()
     }
 
     /// Those before the newest, as far as they are remembered: the newest of them first.
@@ -121,7 +99,7 @@ mod tests {
     }
 
     fn after(calls: u64) -> CallLog {
-        let progress = CallLog::default();
+        let mut progress = CallLog::default();
         for sequence in 1..=calls {
             progress.finish(sequence - 1);
             progress.enter(sequence, call(sequence), Time(0));
@@ -135,7 +113,7 @@ mod tests {
         assert_eq!(CallLog::default().newest(GroupId::WORLD, waiting), None);
         assert!(CallLog::default().earlier(GroupId::WORLD, waiting).is_empty());
         for (calls, told) in [(1, 0), (2, 1), (255, 254), (256, 255), (257, 255), (1000, 255)] {
-            let progress = after(calls);
+            let mut progress = after(calls);
             let newest = progress.newest(GroupId::WORLD, waiting).expect("one was entered");
             assert_eq!((newest.entered, newest.finished, newest.call), (calls, calls - 1, Some(call(calls))));
             assert!(progress.earlier(GroupId::WORLD, Time(0)).is_empty());

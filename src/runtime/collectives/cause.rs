@@ -3,6 +3,7 @@
 //! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
 //! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Tested in `failure_test.rs`.
 
+use super::call_log::CallLog;
 use super::stop::{Awaited, Running, Stop};
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
@@ -137,7 +138,7 @@ impl Running<'_> {
         let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
         let cause = format!("{who}{}, and {} needs it", self.context.roster.parted(), self.title());
         // It may have called something else before it went: the scheduler compares.
-        self.calls.doubt();
+        self.turns.with_log(CallLog::doubt);
         self.context.ask(Command::Report);
         self.failure(Status::PeerLeft, culprit, cause)
     }
@@ -149,7 +150,7 @@ impl Running<'_> {
         if state.view().away.is_some() {
             return None;
         }
-        self.calls.doubt();
+        self.turns.with_log(CallLog::doubt);
         state.ask(AgentCommand::Brain(Command::Report));
         // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
         let deadline = self.deadline.min(state.clock.now() + COMPARED_WITHIN);
@@ -165,7 +166,6 @@ impl Running<'_> {
         let (own, other) = (self.context.describe(self.context.own_rank()), self.context.describe(peer));
         let (number, both) = (self.sequence, &self.call);
         let last = self
-            .calls
             .called(number - 1)
             .map_or_else(String::new, |call| format!(": {own} called {call} as #{}", number - 1));
         let cause = format!(
@@ -185,11 +185,16 @@ impl Running<'_> {
         (Failure { sequence: sequence.min(self.sequence), ..failure }, false)
     }
 
+    /// What this rank called under this number, as far as that is remembered.
+    fn called(&self, sequence: u64) -> Option<Call> {
+        self.turns.with_log(|log| log.called(sequence))
+    }
+
     fn mismatch(&self, peer: u32, sequence: u64, call: &Call) -> String {
         let (own, other, group) =
             (self.context.describe(self.context.own_rank()), self.context.describe(peer), self.context.id());
         let (number, mine) = (self.sequence, &self.call);
-        match (sequence.cmp(&number), self.calls.called(sequence).filter(|called| called != call)) {
+        match (sequence.cmp(&number), self.called(sequence).filter(|called| called != call)) {
             (Ordering::Equal, _) => format!("{own} called {mine} as collective #{number} on {group}, but {other} called {call}"),
             // A frame that nobody here asked for: the disagreement is about a collective before.
             (Ordering::Less, Some(called)) => {

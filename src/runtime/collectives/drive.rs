@@ -62,7 +62,7 @@ impl Collectives {
             DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
         Running {
             context: &self.context,
-            calls: &self.calls,
+            turns: &self.turns,
             call,
             sequence,
             data,
@@ -95,7 +95,8 @@ impl Collectives {
                         memory.forget_checksums(Landing::into(&landing));
                     }
                     let head = head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
-                    let mut exchange = Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer };
+                    let mut exchange =
+                        Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer };
                     self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
                 }
                 Action::Copy { from, to } => {

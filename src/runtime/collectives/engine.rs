@@ -2,7 +2,6 @@
 //!
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
-use super::call_log::CallLog;
 use super::job::Jobs;
 use super::peers::Peers;
 use super::shared::Way;
@@ -55,7 +54,6 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
-    pub calls: CallLog,
     pub turns: Turns,
     pub jobs: Jobs,
     /// Where its calls are recorded, if that is wanted. Only members call.
@@ -82,7 +80,6 @@ impl Collectives {
                 next_check: Time::default(),
             }),
             mailbox,
-            calls: CallLog::default(),
             turns: Turns::default(),
             jobs: Jobs::default(),
             track: track(context),

@@ -363,7 +363,8 @@ enum Found {
 impl Found {
     /// How the collective goes that finds this here, and not on a link.
     fn play(self, bench: &Bench) -> Failure {
-        let (state, turn) = (&bench.state, bench.group.collectives.turns.take());
+        let state = &bench.state;
+        let turn = bench.group.collectives.turns.take(Some((broadcast(1), state.clock.now())));
         let outcome = bench.group.collectives.in_turn(
             &turn,
             (broadcast(1), 0),

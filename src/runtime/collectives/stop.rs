@@ -1,6 +1,6 @@
 //! One collective under way, and why it could not go on.
 
-use super::call_log::CallLog;
+use super::turns::Turns;
 use crate::error::{Error, Failure};
 use crate::runtime::base::interrupts::Attention;
 use crate::runtime::links::link::LinkEnd;
@@ -60,7 +60,7 @@ impl Stop {
 /// One call under way.
 pub(crate) struct Running<'a> {
     pub context: &'a Context,
-    pub calls: &'a CallLog,
+    pub turns: &'a Turns,
     pub call: Call,
     pub sequence: u64,
     pub data: DataHeader,

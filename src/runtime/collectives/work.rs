@@ -16,7 +16,7 @@ use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
-use crate::runtime::base::request::{Cancels, Operation, Request};
+use crate::runtime::base::request::{Cancels, Completer, Operation, Request};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::trace_file::Entry;
@@ -30,6 +30,10 @@ use std::thread::JoinHandle;
 /// A copy of a caller's input is aligned as memory from the system is.
 const COPY_ALIGNMENT: usize = 16;
 
+/// What moves no more than this ends where it is started, where it need not wait: to copy that takes less time than to wake another
+/// thread.
+const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
+
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
@@ -37,7 +41,7 @@ impl Collectives {
         self.context.begin()?;
         let since = self.context.state.clock.now();
         let attention = self.context.state.program.interrupts.attention();
-        let turn = self.turns.take();
+        let turn = self.turns.take(Some((work.call, since)));
         self.context.told_by(self.work(&turn, since, attention, work))
     }
 
@@ -60,8 +64,13 @@ impl Collectives {
         } else {
             memory::with_reserve("one request more", || Ok(()))
         };
-        let roomy = roomy.and_then(|()| self.jobs.reserve());
         roomy.map_err(|error| self.cannot_start(call, since, &error))?;
+        if let Some(turn) = self.turn_of_its_own(&work, since) {
+            let (request, completer) = self.context.requests.make();
+            self.work_and_tell(&turn, since, work, completer);
+            return Ok(request);
+        }
+        self.jobs.reserve().map_err(|error| self.cannot_start(call, since, &error))?;
         let started = self.jobs.put(
             || spawn(Arc::clone(self)),
             || {
@@ -78,9 +87,16 @@ impl Collectives {
         })
     }
 
+    /// The turn of a call that ends sooner where it is started than on another thread: nobody is in the group with whom it would
+    /// wait, none is before it, and it moves little.
+    fn turn_of_its_own(&self, work: &Work<'_>, since: Time) -> Option<Turn<'_>> {
+        let is_short = self.context.size() == 1 && work.buffers.longer() <= AT_ONCE_BYTES_MAX;
+        is_short.then(|| self.turns.take_if_free(Some((work.call, since)))).flatten()
+    }
+
     /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
     fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
-        let turn = self.turns.take();
+        let turn = self.turns.take(None);
         let running = self.running(call, turn.number(), since, Attention::none());
         self.give_up_for_all(running.failed(error)).into()
     }
@@ -199,7 +215,6 @@ impl Collectives {
         })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
-        self.calls.enter(running.sequence, call, since);
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
         let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
@@ -210,7 +225,7 @@ impl Collectives {
         match outcome {
             Ok(result) => {
                 driver.digest.add(running.data.signature);
-                self.calls.finish(running.sequence);
+                turn.went_well();
                 Ok(result)
             }
             Err(stop) => {
@@ -229,12 +244,16 @@ impl Collectives {
 
     fn work_off(&self) {
         while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
-            let turn = self.turns.hold(turn);
-            let outcome = self.work(&turn, since, Attention::none(), work);
-            // Within its turn: when a blocking call behind it has ended, so has the request.
-            completer.complete(outcome.map(|()| None));
-            drop(turn);
+            let turn = self.turns.hold(turn, Some((work.call, since)));
+            self.work_and_tell(&turn, since, work, completer);
         }
+    }
+
+    /// Does what nobody waits for, and tells the request within its turn: when a blocking call behind it has ended, so has the
+    /// request.
+    fn work_and_tell(&self, turn: &Turn<'_>, since: Time, work: Work<'_>, completer: Completer) {
+        let outcome = self.work(turn, since, Attention::none(), work);
+        completer.complete(outcome.map(|()| None));
     }
 }
 

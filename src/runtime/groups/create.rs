@@ -62,7 +62,7 @@ impl Registry {
         if was_made_before(group) {
             return self.make_again(group, &group.collectives.running(call, 0, since, attention), wish);
         }
-        let turn = group.collectives.turns.take();
+        let turn = group.collectives.turns.take(Some((call, since)));
         let made = group
             .collectives
             .in_turn(&turn, (call, 0), (since, attention), |_, running| self.await_creation(group, running, wish));

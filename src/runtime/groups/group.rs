@@ -7,6 +7,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::request::{Outcome, Request};
 use crate::runtime::base::sync::Bell;
+use crate::runtime::collectives::call_log::CallLog;
 use crate::runtime::collectives::engine::Collectives;
 use crate::runtime::collectives::job::Work;
 use crate::runtime::links::peers::Mail;
@@ -159,6 +160,11 @@ impl Group {
         self.context.bells.collectives.raise();
         self.collectives.turns.nudge();
         self.context.requests.nudge();
+    }
+
+    /// What was called on it, as heartbeats tell.
+    pub(crate) fn log<R>(&self, read: impl FnOnce(&CallLog) -> R) -> R {
+        self.collectives.turns.with_log(|log| read(log))
     }
 
     /// The message that a receive from there would get, if there is one now.

@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_micros(200);
 pub(crate) fn tell_last_calls(groups: &[Arc<Group>], state: &NodeState) {
     let now = state.clock.now();
     let calls: Vec<GroupProgress> =
-        groups.iter().flat_map(|group| group.collectives.calls.parting(group.id(), now)).collect();
+        groups.iter().flat_map(|group| group.log(|log| log.parting(group.id(), now))).collect();
     if !calls.is_empty() {
         state.view().epoch.parting.extend(calls);
         state.ask(AgentCommand::Brain(Command::Report));

@@ -219,8 +219,8 @@ impl Registry {
     pub(crate) fn progress(&self) -> Vec<GroupProgress> {
         let (now, groups) = (self.state.clock.now(), self.groups());
         let parting = std::mem::take(&mut self.state.view().epoch.parting);
-        let newest = groups.iter().filter_map(|group| group.collectives.calls.newest(group.id(), now));
-        let earlier = groups.iter().flat_map(|group| group.collectives.calls.earlier(group.id(), now));
+        let newest = groups.iter().filter_map(|group| group.log(|log| log.newest(group.id(), now)));
+        let earlier = groups.iter().flat_map(|group| group.log(|log| log.earlier(group.id(), now)));
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
     }
 
@@ -235,7 +235,7 @@ impl Registry {
 
     /// What this rank called on a group under this number.
     pub(crate) fn called(&self, group: GroupId, sequence: u64) -> Option<Call> {
-        self.group(group)?.collectives.calls.called(sequence)
+        self.group(group)?.log(|log| log.called(sequence))
     }
 }
 
