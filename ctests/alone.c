@@ -2,9 +2,10 @@
 #include "check.h"
 #include "own.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
-enum { COUNT = 1000, ELEMENT_MAX = 8 };
+enum { COUNT = 1000, ELEMENT_MAX = 8, LARGE = 1 << 20 };
 
 static const size_t element_bytes[] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
 
@@ -104,6 +105,52 @@ static void store(muster_cluster_t *cluster) {
     CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_store_get(cluster, "a", 0, &value, &len));
 }
 
+static void note(muster_status_t status, void *ctx) {
+    *(muster_status_t *)ctx = status;
+}
+
+/* What nobody else need be awaited for has ended when it has been started: no thread carries it out. */
+static void requests(muster_group_t *world) {
+    int threads = own_threads();
+    float in[] = {1, 2, 3}, out[] = {0, 0, 0};
+    float *much = calloc(LARGE, sizeof *much), *sum = calloc(LARGE, sizeof *sum);
+    muster_status_t told = 1;
+    muster_request_t *request = NULL;
+    struct pollfd ended;
+    CHECK(much != NULL && sum != NULL);
+    for (int round = 0; round < 100; round++) {
+        in[0] = (float)round;
+        CHECK_OK(muster_iallreduce(world, in, out, 3, MUSTER_FLOAT32, MUSTER_SUM, &request));
+        CHECK_OK(muster_request_test(request));
+        CHECK(memcmp(in, out, sizeof in) == 0);
+        CHECK_OK(muster_request_cancel(request)); /* too late: the group is as it was */
+        CHECK_OK(muster_request_wait(request, -1));
+        muster_request_free(request);
+        CHECK_OK(muster_barrier(world));
+    }
+    CHECK_OK(muster_ibarrier(world, &request));
+    ended.fd = muster_request_descriptor(request);
+    ended.events = POLLIN;
+    CHECK_IS(1, poll(&ended, 1, 0));
+    CHECK_IS(threads, own_threads());
+    CHECK_OK(muster_request_notify(request, note, &told));
+    muster_request_free(request); /* waits for the function */
+    CHECK_OK(told);
+    threads = own_threads(); /* one calls functions now */
+    /* A long one goes on while this thread does something else, and a short one behind it comes after it. */
+    muster_request_t *both[] = {NULL, NULL};
+    much[LARGE - 1] = 7;
+    CHECK_OK(muster_iallreduce(world, much, sum, LARGE, MUSTER_FLOAT32, MUSTER_SUM, &both[0]));
+    CHECK_IS(threads + 1, own_threads());
+    CHECK_OK(muster_iallreduce(world, &sum[LARGE - 1], out, 1, MUSTER_FLOAT32, MUSTER_SUM, &both[1]));
+    CHECK_OK(muster_request_wait_all(both, 2, -1));
+    CHECK(out[0] == 7);
+    muster_request_free(both[0]);
+    muster_request_free(both[1]);
+    free(much);
+    free(sum);
+}
+
 static void after_leaving(muster_cluster_t *cluster) {
     void *value = NULL;
     size_t len = 0;
@@ -129,6 +176,7 @@ int main(void) {
     collectives(muster_world(cluster));
     collectives(muster_universe(cluster));
     CHECK(own_threads_are(threads + 2)); /* whoever calls a collective drives it */
+    requests(muster_world(cluster));
     store(cluster);
     after_leaving(cluster);
     muster_cluster_free(cluster);

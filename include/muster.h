@@ -1832,7 +1832,8 @@ muster_status_t muster_interrupt(muster_cluster_t *cluster);
  * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has ended;
  * lists of counts and displacements are read before this returns. The group's time-out counts from this call on. Errors in
  * the arguments are returned here, and no request is made; later ones by the request, and they revoke the group as
- * muster_barrier says. If the progress thread cannot be started, this call returns that error and revokes the group.
+ * muster_barrier says. If the progress thread cannot be started, this call returns that error and revokes the group. In a group of
+ * one, a call whose buffers have at most 64 KiB, and which none is before, has ended when this returns.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.

@@ -2,7 +2,7 @@
 //! calls or, for one that does not wait, on the group's progress thread.
 //!
 //! The progress thread exists from the first such call on until the group is ended; it does nothing but what a caller's
-//! thread would do, in the order of the turns. How the work itself is done is in `drive`; what happens when it cannot go
+//! thread would do, in the order of the turns. Where nobody need be awaited a short call does it at once. How the work itself is done is in `drive`; what happens when it cannot go
 //! on, in `failure`.
 
 use super::drive::grow;
