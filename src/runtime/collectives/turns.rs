@@ -2,8 +2,8 @@
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,
-//! or nobody comes after it. What is called is noted as its turn comes, under the same lock: one lock at a call's beginning, and
-//! one at its end. Tested below, and in every order of threads by `loom_test.rs`.
+//! or nobody comes after it. What is called is entered in the log under the same lock, with the turn where that comes at once: one
+//! lock at a call's beginning, and one at its end. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::call_log::CallLog;
 use crate::error::Result;
@@ -45,7 +45,16 @@ impl Turns {
     fn take_in(&self, mut state: MutexGuard<'_, State>, called: Called) -> Turn<'_> {
         state.taken += 1;
         let number = state.taken;
-        let has_come = state.enter_if_come(number, called);
+        let has_come = state.ended + 1 == number;
+        let turn = self.turn(number, called, has_come);
+        if has_come {
+            turn.enter_in(&mut state);
+        }
+        turn
+    }
+
+    fn turn(&self, number: u64, called: Called, has_come: bool) -> Turn<'_> {
+        let called = Cell::new(called);
         Turn { turns: self, number, called, come: Cell::new(has_come), went_well: Cell::new(false) }
     }
 
@@ -63,7 +72,7 @@ impl Turns {
 
     /// Holds the turn with this number, which was taken.
     pub(crate) fn hold(&self, number: u64, called: Called) -> Turn<'_> {
-        Turn { turns: self, number, called, come: Cell::new(false), went_well: Cell::new(false) }
+        self.turn(number, called, false)
     }
 
     /// What was called in turns that have come.
@@ -72,21 +81,12 @@ impl Turns {
     }
 }
 
-impl State {
-    fn enter_if_come(&mut self, number: u64, called: Called) -> bool {
-        let has_come = self.ended + 1 >= number;
-        if let Some((call, since)) = called.filter(|_| has_come) {
-            self.log.enter(number, call, since);
-        }
-        has_come
-    }
-}
-
 /// A turn that was taken; it ends with this.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
-    called: Called,
+    /// None once it has been entered in the log.
+    called: Cell<Called>,
     /// It has come, as far as is known: it lasts until it is ended, so nobody need look again.
     come: Cell<bool>,
     went_well: Cell<bool>,
@@ -100,17 +100,26 @@ impl Turn<'_> {
 
     /// Waits for it, at most so long, unless the program interrupts the call that waits. Returns whether it has come.
     pub(crate) fn wait(&self, limit: impl Fn() -> Option<Duration>, attention: &Attention<'_>) -> Result<bool> {
-        self.wait_as(self.called, limit, attention)
-    }
-
-    fn wait_as(&self, called: Called, limit: impl Fn() -> Option<Duration>, attention: &Attention<'_>) -> Result<bool> {
         if self.come.get() {
             return Ok(true);
         }
-        let has_come = |state: &mut State| state.enter_if_come(self.number, called).then_some(());
+        let has_come = |state: &mut State| (state.ended + 1 >= self.number).then_some(());
         let waits = (&self.turns.state, &self.turns.changed);
         self.come.set(wait_until(waits, limit, attention, has_come)?.is_some());
         Ok(self.come.get())
+    }
+
+    /// It has come, and what is called in it begins: the log has that from now on.
+    pub(crate) fn enter(&self) {
+        if self.called.get().is_some() {
+            self.enter_in(&mut lock(&self.turns.state));
+        }
+    }
+
+    fn enter_in(&self, state: &mut State) {
+        if let Some((call, since)) = self.called.take() {
+            state.log.enter(self.number, call, since);
+        }
     }
 
     /// What was called has ended without an error.
@@ -121,8 +130,8 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Nobody may come before those who called earlier, not even by giving up. What was given up before is not entered.
-        let _ = self.wait_as(None, || None, &Attention::none()); // it has come
+        // Nobody may come before those who called earlier, not even by giving up.
+        let _ = self.wait(|| None, &Attention::none()); // it has come
         let mut state = lock(&self.turns.state);
         state.ended += 1;
         if self.went_well.get() {
@@ -171,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_entered_when_its_turn_comes_and_not_where_it_was_given_up_before() {
+    fn a_call_is_entered_in_its_turn_and_not_where_it_was_given_up_before() {
         let turns = Turns::default();
         let call = |count| Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count, layout: 0 };
         let newest = || turns.with_log(|log| log.newest(GroupId::WORLD, Time(0)));
@@ -184,13 +193,15 @@ mod tests {
         drop(second);
         assert_eq!(numbers(), Some((1, 1)), "it was given up before it came");
         assert_eq!(third.wait(|| None, &Attention::none()), Ok(true));
+        third.enter();
         assert_eq!((numbers(), newest().and_then(|newest| newest.call)), (Some((3, 1)), Some(call(3))));
         drop(third);
         assert_eq!(numbers(), Some((3, 1)), "it has failed");
         let number = turns.take_number();
         let held = turns.hold(number, Some((call(4), Time(0))));
-        assert_eq!(numbers(), Some((3, 1)), "nobody has looked whether it has come");
         assert_eq!(held.wait(|| None, &Attention::none()), Ok(true));
+        assert_eq!(numbers(), Some((3, 1)), "it has not begun");
+        held.enter();
         held.went_well();
         drop(held);
         assert_eq!(numbers(), Some((4, 4)));

@@ -2,8 +2,8 @@
 //! calls or, for one that does not wait, on the group's progress thread.
 //!
 //! The progress thread exists from the first such call on until the group is ended; it does nothing but what a caller's
-//! thread would do, in the order of the turns. Where nobody need be awaited a short call does it at once. How the work itself is done is in `drive`; what happens when it cannot go
-//! on, in `failure`.
+//! thread would do, in the order of the turns. Where nobody need be awaited a short call does it at once. How the work
+//! itself is done is in `drive`; what happens when it cannot go on, in `failure`.
 
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
@@ -215,6 +215,7 @@ impl Collectives {
         })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
+        turn.enter();
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
         let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
