@@ -164,6 +164,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/config/table.rs", "TABLE", "constant: every setting"),
     ("src/config/launchers.rs", "LAUNCHERS", "constant: the launchers that are known"),
     ("src/schedules/algorithm.rs", "ALGORITHMS", "constant: the algorithms"),
+    ("src/schedules/algorithm.rs", "FIRST_LINES", "constant: where the lines of each kind begin in them"),
     ("src/schedules/algorithm.rs", "EXACT", "constant: the algorithms of exact sums"),
 ];
 

@@ -37,7 +37,7 @@ const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
-        self.check(&work)?;
+        self.shape(&work)?.check()?;
         self.context.begin()?;
         let since = self.context.state.clock.now();
         let attention = self.context.state.program.interrupts.attention();
@@ -56,7 +56,7 @@ impl Collectives {
         work: Work<'static>,
         spawn: impl FnOnce(Arc<Collectives>) -> Result<JoinHandle<()>>,
     ) -> Result<Request> {
-        self.check(&work)?;
+        self.shape(&work)?.check()?;
         self.context.begin()?;
         let (since, call) = (self.context.state.clock.now(), work.call);
         let roomy = if self.context.requests.has_spare() {
@@ -99,10 +99,6 @@ impl Collectives {
         let turn = self.turns.take(None);
         let running = self.running(call, turn.number(), since, Attention::none());
         self.give_up_for_all(running.failed(error)).into()
-    }
-
-    fn check(&self, work: &Work<'_>) -> Result<()> {
-        self.shape(work)?.check()
     }
 
     fn shape<'a>(&self, work: &'a Work<'_>) -> Result<Shape<'a>> {
