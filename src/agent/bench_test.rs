@@ -89,6 +89,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
         restarts: 0,
         creations: Vec::new(),
         members: wire::Members::new(vec![Arc::new(member)]),
+        features: wire::Later(0),
     }
 }
 

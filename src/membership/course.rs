@@ -3,7 +3,7 @@
 
 use crate::error::LastCall;
 use crate::types::{GroupId, Time};
-use crate::wire::{GroupProgress, MessageWait};
+use crate::wire::{GroupCarrier, GroupProgress, MessageWait};
 use std::time::Duration;
 
 /// What a node said with its newest heartbeat.
@@ -13,6 +13,8 @@ pub(super) struct Course {
     pub(super) progress: Vec<(GroupProgress, Time)>,
     /// For which messages it waits, and when it said so.
     pub(super) waits: Option<Box<(Vec<MessageWait>, Time)>>,
+    /// What carries the groups of which it tells that.
+    pub(super) carriers: Vec<GroupCarrier>,
 }
 
 impl Course {

@@ -159,6 +159,7 @@ impl Groups {
             self.revoked.remove(&group);
             for (_, node) in cluster.nodes.all_mut() {
                 node.course.progress.retain(|(progress, _)| progress.group != group);
+                node.course.carriers.retain(|carried| carried.group != group);
             }
         }
         Some(is_last)

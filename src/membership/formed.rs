@@ -7,7 +7,7 @@ use super::member_table::MemberTable;
 use super::node::Node;
 use super::promises::{Behind, Queued};
 use super::ranks::places;
-use crate::wire::{Agreed, Creations, EpochRecord, Formed, Record, Register, SeatRecord};
+use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, Record, Register, SeatRecord, FEATURES};
 
 impl Cluster {
     /// Ranks stay; hosts, and what follows from them, may have changed.
@@ -50,6 +50,7 @@ impl Cluster {
             restarts: node.lives.restarts,
             creations,
             members: self.table.told(index, place.rank, self.number_of(node.role())),
+            features: Later(node.register.features & FEATURES),
         }
     }
 

@@ -366,6 +366,7 @@ impl Scheduler {
             groups.compare_calls(cluster, now, key, &heartbeat.progress);
             // Before the next answers those who asked where it is.
             self.conductor.stragglers.keep_waits(cluster, groups, now, key, heartbeat.waits);
+            self.conductor.stragglers.keep_carriers(cluster, groups, key, heartbeat.carriers.0);
             self.conductor.stragglers.keep_progress(cluster, groups, now, key, heartbeat.progress);
             groups.keep_gone_on(key, &heartbeat.gone_on);
         }

@@ -91,7 +91,7 @@ impl JobStatus<'_> {
         let mut reading = goes_on.unwrap_or(Reading { of, next: Next::Node(0) });
         let job = goes_on.is_none().then(|| self.status_of_job());
         let mut bytes = length(&job);
-        let mut part = StatusPart { job, nodes: Vec::new(), groups: Vec::new(), last: false };
+        let mut part = StatusPart { job, ..StatusPart::default() };
         if let Next::Node(first) = reading.next {
             reading.next = Next::Group(GroupId(0));
             for (key, node) in self.view.cluster.nodes.range(first..) {
@@ -104,14 +104,14 @@ impl JobStatus<'_> {
             }
         }
         if let Next::Group(first) = reading.next {
-            reading.next = self.put_groups(first, bytes, &mut part.groups);
+            reading.next = self.put_groups(first, bytes, &mut part);
         }
         part.last = matches!(reading.next, Next::Nothing);
         (part, reading)
     }
 
     /// The groups from this one on, as far as there is room; where to go on.
-    fn put_groups(&self, first: GroupId, mut bytes: usize, into: &mut Vec<StatusGroup>) -> Next {
+    fn put_groups(&self, first: GroupId, mut bytes: usize, part: &mut StatusPart) -> Next {
         if self.view.cluster.job.is_broken() || self.recovery.is_open() {
             return Next::Nothing; // every one of them is over
         }
@@ -123,14 +123,17 @@ impl JobStatus<'_> {
             if let Some(revocation) = self.view.groups.revoked.get(&group) {
                 let failure = Some(revocation.failure.clone());
                 let (sequence, call, members) = (0, None, Vec::new());
-                into.push(StatusGroup { group, failure, sequence, call, inside: 0, age_ms: 0, absent: 0, members });
-            } else {
-                let members = self.view.groups.table.members_of(group).unwrap_or_default();
-                looked_at += members.len();
-                let Some(waited_in) = self.view.waited_in(group, &members) else { continue };
-                into.push(waited_in);
+                let told = StatusGroup { group, failure, sequence, call, inside: 0, age_ms: 0, absent: 0, members };
+                bytes += length(&told);
+                part.groups.push(told);
+                continue;
             }
-            bytes += into.last().map_or(0, length);
+            let members = self.view.groups.table.members_of(group).unwrap_or_default();
+            looked_at += members.len();
+            let (carried, waited_in) = (self.view.carrier_of(group, &members), self.view.waited_in(group, &members));
+            bytes += carried.as_ref().map_or(0, length) + waited_in.as_ref().map_or(0, length);
+            part.carriers.0.extend(carried);
+            part.groups.extend(waited_in);
         }
         Next::Nothing
     }

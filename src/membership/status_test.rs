@@ -4,8 +4,8 @@ use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, Identity, Input, Rules};
 use crate::types::{Call, CallKind, JobInstance, Token, TokenHash};
 use crate::wire::{
-    Absence, AbsenceState, GroupProgress, GroupWish, Heartbeat, InEpoch, MakeGroup, MessageWait, Recover, Reentry,
-    Register, Revoke, UNREGISTERED_PAYLOAD_MAX,
+    Absence, AbsenceState, Carrier, FreeGroup, GroupCarrier, GroupProgress, GroupWish, Heartbeat, InEpoch, Later,
+    MakeGroup, MessageWait, Recover, Reentry, Register, Revoke, FEATURES, FEATURE_CARRIERS, UNREGISTERED_PAYLOAD_MAX,
 };
 use std::time::Duration;
 
@@ -104,6 +104,66 @@ fn messages_that_are_waited_for_are_told_until_the_next_heartbeat_or_the_groups_
     let failure = Failure { status, culprit: None, cause: "too late".to_owned(), epoch, group, sequence: 0 };
     bench.say(0, Message::Revoke(Revoke { failure }));
     assert_eq!(told(&mut bench), [], "nobody waits in a group that is over");
+}
+
+/// A heartbeat of a node that has rank 0 in this group.
+fn carries(bench: &mut Bench, conn: u64, group: GroupId) {
+    let told = |group| GroupCarrier { group, carrier: Carrier::Links, words: "shm is off".to_owned() };
+    let carriers = Later(vec![told(group), told(GroupId(99))]);
+    bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, carriers, ..Heartbeat::default() }));
+}
+
+/// The groups of which it is told what carries them.
+fn carried(bench: &mut Bench) -> Vec<u32> {
+    bench.open(ASKER);
+    let part = part(bench, ASKER);
+    assert!(part.carriers.0.iter().all(|told| (told.carrier, &told.words[..]) == (Carrier::Links, "shm is off")));
+    part.carriers.0.iter().map(|told| told.group.0).collect()
+}
+
+#[test]
+fn what_carries_a_group_is_told_until_the_group_ends() {
+    let mut bench = Bench::formed(&["here", "a"]);
+    make_groups(&mut bench, 2);
+    assert_eq!(carried(&mut bench), [0; 0], "nobody has found out");
+    carries(&mut bench, 1, GroupId(4));
+    assert_eq!(carried(&mut bench), [4], "of a group that is not known nothing is told");
+    carries(&mut bench, 0, GroupId::WORLD);
+    assert_eq!(carried(&mut bench), [0, 4]);
+    is_at(&mut bench, 0, ALLREDUCE, 5, 4, 300);
+    assert_eq!(carried(&mut bench), [4], "what its newest heartbeat says counts");
+    carries(&mut bench, 0, GroupId(3));
+    for conn in [0, 1] {
+        bench.say(conn, Message::FreeGroup(FreeGroup { group: GroupId(4) }));
+    }
+    assert_eq!(carried(&mut bench), [3]);
+    let (group, cause, epoch) = (Some(GroupId(3)), "too late".to_owned(), Epoch(1));
+    let failure = Failure { status: Status::Timeout, culprit: None, cause, epoch, group, sequence: 0 };
+    bench.say(0, Message::Revoke(Revoke { failure }));
+    assert_eq!(carried(&mut bench), [0; 0], "a group that is over has none");
+}
+
+#[test]
+fn what_carries_many_groups_is_told_in_parts() {
+    let mut bench = Bench::formed(&["here", "here"]);
+    make_groups(&mut bench, 40);
+    let told = |number| GroupCarrier { group: GroupId(number), carrier: Carrier::Memory, words: "x".repeat(4000) };
+    let carriers = Later((3..43).map(told).collect());
+    bench.say(0, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, carriers, ..Heartbeat::default() }));
+    let parts = parts(&mut bench);
+    assert!(parts.len() > 2);
+    let told: Vec<u32> = parts.iter().flat_map(|part| &part.carriers.0).map(|told| told.group.0).collect();
+    assert_eq!(told, (3..43).collect::<Vec<_>>());
+}
+
+/// A node of before is told no more than it knows.
+#[test]
+fn what_a_node_offers_is_taken_up() {
+    for (offered, taken_up) in [(0, 0), (FEATURE_CARRIERS, FEATURE_CARRIERS), (u64::MAX, FEATURES)] {
+        let mut bench = Bench::new(rules(1, 0));
+        bench.join(0, Register { features: offered, ..worker(0, 1) });
+        assert_eq!(bench.formed_message(0).features, Later(taken_up));
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use super::standing::Presence;
 use super::timers::{Due, PATIENCE};
 use crate::types::{GroupId, Time};
 use crate::wire::{
-    Absence, AbsenceState, Absent, GroupProgress, Message, MessageWait, StatusGroup, WhereAre, WAITS_AFTER,
+    Absence, AbsenceState, Absent, GroupCarrier, GroupProgress, Message, MessageWait, StatusGroup, WhereAre,
+    WAITS_AFTER,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -144,6 +145,20 @@ impl Stragglers {
             node.course.waits = (!waits.is_empty()).then(|| Box::new((waits, now)));
         }
     }
+
+    /// Remembers what carries groups that are known here.
+    pub(super) fn keep_carriers(
+        &self,
+        cluster: &mut Cluster,
+        groups: &Groups,
+        key: u32,
+        mut carriers: Vec<GroupCarrier>,
+    ) {
+        carriers.retain(|carried| groups.table.is_in(carried.group, key));
+        if let Some(node) = cluster.nodes.get_mut(key) {
+            node.course.carriers = carriers;
+        }
+    }
 }
 
 fn answer(cluster: &mut Cluster, groups: &Groups, now: Time, query: &Query) {
@@ -256,6 +271,12 @@ impl View<'_> {
         let holds = |wait: &&MessageWait| !self.groups.is_revoked(wait.group);
         let aged = |wait: &MessageWait| MessageWait { age_ms: wait.age_ms.saturating_add(since), ..wait.clone() };
         waits.iter().filter(holds).map(aged).collect()
+    }
+
+    /// What carries a group's collectives, by the word of the first of its members that tells; all have found out the same.
+    pub(super) fn carrier_of(&self, group: GroupId, members: &[u32]) -> Option<GroupCarrier> {
+        let told = members.iter().filter_map(|key| self.cluster.nodes.get(key)).flat_map(|node| &node.course.carriers);
+        told.into_iter().find(|carried| carried.group == group).cloned()
     }
 
     /// In what a node is, in groups that still hold.

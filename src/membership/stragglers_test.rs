@@ -25,7 +25,7 @@ fn where_one_node_is_can_be_asked_whatever_it_has_entered() {
     let wait = MessageWait { group: GroupId::WORLD, sends: false, peer: Some(0), tag: None, age_ms: 4000 };
     let progress =
         vec![GroupProgress { group: GroupId::WORLD, entered: 9, finished: 9, call: Some(BARRIER), age_ms: 1 }];
-    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, progress: progress.clone(), gone_on: Vec::new(), waits };
+    let beat = |waits| Heartbeat { sequence: 1, echoed: 1, progress: progress.clone(), waits, ..Heartbeat::default() };
     bench.say(0, about(1));
     assert_eq!(answer(&mut bench, 0), None, "it is asked first");
     bench.say(1, Message::Heartbeat(beat(vec![wait.clone()])));

@@ -17,7 +17,7 @@ use crate::membership::{self, ConnId};
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
 use crate::types::{Device, Epoch, GroupId, Incarnation, Time, Token};
 use crate::wire::{
-    Called, Formed, Heartbeat, Lane, Message, Reentry, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    Called, Formed, Heartbeat, Lane, Message, Reentry, Register, Told, FEATURES, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 use std::time::Duration;
 
@@ -187,7 +187,7 @@ impl World {
         let register = Register {
             protocol_lowest: PROTOCOL_LOWEST,
             protocol_highest: PROTOCOL_HIGHEST,
-            features: 0,
+            features: FEATURES,
             version: "0.1.0".to_owned(),
             job_id: None,
             role: plan.role,

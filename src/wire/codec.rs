@@ -187,6 +187,30 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
+/// The last field of a message which had been without it: nothing of it lies on the wire where it says nothing. So what was sent
+/// before it came is what it was, in both directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Later<T>(pub T);
+
+impl<T: Wire + Default + PartialEq> Wire for Later<T> {
+    fn put(&self, to: &mut Encoder) {
+        if self.0 != T::default() {
+            self.0.put(to);
+        }
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        if from.left() == 0 {
+            return Ok(Later::default());
+        }
+        let value = T::take(from)?;
+        if value == T::default() {
+            return Err(WireError("a last field that says nothing: it is left out then".to_owned()));
+        }
+        Ok(Later(value))
+    }
+}
+
 /// What is shared lies on the wire like the thing itself.
 impl<T: Wire> Wire for Box<T> {
     fn put(&self, to: &mut Encoder) {

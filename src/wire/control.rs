@@ -1,6 +1,6 @@
 //! What the control plane's messages carry, field by field, in the order of the wire.
 
-use super::codec::{code, record, take_name, Decoder, Encoder, Wire, WireError};
+use super::codec::{code, record, take_name, Decoder, Encoder, Later, Wire, WireError};
 use super::heartbeat::MessageWait;
 use super::members::{take_addresses, Member, Members};
 use super::TOKENS_MAX;
@@ -256,6 +256,8 @@ record! {
         pub creations: Vec<Creations>,
         /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
         pub members: Members,
+        /// Of what the receiver offered in its `Register`, all that the scheduler takes up.
+        pub features: Later<u64>,
     }
 }
 

@@ -1,8 +1,9 @@
 //! Signs of life, and what they tell of a node's calls.
 
-use super::codec::{record, Decoder, Encoder, Wire, WireError};
-use super::{GONE_ON_MAX, PROGRESS_MAX, WAITS_MAX};
+use super::codec::{code, record, Decoder, Encoder, Later, Wire, WireError};
+use super::{CARRIERS_MAX, GONE_ON_MAX, PROGRESS_MAX, WAITS_MAX};
 use crate::types::{Call, GroupId};
+use std::fmt;
 use std::time::Duration;
 
 /// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own, and what it called before.
@@ -42,6 +43,45 @@ record! {
     }
 }
 
+code! {
+    /// What carries a group's collectives from rank to rank.
+    pub enum Carrier {
+        /// Links between the ranks.
+        Links = 1,
+        /// Memory that the ranks share.
+        Memory = 2,
+    }
+}
+
+impl Carrier {
+    /// As people and programs are told it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Carrier::Links => "links",
+            Carrier::Memory => "memory",
+        }
+    }
+}
+
+record! {
+    /// What carries a group's collectives: found out before its fourth, by all members alike.
+    pub struct GroupCarrier {
+        /// Which group.
+        pub group: GroupId,
+        /// What it is.
+        pub carrier: Carrier,
+        /// Of memory, how many ranks share it, and where; of links, why they share none.
+        pub words: String,
+    }
+}
+
+/// `world: memory (2 ranks on host a, 2.6 MiB)`
+impl fmt::Display for GroupCarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.group, self.carrier.name(), self.words)
+    }
+}
+
 /// How short that is at least.
 const WAIT_BYTES_LEAST: usize = 4 + 1 + 1 + 1 + 8;
 
@@ -59,6 +99,9 @@ pub struct Heartbeat {
     pub gone_on: Vec<GroupId>,
     /// The messages for which it waits longest. At most [`WAITS_MAX`].
     pub waits: Vec<MessageWait>,
+    /// What carries the groups in which this node has rank 0, as far as that is known. At most [`CARRIERS_MAX`]. Only where the
+    /// scheduler takes up [`FEATURE_CARRIERS`](super::FEATURE_CARRIERS).
+    pub carriers: Later<Vec<GroupCarrier>>,
 }
 
 /// How short the progress in one group is at least: group, two numbers, no call, age.
@@ -71,6 +114,7 @@ impl Wire for Heartbeat {
         self.progress.put(to);
         self.gone_on.put(to);
         self.waits.put(to);
+        self.carriers.put(to);
     }
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
@@ -89,6 +133,13 @@ impl Wire for Heartbeat {
             waits: {
                 let count = from.count(WAITS_MAX, WAIT_BYTES_LEAST, "messages that are waited for")?;
                 (0..count).map(|_| Wire::take(from)).collect::<Result<_, _>>()?
+            },
+            carriers: {
+                let carriers: Later<Vec<GroupCarrier>> = Wire::take(from)?;
+                match carriers.0.len() {
+                    0..=CARRIERS_MAX => carriers,
+                    many => return Err(WireError(format!("carriers of {many} groups: the limit is {CARRIERS_MAX}"))),
+                }
             },
         })
     }

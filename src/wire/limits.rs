@@ -4,6 +4,10 @@
 pub const PROTOCOL_LOWEST: u16 = 1;
 /// The highest protocol that this library speaks.
 pub const PROTOCOL_HIGHEST: u16 = 1;
+/// What a node may offer in `Register` beyond the protocol, and is taken up where `Formed` says so: it tells what carries its groups.
+pub const FEATURE_CARRIERS: u64 = 1;
+/// All of that which this library knows.
+pub const FEATURES: u64 = FEATURE_CARRIERS;
 /// The longest frame payload before a node has registered.
 pub const UNREGISTERED_PAYLOAD_MAX: u64 = 64 << 10;
 /// The longest payload of a control message after registration.
@@ -27,5 +31,7 @@ pub const PROGRESS_MAX: usize = 1024;
 pub const WAITS_MAX: usize = 8;
 /// How many groups one heartbeat names after whose end its node has gone on.
 pub const GONE_ON_MAX: usize = 64;
+/// Of how many groups one heartbeat says what carries them.
+pub const CARRIERS_MAX: usize = 128;
 /// Up to this many nodes `Formed` carries every member's address.
 pub const FULL_TABLE_NODES: usize = 1024;

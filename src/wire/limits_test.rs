@@ -75,6 +75,7 @@ fn a_node_has_at_most_so_many_addresses() {
 fn a_heartbeat_reports_on_at_most_so_many_groups() {
     let (_, golden, _) = messages().swap_remove(3);
     let Message::Heartbeat(mut heartbeat) = golden else { panic!("the fourth is the heartbeat") };
+    let (progress, wait) = (heartbeat.progress[0].clone(), heartbeat.waits[0].clone());
     for (groups, good) in [(PROGRESS_MAX, true), (PROGRESS_MAX + 1, false)] {
         heartbeat.progress = vec![heartbeat.progress[0].clone(); groups];
         assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
@@ -90,6 +91,17 @@ fn a_heartbeat_reports_on_at_most_so_many_groups() {
         heartbeat.waits = vec![heartbeat.waits[0].clone(); waits];
         assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
     }
+    heartbeat.waits.clear();
+    heartbeat.carriers.0[0].words = "x".repeat(SENTENCE_MAX);
+    for (groups, good) in [(CARRIERS_MAX, true), (CARRIERS_MAX + 1, false)] {
+        heartbeat.carriers.0 = vec![heartbeat.carriers.0[0].clone(); groups];
+        assert_eq!(taken::<Heartbeat>(&encoded(&heartbeat)).is_ok(), good);
+    }
+    heartbeat.carriers.0.truncate(CARRIERS_MAX);
+    heartbeat.progress = vec![progress; PROGRESS_MAX];
+    heartbeat.gone_on = vec![GroupId(3); GONE_ON_MAX];
+    heartbeat.waits = vec![wait; WAITS_MAX];
+    assert!(encoded(&heartbeat).len() as u64 <= CONTROL_PAYLOAD_MAX, "all of it at once");
 }
 
 #[test]
@@ -153,6 +165,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
         members: Members::new(
             (0..FULL_TABLE_NODES as u32).map(|index| Arc::new(member(index, &name, ADDRESSES_MAX))).collect(),
         ),
+        features: Later(u64::MAX),
     };
     assert!(encoded(&formed).len() as u64 <= CONTROL_PAYLOAD_MAX, "{} bytes", encoded(&formed).len());
 }

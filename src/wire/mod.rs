@@ -27,6 +27,8 @@ mod store;
 #[path = "golden_bytes_test.rs"]
 pub(crate) mod golden;
 #[cfg(test)]
+mod golden_cuts_test;
+#[cfg(test)]
 mod golden_headers_test;
 #[cfg(test)]
 mod golden_store_test;
@@ -42,7 +44,7 @@ pub use change::{
     FreeGroup, GroupFreed, GroupMade, GroupWish, InEpoch, MadeByMembers, MakeByMembers, MakeGroup, NotRecovered,
     NotYet, Recover,
 };
-pub use codec::{Decoder, Encoder, Wire, WireError};
+pub use codec::{Decoder, Encoder, Later, Wire, WireError};
 pub use control::{
     Abort, Absence, AbsenceState, Absent, Agreed, Creations, Formed, Known, Locate, Located, LostNodes, PassBy,
     PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Told, Verdict, WhereAre,
@@ -51,11 +53,14 @@ pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,
     PIECE_BYTES,
 };
-pub use heartbeat::{GroupProgress, Heartbeat, HeartbeatEcho, MessageWait, COMPARED_WITHIN, WAITS_AFTER};
+pub use heartbeat::{
+    Carrier, GroupCarrier, GroupProgress, Heartbeat, HeartbeatEcho, MessageWait, COMPARED_WITHIN, WAITS_AFTER,
+};
 pub use launcher::{Abandoned, ChildEnded, HowEnded};
 pub use limits::{
-    ABANDONED_MAX, ADDRESSES_MAX, CONTROL_PAYLOAD_MAX, CREATIONS_MAX, FULL_TABLE_NODES, GONE_ON_MAX, NAME_MAX,
-    PROGRESS_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST, SENTENCE_MAX, TOKENS_MAX, UNREGISTERED_PAYLOAD_MAX, WAITS_MAX,
+    ABANDONED_MAX, ADDRESSES_MAX, CARRIERS_MAX, CONTROL_PAYLOAD_MAX, CREATIONS_MAX, FEATURES, FEATURE_CARRIERS,
+    FULL_TABLE_NODES, GONE_ON_MAX, NAME_MAX, PROGRESS_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST, SENTENCE_MAX, TOKENS_MAX,
+    UNREGISTERED_PAYLOAD_MAX, WAITS_MAX,
 };
 pub use link::{
     Channel, DataHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject, LinkRejectReason, LinkRevoke,

@@ -1,8 +1,8 @@
 //! How the job is: the question, and the parts of the scheduler's answer.
 
-use super::codec::{code, record};
+use super::codec::{code, record, Later};
 use super::control::Absence;
-use super::heartbeat::{GroupProgress, MessageWait};
+use super::heartbeat::{GroupCarrier, GroupProgress, MessageWait};
 use crate::error::{Culprit, Failure};
 use crate::types::{Call, Device, Epoch, GroupId, JobInstance};
 use std::net::SocketAddr;
@@ -141,6 +141,7 @@ record! {
 
 record! {
     /// A part of the answer.
+    #[derive(Default)]
     pub struct StatusPart {
         /// The job; in the first part, and in a later one when what was told before does not hold any more.
         pub job: Option<StatusJob>,
@@ -150,5 +151,7 @@ record! {
         pub groups: Vec<StatusGroup>,
         /// Whether nothing follows.
         pub last: bool,
+        /// What carries groups' collectives, beside `groups` and as these in order of the groups' numbers.
+        pub carriers: Later<Vec<GroupCarrier>>,
     }
 }

@@ -1,12 +1,14 @@
 """A node made by hand from docs/protocol.md takes part in a real cluster: the document is enough, and the scheduler and the
 other nodes judge a node by what it says, not by whose code it runs."""
 
+import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 import wire
-from cluster import EXAMPLES, Cluster
+from cluster import EXAMPLES, MUSTER, Cluster, clean_environment
 from nodes import await_joined, listening_ports, node, said
 
 HELD = pathlib.Path(__file__).resolve().parent / "programs" / "held_allgather.py"
@@ -48,6 +50,26 @@ def test_it_joins_beats_comes_back_and_leaves():
             connection.send(wire.HEARTBEAT, wire.heartbeat(sequence, echoed=sequence - 1))
             assert connection.receive(timeout=10) == (wire.HEARTBEAT_ECHO, sequence.to_bytes(8, "little"))
         attaches_again_and_leaves(cluster, connection, formed, me)
+
+
+@pytest.mark.parametrize("offered, taken_up", [(0, 0), (1, 1), (2**64 - 1, 1)])
+def test_it_says_what_carries_a_group_where_it_has_offered_to(offered, taken_up):
+    with Cluster(node(), workers=1, started=0) as cluster, wire.connect(cluster.port) as connection:
+        connection.send(wire.REGISTER, wire.register(node_id="0", process=this_process(), features=offered))
+        kind, payload = connection.receive(timeout=20)
+        assert kind == wire.FORMED
+        # Its only address ends its member, with a device of which nothing is said.
+        member = b"\4\x7f\0\0\1\x09\0" + bytes(2)
+        assert payload.endswith(member + (taken_up.to_bytes(8, "little") if taken_up else b"")), payload.hex()
+        carriers = [(0, 1, "made by hand")] if taken_up else []
+        connection.send(wire.HEARTBEAT, wire.heartbeat(1, carriers=carriers))
+        assert connection.receive(timeout=10)[0] == wire.HEARTBEAT_ECHO
+        asked = [MUSTER, "status", "--format=json", "--timeout=30", f"--sched_port={cluster.port}"]
+        answer = json.loads(subprocess.run(asked, env=clean_environment(), capture_output=True, text=True, timeout=60).stdout)
+        expected = [{"group": "world", "carrier": "links", "words": "made by hand"}]
+        assert answer["carriers"] == (expected if taken_up else [])
+        connection.send(wire.LEAVE)
+        assert connection.receive(timeout=10) == (wire.BYE, b"")
 
 
 def test_nobody_takes_its_place_by_its_incarnation_alone(tmp_path):

@@ -1,8 +1,13 @@
-"""Which groups share memory, and what the log says where one doesn't."""
+"""Which groups share memory, and what the log and `muster status` say of it."""
+
+import json
+import re
+import subprocess
 
 import pytest
 
-from cluster import MUSTER, Cluster, Process
+from cluster import MUSTER, Cluster, Process, clean_environment
+from launch import until
 from networks import Hosts
 from nodes import await_joined, node, said
 
@@ -20,6 +25,34 @@ LINES = """
     c.leave()
     say(after=segments())
 """
+# Rank 0 may make no file that is long enough, if it is `limited`.
+HELD = """
+    c = join()
+    if {limited} and c.rank == 0:
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    for _ in range(3):
+        c.world.barrier()
+    say(early=True)
+    hold("early")
+    c.world.barrier()
+    say(found=True)
+    hold("leave")
+    c.leave()
+"""
+CARRIERS = {
+    "memory": ("auto", False, r"2 ranks on host \S+, \d+\.\d MiB"),
+    "off": ("off", False, r"the scheduler's setting shm is off"),
+    "refused": ("auto", True, r"rank 0 \(node id .*, host .*, pid \d+\): the memory cannot be made: File too large .*"),
+}
+
+
+def told(port, form):
+    """What `muster status` tells in this form."""
+    asked = [MUSTER, "status", f"--format={form}", "--timeout=30", f"--sched_port={port}"]
+    ended = subprocess.run(asked, env=clean_environment(), capture_output=True, text=True, timeout=LIMIT)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout) if form == "json" else ended.stdout
 
 
 def ran(workers, segments):
@@ -31,14 +64,37 @@ def ran(workers, segments):
 
 
 @pytest.mark.parametrize("shm, segments, words", [
-    ("auto", 1, "world uses shared memory: "),
-    ("off", 0, "world uses no shared memory: shared memory is switched off"),
+    ("auto", 1, "world: memory (2 ranks on host "),
+    ("off", 0, "world: links (the scheduler's setting shm is off)"),
 ])
 def test_ranks_of_one_host_share_memory_unless_it_is_off(shm, segments, words):
     with Cluster(node(LINES), workers=2, env={"MUSTER_SHM": shm, "MUSTER_LOG": "debug"}) as cluster:
         workers = cluster.succeed(timeout=LIMIT)
         ran(workers, segments)
         assert all(words in worker.stderr for worker in workers)
+
+
+@pytest.mark.parametrize("shm, limited, words", CARRIERS.values(), ids=CARRIERS)
+def test_status_and_the_debug_log_say_what_carries_a_group_and_why_not_memory(shm, limited, words, tmp_path):
+    env = {"MUSTER_SHM": shm, "MUSTER_LOG": "debug", "HOLD_FOLDER": tmp_path}
+    with Cluster(node(HELD.format(limited=limited)), workers=2, env=env) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"early"', LIMIT)
+        assert told(cluster.port, "json")["carriers"] == [], "it is found out before the fourth collective"
+        (tmp_path / "early").touch()
+        for worker in cluster.workers:
+            worker.wait_for('"found"', LIMIT)
+        carried, = until(lambda: told(cluster.port, "json")["carriers"], LIMIT, "rank 0 has told")
+        carrier = "memory" if (shm, limited) == ("auto", False) else "links"
+        assert (carried["group"], carried["carrier"]) == ("world", carrier)
+        assert re.fullmatch(words, carried["words"]), carried
+        line = f"world: {carrier} ({carried['words']})"
+        assert line in told(cluster.port, "text").splitlines()
+        labels = ",".join(f"{name}={json.dumps(carried[name])}" for name in ("group", "carrier", "words"))
+        assert f"muster_group_carrier_info{{{labels}}} 1" in told(cluster.port, "prometheus").splitlines()
+        (tmp_path / "leave").touch()
+        for worker in cluster.succeed(timeout=LIMIT):
+            assert worker.stderr.count(line) == 1, worker.stderr
 
 
 def test_the_schedulers_setting_counts():
@@ -73,5 +129,5 @@ def test_ranks_that_say_they_are_on_one_host_and_are_not_talk_over_tcp():
             with first, second:
                 await_joined(first, second)
                 ran([first, second], 0)
-                assert all("uses no shared memory: rank 0" in worker.stderr and "rank 1" in worker.stderr for worker in (first, second))
+                assert all("world: links (rank 0" in worker.stderr and "rank 1" in worker.stderr for worker in (first, second))
                 assert scheduler.wait(LIMIT) == 0

@@ -143,9 +143,11 @@ def registered(payload):
     return node_id, take(16)
 
 
-def heartbeat(sequence, echoed=0):
-    """The payload of a Heartbeat of a node that has used no group, and waits for no message."""
-    return struct.pack("<QQIII", sequence, echoed, 0, 0, 0)
+def heartbeat(sequence, echoed=0, carriers=()):
+    """The payload of a Heartbeat of a node that waits for nothing; `carriers` are groups, each with a number and words."""
+    listed = b"".join(struct.pack("<IB", group, carrier) + text(words) for group, carrier, words in carriers)
+    told = struct.pack("<I", len(carriers)) + listed if carriers else b""
+    return struct.pack("<QQIII", sequence, echoed, 0, 0, 0) + told
 
 
 def parts(*values):

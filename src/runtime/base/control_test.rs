@@ -431,7 +431,7 @@ fn what_the_peer_said_before_is_read_though_nothing_can_be_written_to_it() {
 
 #[test]
 fn of_a_status_one_part_waits_and_no_more() {
-    let part = |last| Message::StatusPart(StatusPart { job: None, nodes: Vec::new(), groups: Vec::new(), last });
+    let part = |last| Message::StatusPart(StatusPart { last, ..StatusPart::default() });
     let (mut link, transport) = link();
     link.queue(part(false)).unwrap();
     assert!(matches!(link.queue(part(false)), Err(ControlEnd::Garbage(why)) if why.contains("before it has read")));

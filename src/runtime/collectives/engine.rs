@@ -16,9 +16,9 @@ use crate::runtime::state::context::Context;
 use crate::runtime::state::trace::Track;
 use crate::schedules::{Layout, Thresholds};
 use crate::types::{CallDigest, Time};
-use crate::wire::DATA_HEADER_BYTES;
+use crate::wire::{GroupCarrier, DATA_HEADER_BYTES};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// The group's waker's token while it sleeps; a link's is its peer's rank.
 pub(crate) const WAKER: usize = usize::MAX - 1;
@@ -54,6 +54,8 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
+    /// What carries them, once that is found out.
+    pub carrier: OnceLock<GroupCarrier>,
     pub turns: Turns,
     pub jobs: Jobs,
     /// Where its calls are recorded, if that is wanted. Only members call.
@@ -80,6 +82,7 @@ impl Collectives {
                 next_check: Time::default(),
             }),
             mailbox,
+            carrier: OnceLock::new(),
             turns: Turns::default(),
             jobs: Jobs::default(),
             track: track(context),

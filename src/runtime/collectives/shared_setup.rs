@@ -23,6 +23,7 @@ use crate::runtime::memory::buffer_shared::FOLDED_MAX;
 use crate::runtime::state::context::Context;
 use crate::schedules::{choose, Shape};
 use crate::types::{Call, CallKind, DType, SharedMemory};
+use crate::wire::{Carrier, GroupCarrier};
 use ring::hmac;
 use std::fmt::Display;
 use std::fs::File;
@@ -46,12 +47,8 @@ struct Record {
 /// Why a group's collectives are not carried out through memory, if that is known before anything is tried: the same on every rank.
 fn why_not(context: &Context) -> Option<String> {
     let (members, wanted) = (&context.formed().members, context.formed().agreed.shared_memory);
-    let ranks = context.size();
     if wanted == SharedMemory::Off {
-        return Some("shared memory is switched off".to_owned());
-    }
-    if ranks < 2 {
-        return Some("it has one member".to_owned());
+        return Some("the scheduler's setting shm is off".to_owned());
     }
     let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
     let first = hosts.next().flatten();
@@ -65,31 +62,43 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         return Ok(());
     }
     let context = &group.context;
-    let log = |words: &str| context.state.logger.debug(&format!("{} uses {words}", context.id()));
-    if let Some(why) = why_not(context) {
-        log(&format!("no shared memory: {why}"));
-        driver.way = Way::Links;
+    if context.size() < 2 {
+        driver.way = Way::Links; // which nobody needs
         return Ok(());
     }
-    let outcome = match context.size() {
-        ranks if ranks as usize > FOLDED_MAX => Err(format!("it has {ranks} members, and {FOLDED_MAX} can at most")),
-        _ => Setup { group, context, driver, running }.take_rounds()?,
-    };
-    driver.way = match outcome {
-        Ok(shared) => {
-            log(&format!("shared memory: {} bytes for {} ranks", shared.floor.total_bytes(), context.size()));
-            Way::Shared(shared)
+    let outcome = match (why_not(context), context.size()) {
+        (Some(why), _) => Ok(Err(why)),
+        (None, ranks) if ranks as usize > FOLDED_MAX => {
+            required(context, Err(format!("it has {ranks} members, and {FOLDED_MAX} can at most")))
         }
+        (None, _) => {
+            let outcome = Setup { group, context, driver, running }.take_rounds()?;
+            required(context, outcome)
+        }
+    };
+    let (way, carrier, words) = match outcome? {
+        Ok(shared) => {
+            let (ranks, total) = (context.size(), mebibytes(shared.floor.total_bytes() as u64));
+            let host = context.culprit(context.own_rank()).map_or_else(|| "this one".to_owned(), |own| own.host);
+            (Way::Shared(shared), Carrier::Memory, format!("{ranks} ranks on host {host}, {total}"))
+        }
+        Err(why) => (Way::Links, Carrier::Links, why),
+    };
+    driver.way = way;
+    let told = group.carrier.get_or_init(|| GroupCarrier { group: context.id(), carrier, words });
+    context.state.logger.debug(&told.to_string());
+    Ok(())
+}
+
+/// What comes of the set-up: where memory is required, an error that names who can't, and why.
+fn required(context: &Context, outcome: Result<Box<Shared>, String>) -> Result<Result<Box<Shared>, String>, Stop> {
+    match outcome {
         Err(why) if context.formed().agreed.shared_memory == SharedMemory::Require => {
             let what = format!("{} can't share memory, which shm \"require\" asks for: {why}", context.id());
-            return Err(Stop::Failed(Error::new(Status::Unsupported, what)));
+            Err(Stop::Failed(Error::new(Status::Unsupported, what)))
         }
-        Err(why) => {
-            log(&format!("no shared memory: {why}"));
-            Way::Links
-        }
-    };
-    Ok(())
+        outcome => Ok(outcome),
+    }
 }
 
 /// The set-up of one group's memory, within the turn of the call before which it comes.
@@ -112,7 +121,7 @@ impl Setup<'_> {
         let Some(own) = own else { return Ok(Err("this process has no doorbell".to_owned())) };
         let least = records.iter().map(|record| record.free / PART_TAKEN).min().unwrap_or(0);
         let Some(floor) = Floor::of(ranks, page_bytes(), least) else {
-            return Ok(Err(format!("only {least} bytes can be taken for {ranks} ranks")));
+            return Ok(Err(self.too_little(&records)));
         };
         let (made, segment) = split(match rank {
             0 => self.hand_out(&own, &records, floor).map(|segment| (records[0], Some(segment))),
@@ -145,6 +154,14 @@ impl Setup<'_> {
             .zip(0..)
             .map(|(bytes, rank)| decode(bytes).map_err(|why| format!("{}: {why}", self.context.describe(rank))));
         Ok(decoded.collect())
+    }
+
+    /// The rank that has the least memory left, where that is too little: all say the same.
+    fn too_little(&self, records: &[Record]) -> String {
+        let (rank, free) =
+            (0..).zip(records).map(|(rank, record)| (rank, record.free)).min_by_key(|of| of.1).unwrap_or((0, 0));
+        let (who, free) = (self.context.describe(rank), mebibytes(free));
+        format!("{who}: it has {free} of memory left, and a quarter of that is too little for {} ranks", records.len())
     }
 
     /// Rank 0's part: makes the segment, and hands it to all others.
@@ -204,6 +221,10 @@ fn begin() -> Result<(Record, Doorbell), String> {
     let doorbell = Doorbell::bind(&name).map_err(|error| refused("a local socket cannot be made", error))?;
     let free = cgroup::free_memory().unwrap_or(TOTAL_BYTES_MAX * PART_TAKEN);
     Ok((Record { free, name }, doorbell))
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 fn refused(what: impl Display, error: std::io::Error) -> String {

@@ -11,7 +11,8 @@ use crate::runtime::state::node_state::{EpochView, NodeState, Stirred};
 use crate::runtime::state::roster::built_in;
 use crate::types::{Call, GroupId};
 use crate::wire::{
-    Formed, GroupMade, GroupProgress, MakeByMembers, Member, MessageWait, PeerState, PROGRESS_MAX, WAITS_MAX,
+    Formed, GroupCarrier, GroupMade, GroupProgress, MakeByMembers, Member, MessageWait, PeerState, CARRIERS_MAX,
+    FEATURE_CARRIERS, PROGRESS_MAX, WAITS_MAX,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -231,6 +232,14 @@ impl Registry {
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.age_ms));
         waits.truncate(WAITS_MAX);
         waits
+    }
+
+    /// What it tells of what carries groups: each group's rank 0 does, for all members have found out the same.
+    pub(crate) fn carriers(&self) -> Vec<GroupCarrier> {
+        let groups = self.groups();
+        let wanted = |group: &&Arc<Group>| group.context.formed().features.0 & FEATURE_CARRIERS != 0;
+        let own = groups.iter().filter(|group| group.context.rank() == Some(0)).filter(wanted);
+        own.filter_map(|group| group.collectives.carrier.get().cloned()).take(CARRIERS_MAX).collect()
     }
 
     /// What this rank called on a group under this number.

@@ -12,7 +12,7 @@ use crate::runtime::links::link::{Arrival, Link};
 use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::silence::tests::agreed;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
-use crate::wire::{encode_frame, peek_frame, DataHeader, Decoder, Frame, FrameHeader, Member, Members, Wire};
+use crate::wire::{encode_frame, peek_frame, DataHeader, Decoder, Frame, FrameHeader, Later, Member, Members, Wire};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -179,7 +179,6 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
         addresses: vec![address],
         device: Device::default(),
     };
-    let agreed = agreed(1000);
     Formed {
         instance: JobInstance([7; 16]),
         generation: 1,
@@ -191,10 +190,11 @@ pub(in crate::runtime) fn formed(index: u32, addresses: [SocketAddr; 2]) -> Form
         worker_num: 2,
         server_num: 0,
         secret: SECRET,
-        agreed,
+        agreed: agreed(1000),
         restarts: 0,
         creations: Vec::new(),
         members: Members::new([member(0, addresses[0]), member(1, addresses[1])].map(Arc::new).to_vec()),
+        features: Later(0),
     }
 }
 

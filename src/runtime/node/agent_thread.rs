@@ -19,7 +19,7 @@ use crate::runtime::links::{
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::secret::Guard;
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{Called, Formed, Heartbeat, Message};
+use crate::wire::{Called, Formed, Heartbeat, Later, Message};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -315,8 +315,8 @@ impl Node {
             Output::Send(message) => self.send(message),
             Output::SendHeartbeat { sequence, echoed } => {
                 let (progress, gone_on) = (self.registry.progress(), self.state.aftermath.gone_on());
-                let waits = self.registry.message_waits();
-                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on, waits }));
+                let (waits, carriers) = (self.registry.message_waits(), Later(self.registry.carriers()));
+                self.send(Message::Heartbeat(Heartbeat { sequence, echoed, progress, gone_on, waits, carriers }));
             }
             Output::SendCall { group, sequence } => {
                 let call = self.registry.called(group, sequence);

@@ -33,7 +33,7 @@ use crate::runtime::state::trace::Tracer;
 use crate::runtime::state::trace_file::About;
 use crate::secret::{self, Guard};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
-use crate::wire::{Abort, Formed, Member, Register, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Abort, Formed, Member, Register, Told, FEATURES, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -409,7 +409,7 @@ fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Registe
     Ok(Register {
         protocol_lowest: PROTOCOL_LOWEST,
         protocol_highest: PROTOCOL_HIGHEST,
-        features: 0,
+        features: FEATURES,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         job_id: settings.job_id.clone(),
         role,

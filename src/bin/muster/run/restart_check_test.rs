@@ -39,7 +39,7 @@ fn tell(mut stream: TcpStream, status: Option<Status>) {
     });
     let mut job = testing::told().job;
     job.failure = failure;
-    let part = Message::StatusPart(StatusPart { job: Some(job), nodes: Vec::new(), groups: Vec::new(), last: true });
+    let part = Message::StatusPart(StatusPart { job: Some(job), last: true, ..StatusPart::default() });
     let mut frame = Vec::new();
     encode_frame(part.kind(), 0, &part.encode(), &mut frame);
     stream.write_all(&frame).unwrap();

@@ -38,7 +38,7 @@ fn part(phase: JobPhase, nodes: Vec<StatusNode>) -> StatusPart {
         words: String::new(),
         failure: None,
     };
-    StatusPart { job: Some(job), nodes, groups: Vec::new(), last: true }
+    StatusPart { job: Some(job), nodes, last: true, ..StatusPart::default() }
 }
 
 #[test]

@@ -36,18 +36,19 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
     let deadline = Instant::now() + timeout;
     let (stream, address) = connect(host, port, deadline)?;
     let mut line = Line { stream, address, deadline, timeout, inbound: Vec::new() };
-    let (mut job, mut nodes, mut groups) = (None, Vec::new(), Vec::new());
+    let (mut job, mut nodes, mut groups, mut carriers) = (None, Vec::new(), Vec::new(), Vec::new());
     loop {
         let part = line.next_part()?;
         if part.job.is_some() {
             // What was told before does not hold any more.
-            (job, nodes, groups) = (part.job, Vec::new(), Vec::new());
+            (job, nodes, groups, carriers) = (part.job, Vec::new(), Vec::new(), Vec::new());
         }
         nodes.extend(part.nodes);
         groups.extend(part.groups);
+        carriers.extend(part.carriers.0);
         if part.last || job.as_ref().is_some_and(|job| !wanted(job)) {
             let job = job.ok_or_else(|| format!("the scheduler at {address} tells nothing of its job"))?;
-            return Ok(Told { address, job, nodes, groups });
+            return Ok(Told { address, job, nodes, groups, carriers });
         }
     }
 }

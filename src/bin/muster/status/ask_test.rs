@@ -1,7 +1,7 @@
 use super::super::told::testing;
 use super::*;
 use muster::error::Status;
-use muster::wire::{JobPhase, Rejected};
+use muster::wire::{JobPhase, Later, Rejected};
 use std::net::TcpListener;
 
 /// What the question comes to where a scheduler's part is played: it gets the connection.
@@ -37,12 +37,12 @@ fn refusal(part: impl FnOnce(TcpStream) + Send + 'static) -> String {
 
 #[test]
 fn parts_are_asked_for_one_by_one_and_a_new_job_takes_the_place_of_what_was_told() {
-    let Told { job, mut nodes, groups, .. } = testing::told();
+    let Told { job, mut nodes, groups, carriers, .. } = testing::told();
     let second = nodes.split_off(1);
-    let empty = || StatusPart { job: None, nodes: Vec::new(), groups: Vec::new(), last: false };
-    let stale = StatusPart { job: Some(job.clone()), nodes: second.clone(), groups: groups.clone(), last: false };
-    let first = StatusPart { job: Some(job.clone()), nodes, ..empty() };
-    let last = StatusPart { nodes: second, groups: groups.clone(), last: true, ..empty() };
+    let rest = StatusPart { groups: groups.clone(), carriers: Later(carriers.clone()), ..StatusPart::default() };
+    let stale = StatusPart { job: Some(job.clone()), nodes: second.clone(), ..rest.clone() };
+    let first = StatusPart { job: Some(job.clone()), nodes, ..StatusPart::default() };
+    let last = StatusPart { nodes: second, last: true, ..rest };
     let told = asked(LONG, move |mut stream| {
         for part in [stale, first, last] {
             hear(&mut stream);
@@ -51,13 +51,13 @@ fn parts_are_asked_for_one_by_one_and_a_new_job_takes_the_place_of_what_was_told
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nothing more is asked");
     });
     let told = told.unwrap();
-    assert_eq!((told.job, told.nodes, told.groups), (job, testing::told().nodes, groups));
+    assert_eq!((told.job, told.nodes, told.groups, told.carriers), (job, testing::told().nodes, groups, carriers));
 }
 
 #[test]
 fn what_is_not_wanted_is_not_asked_for() {
     let job = StatusJob { phase: JobPhase::Forming, ..testing::told().job };
-    let first = StatusPart { job: Some(job.clone()), nodes: Vec::new(), groups: Vec::new(), last: false };
+    let first = StatusPart { job: Some(job.clone()), ..StatusPart::default() };
     let told = asked(LONG, move |mut stream| {
         hear(&mut stream);
         say(&mut stream, &Message::StatusPart(first));

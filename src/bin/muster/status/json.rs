@@ -4,7 +4,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::runtime::place_in_words;
-use muster::wire::{Absence, AbsenceState, GroupProgress, MessageWait, StatusGroup, StatusNode};
+use muster::wire::{Absence, AbsenceState, GroupCarrier, GroupProgress, MessageWait, StatusGroup, StatusNode};
 use serde_json::{json, Value};
 
 /// All of it.
@@ -26,6 +26,7 @@ pub fn shown(told: &Told) -> String {
         "server_num": job.server_num,
         "nodes": told.nodes.iter().map(node).collect::<Vec<_>>(),
         "groups": told.groups.iter().map(group).collect::<Vec<_>>(),
+        "carriers": told.carriers.iter().map(carried).collect::<Vec<_>>(),
     });
     format!("{value}\n")
 }
@@ -80,6 +81,10 @@ fn message(wait: &MessageWait) -> Value {
         "tag": wait.tag,
         "age_ms": wait.age_ms,
     })
+}
+
+fn carried(told: &GroupCarrier) -> Value {
+    json!({ "group": told.group.to_string(), "carrier": told.carrier.name(), "words": told.words })
 }
 
 fn group(told: &StatusGroup) -> Value {
@@ -138,6 +143,8 @@ mod tests {
         assert_eq!(value["nodes"][1]["address"], "10.0.0.1:4000");
         assert_eq!(value["nodes"][1]["calls"][0]["collective"], "barrier");
         assert_eq!(value["nodes"][1]["calls"][0]["sequence"], 6);
+        let carried = json!({ "group": "world", "carrier": "memory", "words": "2 ranks on host a, 2.6 MiB" });
+        assert_eq!(value["carriers"], json!([carried]));
         let group = &value["groups"][0];
         assert_eq!((&group["collective"], &group["absent"]), (&json!("allreduce"), &json!(1)));
         assert_eq!(group["members"][0]["words"], "it is in barrier #6 since 12.0 s");

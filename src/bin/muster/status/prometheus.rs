@@ -6,7 +6,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::types::Role;
-use muster::wire::{AbsenceState, JobPhase, NodeState, StatusGroup, StatusNode};
+use muster::wire::{AbsenceState, GroupCarrier, JobPhase, NodeState, StatusGroup, StatusNode};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -23,6 +23,7 @@ pub fn shown(told: &Told) -> String {
     let mut page = up(1);
     about(&mut page, told);
     nodes(&mut page, told);
+    carriers(&mut page, &told.carriers);
     groups(&mut page, &told.groups);
     page.text
 }
@@ -106,6 +107,14 @@ fn waits(node: &StatusNode) -> Vec<(Vec<Label<'static>>, String)> {
         (with(&node.who, [("group", group), ("operation", operation.to_owned())]), seconds(age))
     };
     longest.into_iter().map(labelled).collect()
+}
+
+fn carriers(page: &mut Page, carriers: &[GroupCarrier]) {
+    let samples = carriers.iter().map(|told| {
+        let words = ("words", told.words.clone());
+        (vec![("group", told.group.to_string()), ("carrier", told.carrier.name().to_owned()), words], 1)
+    });
+    page.gauge("muster_group_carrier_info", "What carries a group's collectives: memory or links; always 1.", samples);
 }
 
 fn groups(page: &mut Page, groups: &[StatusGroup]) {
@@ -237,6 +246,7 @@ mod tests {
                 "muster_nodes{role=\"worker\",state=\"lost\"} 0",
                 "# TYPE muster_node_restarts_total counter",
                 "muster_node_restarts_total{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\"} 1",
+                "muster_group_carrier_info{group=\"world\",carrier=\"memory\",words=\"2 ranks on host a, 2.6 MiB\"} 1",
                 "muster_group_absent_members{group=\"world\",collective=\"allreduce\"} 1",
                 "muster_group_waiting_seconds{group=\"world\",collective=\"allreduce\"} 11.000",
                 "muster_group_absent_seconds{role=\"worker\",rank=\"1\",node_id=\"1\",host=\"a\",group=\"world\",\

@@ -1,5 +1,5 @@
-//! The answer for people: a few lines about the job, a table of its nodes, and a sentence for each group of which there
-//! is something to say.
+//! The answer for people: a few lines about the job, a table of its nodes, what carries each group, and a sentence for each group of
+//! which there is something to say.
 
 use super::told::Told;
 use muster::runtime::{absent_in_words, wait_in_words};
@@ -16,8 +16,9 @@ pub fn shown(told: &Told) -> String {
         text += "\n";
         text += &table(&told.nodes);
     }
-    if !told.groups.is_empty() {
+    if !(told.groups.is_empty() && told.carriers.is_empty()) {
         text += "\n";
+        told.carriers.iter().for_each(|carried| text += &line(&carried.to_string()));
         told.groups.iter().for_each(|group| text += &line(&sentence(group)));
     }
     text
@@ -157,6 +158,7 @@ ROLE    RANK  NODE ID  HOST  PID  STATE   HEARD      RESTARTS  IS IN
 worker  0     0        a     800  member  0.2 s ago  0         barrier #7 on world since 11.0 s
 worker  1     1        a     801  member  0.2 s ago  1         barrier #6 on world since 12.0 s, recv from any rank, tag 7, on world since 3.0 s
 
+world: memory (2 ranks on host a, 2.6 MiB)
 allreduce #7 on world: 1 rank waits since 11.0 s; rank 1 (node id \"1\", host a, pid 801) never entered it: it is in \
 barrier #6 since 12.0 s
 ";
@@ -184,7 +186,7 @@ barrier #6 since 12.0 s
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         told.job.epoch = Epoch(0);
-        (told.nodes, told.groups) = (Vec::new(), Vec::new());
+        (told.nodes, told.groups, told.carriers) = (Vec::new(), Vec::new(), Vec::new());
         assert_eq!(shown(&told).lines().count(), 3);
         assert!(shown(&told).contains("no epoch yet, "));
     }
@@ -212,6 +214,7 @@ barrier #6 since 12.0 s
         let mut told = told();
         told.nodes[0].who.host = "a\x1b[2Jb".to_owned();
         told.job.words = "one\ntwo\x07".to_owned();
+        told.carriers[0].words = "\x1b[3J".to_owned();
         let text = shown(&told);
         assert!(text.contains("a\\u{1b}[2Jb") && text.contains("one\\u{a}two\\u{7}"), "{text}");
         assert!(!text.contains('\x1b') && !text.contains('\x07'));

@@ -1,6 +1,6 @@
 //! What a scheduler has told of its job.
 
-use muster::wire::{StatusGroup, StatusJob, StatusNode};
+use muster::wire::{GroupCarrier, StatusGroup, StatusJob, StatusNode};
 use std::net::SocketAddr;
 
 /// All that was told.
@@ -11,8 +11,10 @@ pub struct Told {
     pub job: StatusJob,
     /// Its nodes.
     pub nodes: Vec<StatusNode>,
-    /// Its groups.
+    /// Its groups of which there is something to tell.
     pub groups: Vec<StatusGroup>,
+    /// What carries its groups' collectives, where that is known.
+    pub carriers: Vec<GroupCarrier>,
 }
 
 /// Something told of a cluster, for the tests.
@@ -21,7 +23,7 @@ pub mod testing {
     use super::*;
     use muster::error::Culprit;
     use muster::types::{Call, CallKind, Device, Epoch, GroupId, JobInstance, Role};
-    use muster::wire::{Absence, AbsenceState, GroupProgress, JobPhase, MessageWait, NodeState, StatusPlace};
+    use muster::wire::{Absence, AbsenceState, Carrier, GroupProgress, JobPhase, MessageWait, NodeState, StatusPlace};
 
     const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 
@@ -88,6 +90,8 @@ pub mod testing {
         let mut nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
         let (group_id, tag) = (GroupId::WORLD, Some(7));
         nodes[1].waits = vec![MessageWait { group: group_id, sends: false, peer: None, tag, age_ms: 3000 }];
-        Told { address: ([127, 0, 0, 1], 8118).into(), job, nodes, groups: vec![group] }
+        let words = "2 ranks on host a, 2.6 MiB".to_owned();
+        let carriers = vec![GroupCarrier { group: GroupId::WORLD, carrier: Carrier::Memory, words }];
+        Told { address: ([127, 0, 0, 1], 8118).into(), job, nodes, groups: vec![group], carriers }
     }
 }
