@@ -176,6 +176,18 @@ fn a_suspect_that_answers_lives() {
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "it has left");
 }
 
+/// With recovery nobody is asked after a suspect: an answer to an earlier question may have been said before it died.
+#[test]
+fn with_recovery_a_suspects_earlier_answer_says_nothing() {
+    let mut bench = one_of_two(true);
+    bench.feed(Input::Closed("reset".to_owned()));
+    bench.feed(Input::of_peer(0, PeerSign::Stands));
+    bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
+    let answer = LinkBeat { has_scheduler: false, asks: 0, answers: 1 };
+    bench.feed(Input::of_peer(0, PeerSign::Says(PeerWord::Beat(answer))));
+    assert!(!bench.told().iter().any(|event| matches!(event, Event::Peer(..))), "nobody knows whether it lives");
+}
+
 #[test]
 fn one_that_hears_nobody_is_cut_off_itself() {
     for recovery in [false, true] {

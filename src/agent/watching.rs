@@ -235,8 +235,12 @@ impl Watch {
                     around.beat(index, 0, asks);
                 }
                 if answers > self.peer(index, now).in_doubt_since {
-                    self.peer(index, now).ended = None;
-                    self.answer_suspicion(index, PeerState::Alive, around);
+                    let peer = self.peer(index, now);
+                    peer.ended = None;
+                    // What nobody has taken in here it was not asked after: that answer may be older than its death.
+                    if peer.suspected.is_some() {
+                        self.answer_suspicion(index, PeerState::Alive, around);
+                    }
                 }
                 self.close_if_at_rest(index, around);
             }
