@@ -32,7 +32,7 @@ static muster_config_t *configuration(const struct plan *plan) {
         CHECK_OK(muster_config_set(config, "finalize_timeout", number));
     }
     CHECK_OK(muster_config_set(config, "sched_host", plan->host == NULL ? "127.0.0.1" : plan->host));
-    const char *shm = getenv("CTESTS_SHM"); /* the test runs once more, with ranks that share memory */
+    const char *shm = getenv("CTESTS_SHM"); /* "off": over links alone, as CMakeLists.txt says */
     if (shm != NULL) {
         CHECK_OK(muster_config_set(config, "shm", shm));
     }

@@ -1,5 +1,5 @@
 /* Ranks of one host that share memory: results are those of TCP, whatever happens to a rank or to its memory. Every rank is a
- * process. Some other tests run once more with ranks that share memory: CMakeLists.txt lists them. */
+ * process. Other tests share memory, too, where the ranks are on one host: CMakeLists.txt lists those that do not. */
 #include "check.h"
 #include "own.h"
 #include "ranks.h"

@@ -342,7 +342,7 @@ pub static TABLE: [Setting; 50] = [
     )
     .default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")
-    .more("With `auto` a group all of whose members are on one host shares memory from its fourth collective on. It uses TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).").default("off"),
+    .more("With `auto` a group all of whose members are on one host shares memory from its fourth collective on. It uses TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).").default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",

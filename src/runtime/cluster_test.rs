@@ -34,18 +34,25 @@ pub(crate) fn scheduler(workers: u32) -> SchedulerThread {
 }
 
 pub(crate) fn scheduler_with(workers: u32, set: impl FnOnce(&mut Config)) -> SchedulerThread {
-    let mut config = Config::new();
+    let mut config = of_linked(workers);
     set(&mut config);
-    config.set("worker_num", &workers.to_string()).unwrap();
-    config.set("cluster_timeout", "60").unwrap();
     start_scheduler(&config.scheduler_settings().unwrap()).unwrap()
+}
+
+/// A cluster whose ranks talk over links only: what links do is tested here.
+fn of_linked(workers: u32) -> Config {
+    let mut config = Config::new();
+    for (key, value) in
+        [("worker_num", workers.to_string()), ("cluster_timeout", "60".to_owned()), ("shm", "off".to_owned())]
+    {
+        config.set(key, &value).unwrap();
+    }
+    config
 }
 
 /// One each of whose connections is wrapped.
 pub(crate) fn scheduler_over(workers: u32, wrap: Wrap) -> SchedulerThread {
-    let mut config = Config::new();
-    config.set("worker_num", &workers.to_string()).unwrap();
-    config.set("cluster_timeout", "60").unwrap();
+    let config = of_linked(workers);
     let serving =
         Serving::over(&config.scheduler_settings().unwrap(), Guard::of(wrap), || unreachable!("there is no recovery"));
     SchedulerThread::of(serving.unwrap()).unwrap()

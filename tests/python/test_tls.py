@@ -297,6 +297,7 @@ FORKS = """
 
 def test_a_forked_child_writes_no_byte_of_its_parents_links(tmp_path):
     files = Certificates(tmp_path / "files")
-    with Cluster(node(FORKS), workers=2, env=files.env()) as cluster:
+    env = {**files.env(), "MUSTER_SHM": "off"}  # all its calls go over links
+    with Cluster(node(FORKS), workers=2, env=env) as cluster:
         for worker in cluster.succeed(timeout=LIMIT):
             assert said(worker)["sum"] == 2
