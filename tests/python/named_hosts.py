@@ -62,8 +62,10 @@ class NamedHosts(Hosts):
     def own_name(self, *addresses):
         """The first host takes its own name for these, the other one knows its address; until the end of the `with`."""
         self._write_names(0, [*((address, NAMES[0]) for address in addresses), (self.addresses[1], NAMES[1])])
-        yield
-        self._write_names(0, zip(self.addresses, NAMES))
+        try:
+            yield
+        finally:
+            self._write_names(0, zip(self.addresses, NAMES))
 
     def _write_names(self, host, lines):
         # The file is the same one for what runs already.

@@ -99,11 +99,8 @@ def test_the_digits_trainer_ends_with_equal_weights_on_both_hosts(hosts, tmp_pat
 
 def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, tmp_path):
     """As on Debian; the others know its address."""
-    own, ssh = tmp_path / "own", tmp_path / "ssh"
-    own.write_text(f"127.0.0.1 localhost\n127.0.1.1 host1\n{hosts.addresses[1]} host2\n")
-    ssh.write_text(f'#!/bin/sh\nhost=$1; shift\n[ $host = host1 ] && set -- "mount --bind {own} /etc/hosts && $*"\nexec {hosts.ssh} $host "$@"\n')
-    ssh.chmod(0o755)
-    with hosts.launch("--cluster_time_out=40", "-H", "host1:2,host2:2", *node("c = join(); c.world.barrier(); c.leave()"), ssh=ssh, cwd=tmp_path) as launch:
+    words = ["-H", "host1:2,host2:2", *node("c = join(); c.world.barrier(); c.leave()")]
+    with hosts.own_name("127.0.1.1"), hosts.launch("--cluster_time_out=40", *words, cwd=tmp_path) as launch:
         assert launch.wait(LIMIT) == 0, launch.describe()
         assert f"[host1] muster: the scheduler is here: {hosts.addresses[0]} port" in launch.stderr
         assert len(said(launch)) == 4
@@ -206,11 +203,16 @@ def test_where_a_host_is_not_reached_nothing_starts(hosts, tmp_path):
         launch.nothing_left(LIMIT)
 
 
-def test_a_host_that_does_not_answer_is_told_of_while_it_is_waited_for(hosts, tmp_path):
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\n[ $1 = host3 ] && exec sleep 600\nexec {hosts.ssh} "$@"\n')
+def ssh_but_for_host3(hosts, folder, command):
+    """A program in ssh's place that does this where it is to reach host3."""
+    ssh = folder / "ssh"
+    ssh.write_text(f'#!/bin/sh\n[ $1 = host3 ] && {command}\nexec {hosts.ssh} "$@"\n')
     ssh.chmod(0o755)
-    with hosts.launch("-H", "host1,host3", "true", ssh=ssh, cwd=tmp_path) as launch:
+    return ssh
+
+
+def test_a_host_that_does_not_answer_is_told_of_while_it_is_waited_for(hosts, tmp_path):
+    with hosts.launch("-H", "host1,host3", "true", ssh=ssh_but_for_host3(hosts, tmp_path, "exec sleep 600"), cwd=tmp_path) as launch:
         launch.wait_for("muster: 1 of 2 hosts have not answered yet: host3; each has 60 s to answer", LIMIT)
         launch.signal(signal.SIGINT)
         assert launch.wait(LIMIT) == 130, launch.describe()
@@ -218,10 +220,7 @@ def test_a_host_that_does_not_answer_is_told_of_while_it_is_waited_for(hosts, tm
 
 
 def test_a_host_that_says_something_else_without_an_end_is_not_waited_for(hosts, tmp_path):
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\n[ $1 = host3 ] && exec yes\nexec {hosts.ssh} "$@"\n')
-    ssh.chmod(0o755)
-    with hosts.launch("-H", "host1,host3", "true", ssh=ssh, cwd=tmp_path) as launch:
+    with hosts.launch("-H", "host1,host3", "true", ssh=ssh_but_for_host3(hosts, tmp_path, "exec yes"), cwd=tmp_path) as launch:
         assert launch.wait(LIMIT) == 1, launch.stderr[-1000:]
         assert "muster: host host3: what it says is not muster's" in launch.stderr
         launch.nothing_left(LIMIT)

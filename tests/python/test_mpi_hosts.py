@@ -102,12 +102,18 @@ def test_the_first_hosts_name_will_do_though_it_leads_that_host_to_its_loopback(
         succeeds(process, remarks=[f"the scheduler binds {hosts.addresses[0]};"])
 
 
+def hostfile(folder, launcher):
+    """Both hosts in a file as this launcher has them, and the variable that names it."""
+    variable, line = FILES[launcher]
+    file = folder / "hostfile"
+    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
+    return variable, file
+
+
 @pytest.mark.parametrize("launcher", FILES)
 def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_path):
     mpi.demand(launcher)
-    variable, line = FILES[launcher]
-    file = tmp_path / "hostfile"
-    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
+    variable, file = hostfile(tmp_path, launcher)
     with job(hosts, launcher, [], {variable: file}) as process:
         succeeds(process)
 
@@ -127,9 +133,7 @@ def enclosed(folder, launcher, hosts):
 def test_in_an_mpijob_the_launcher_reads_rank_0s_host(hosts, launcher, tmp_path):
     """As the page of Kubernetes has it: only the launcher has the file. Without its word a rank elsewhere says what is missing."""
     mpi.demand(launcher)
-    variable, line = FILES[launcher]
-    file = tmp_path / "hostfile"
-    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
+    variable, file = hostfile(tmp_path, launcher)
     inside = enclosed(tmp_path, launcher, hosts)
     words = [*yaml.safe_load(MPI_JOB)["command"][:-1], *node_command()]
     words = [word.replace("/etc/mpi/", "/mnt/") if isinstance(word, str) else word for word in words]
