@@ -6,7 +6,7 @@ use super::reach::Reach;
 use super::shown::{not_text, wrong};
 use super::sources::{Config, Origin};
 use super::table::Key;
-use super::value::{LogLevel, Value};
+use super::value::{LogLevel, TlsVersion, Value};
 use crate::error::{Error, Result};
 use crate::types::{Role, SharedMemory};
 use std::net::IpAddr;
@@ -146,6 +146,14 @@ impl<'a> Reader<'a> {
             Some(Value::Sharing(mode)) => mode,
             None => SharedMemory::default(),
             Some(other) => misread(Key::Shm, &other),
+        })
+    }
+
+    pub(super) fn tls_version(&self) -> Result<Option<TlsVersion>> {
+        Ok(match self.value(Key::TlsVersion)? {
+            Some(Value::TlsVersion(version)) => Some(version),
+            None => None,
+            Some(other) => misread(Key::TlsVersion, &other),
         })
     }
 

@@ -60,6 +60,7 @@ pub enum Key {
     VerifyHost,
     ClientPasswordFd,
     ServerPasswordFd,
+    TlsVersion,
 }
 
 /// One row of the table.
@@ -168,7 +169,7 @@ const GIB: u64 = 1 << 30;
 const DESCRIPTOR: Kind = Kind::Whole { min: 3, max: i32::MAX as u64 };
 
 /// Every setting, once, in the order of the documentation.
-pub static TABLE: [Setting; 50] = [
+pub static TABLE: [Setting; 51] = [
     Setting::new(Key::Role, "role", Kind::Role, "What this process is in its cluster.").ms(&["MS_ROLE"]),
     Setting::new(
         Key::SchedHost,
@@ -491,6 +492,7 @@ pub static TABLE: [Setting; 50] = [
         "A descriptor that says that password, in place of `server_password`.",
     )
     .more("As `client_password_fd`. It may be the same one."),
+    Setting::new(Key::TlsVersion, "tls_version", Kind::TlsVersion, "The only version of TLS that is spoken; read only with `enable_ssl`.").more("If unset both are, and nodes use 1.3 with each other. A process that speaks only one version and a process that speaks only the other refuse each other. Under 1.2 a link gets new keys by a new handshake, every 64 GiB or sooner."),
 ];
 
 #[cfg(test)]

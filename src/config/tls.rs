@@ -7,6 +7,7 @@ use super::reader::Reader;
 use super::shown::show;
 use super::sources::Config;
 use super::table::Key;
+use super::value::TlsVersion;
 use crate::error::{Error, Result as Outcome};
 use crate::wiping::keeping;
 use serde_json::{Map, Value};
@@ -66,6 +67,8 @@ pub struct TlsSettings {
     pub server_lock: Lock,
     /// What is demanded of names in certificates.
     pub names: NameChecks,
+    /// The only version that is spoken, if not each, and how the user knows the setting that says so.
+    pub version: Option<(TlsVersion, String)>,
 }
 
 /// What is demanded of names in certificates.
@@ -161,6 +164,7 @@ impl Reader<'_> {
             client_lock: self.lock(CLIENT_PASSWORD)?,
             server_lock: self.lock(SERVER_PASSWORD)?,
             names,
+            version: self.tls_version()?.map(|version| (version, self.name(Key::TlsVersion))),
         }))
     }
 

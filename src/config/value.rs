@@ -42,6 +42,7 @@ pub enum Kind {
     Interfaces,
     Level,
     Sharing,
+    TlsVersion,
 }
 
 /// A value, read.
@@ -69,6 +70,31 @@ pub enum Value {
     Level(LogLevel),
     /// Of `Kind::Sharing`.
     Sharing(SharedMemory),
+    /// Of `Kind::TlsVersion`.
+    TlsVersion(TlsVersion),
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+impl TlsVersion {
+    const NAMES: [(TlsVersion, &'static str); 2] = [(TlsVersion::Tls12, "1.2"), (TlsVersion::Tls13, "1.3")];
+
+    fn from_name(name: &str) -> Option<TlsVersion> {
+        TlsVersion::NAMES.iter().find(|(_, known)| *known == name).map(|(version, _)| *version)
+    }
+
+    /// As the setting has it.
+    pub fn name(self) -> &'static str {
+        let found = TlsVersion::NAMES.iter().find(|(version, _)| *version == self);
+        found.map(|(_, name)| *name).expect("the table has both")
+    }
 }
 
 /// How much is logged: messages of this level and the more severe ones.
@@ -131,6 +157,7 @@ impl Kind {
             Kind::Interfaces => reach::interfaces(text).map(Value::Interfaces),
             Kind::Level => LogLevel::from_name(text).map(Value::Level),
             Kind::Sharing => SharedMemory::from_name(text).map(Value::Sharing),
+            Kind::TlsVersion => TlsVersion::from_name(text).map(Value::TlsVersion),
         }
     }
 
@@ -171,6 +198,7 @@ impl Kind {
             }
             Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
             Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
+            Kind::TlsVersion => TlsVersion::NAMES.map(|(_, name)| name).join(" or "),
         }
     }
 
@@ -196,6 +224,7 @@ impl Kind {
             Kind::Interfaces => "interfaces".into(),
             Kind::Level => "a level".into(),
             Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
+            Kind::TlsVersion => TlsVersion::NAMES.map(|(_, name)| name).join(" or "),
         }
     }
 }

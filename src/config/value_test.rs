@@ -103,6 +103,7 @@ fn text_paths_flags_and_levels() {
     accepts(Kind::Secret { max_bytes: 4 }, &[" a ", "\n"], &["", "abcde", "a\0b"]);
     accepts(Kind::Flag, &["0", "1", "true", "False"], &["", "2", "yes", "on", " 1"]);
     accepts(Kind::Sharing, &["off", "auto", "Require"], &["", "on", "1"]);
+    accepts(Kind::TlsVersion, &["1.2", "1.3"], &["", "1.1", "1", "1.20", "TLSv1.2", "auto"]);
     accepts(Kind::Level, &["off", "warn", "DEBUG"], &["", "warning", "3"]);
     accepts(Kind::Role, &["MS_SCHED", "MS_WORKER", "MS_PSERVER"], &["", "ms_sched", "MS_SERVER", "MS_WORKER "]);
 }

@@ -9,7 +9,7 @@ use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::{of_list, sentence};
 use super::trust::Trust;
-use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
+use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings, TlsVersion};
 use crate::error::{Error, Result};
 use crate::net::file;
 use crate::wiping::{keeping, wiping};
@@ -19,7 +19,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +147,7 @@ impl Reader<'_> {
         noted.hears_of(own.chain.iter().filter_map(end));
         let shown = self.shown(file, own, &provider)?;
         let config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .with_protocol_versions(&self.versions())
             .map_err(|error| self.unusable(&error))?
             .with_client_cert_verifier(Arc::clone(&trust.clients))
             .with_cert_resolver(shown);
@@ -161,7 +162,7 @@ impl Reader<'_> {
         noted.hears_of(own.chain.iter().filter_map(end));
         let shown = self.shown(file, own, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .with_protocol_versions(&self.versions())
             .map_err(|error| self.unusable(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(trust))
@@ -175,6 +176,14 @@ impl Reader<'_> {
     fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>> {
         let shown = keeping(|| CertifiedKey::from_der(own.chain, own.key, provider));
         shown.map(|shown| Arc::new(shown.into())).map_err(|error| self.error(file, &mismatch(&error)))
+    }
+
+    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        match self.settings.version {
+            Some((TlsVersion::Tls12, _)) => vec![&TLS12],
+            Some((TlsVersion::Tls13, _)) => vec![&TLS13],
+            None => rustls::ALL_VERSIONS.to_vec(),
+        }
     }
 
     fn unusable(&self, error: &rustls::Error) -> Error {
@@ -193,7 +202,23 @@ impl Reader<'_> {
 
     fn provider(&self, warnings: &mut Vec<String>) -> Result<CryptoProvider> {
         let mut provider = rustls::crypto::ring::default_provider();
-        let Some(list) = &self.file.cipher_list else { return Ok(provider) };
+        self.choose(&mut provider, warnings)?;
+        provider.cipher_suites.retain(|suite| self.versions().contains(&suite.version()));
+        match &self.settings.version {
+            Some((version, setting)) if provider.cipher_suites.is_empty() => {
+                let version = version.name();
+                let why = format!(
+                    "has a cipher_list that allows no suite of TLS {version}, the only version that {setting} allows"
+                );
+                Err(self.settings.error(&why))
+            }
+            _ => Ok(provider),
+        }
+    }
+
+    /// The suites that the list names, if there is one.
+    fn choose(&self, provider: &mut CryptoProvider, warnings: &mut Vec<String>) -> Result<()> {
+        let Some(list) = &self.file.cipher_list else { return Ok(()) };
         let Some(chosen) = ciphers::choose(list) else {
             let known = ciphers::names().join(", ");
             let why = format!("has a cipher_list of which nothing can be used: expected at least one of {known}");
@@ -204,7 +229,7 @@ impl Reader<'_> {
             let unknown = chosen.unknown.join(", ");
             warnings.push(format!("the cipher_list has names of which no use can be made: {unknown}"));
         }
-        Ok(provider)
+        Ok(())
     }
 
     fn trust(&self, provider: &Arc<CryptoProvider>, noted: &mut Noted) -> Result<Trust> {

@@ -134,6 +134,13 @@ pub fn sentence(error: &Error) -> String {
         Error::PeerIncompatible(
             PeerIncompatible::NoCipherSuitesInCommon | PeerIncompatible::NoSignatureSchemesInCommon,
         ) => "it has no cipher suite or signature in common with this process (cipher_list)".to_owned(),
+        Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled,
+        ) => "it has no version of TLS in common with this process (tls_version)".to_owned(),
         other => format!("TLS with it failed: {other}"),
     }
 }

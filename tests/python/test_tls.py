@@ -218,6 +218,37 @@ def test_openssl_finds_a_server_that_wants_a_certificate(tmp_path):
         assert "alert" in s_client(files, cluster.port, "-tls1_1", *own), "that version is too old"
 
 
+def test_nodes_speak_the_only_version_that_is_allowed(tmp_path):
+    files = Certificates(tmp_path / "files")
+    own = ["-cert", "client.crt", "-key", "client.key"]
+    for version, right, wrong in (("1.2", "-tls1_2", "-tls1_3"), ("1.3", "-tls1_3", "-tls1_2")):
+        env = {**files.env(), "MUSTER_TLS_VERSION": version, "MUSTER_SHM": "off"}  # all calls go over links
+        with Cluster(node(WORK), workers=3, started=2, env=env) as cluster:
+            assert f"New, TLSv{version}" in s_client(files, cluster.port, right, *own)
+            assert "alert protocol version" in s_client(files, cluster.port, wrong, *own)
+            status = subprocess.run([MUSTER, "status", f"--sched_port={cluster.port}"], env=clean_environment(env),
+                                    capture_output=True, text=True, timeout=LIMIT)
+            assert status.returncode == 0 and "forming" in status.stdout, status
+            cluster.start_worker({})
+            assert [said(worker)["sum"] for worker in cluster.succeed(timeout=LIMIT)] == [6, 6, 6]
+
+
+def test_nodes_that_have_no_version_in_common_say_so(tmp_path):
+    files = Certificates(tmp_path / "files")
+    for here, there in (("1.2", "1.3"), ("1.3", "1.2")):
+        with Cluster(node(), workers=1, started=0, env={**files.env(), "MUSTER_TLS_VERSION": there}) as cluster:
+            worker = cluster.start_worker({"MUSTER_TLS_VERSION": here})
+            refused(cluster, worker, "it has no version of TLS", "it has no version of TLS in common with this process (tls_version)")
+    files.configure(cipher_list="TLS_AES_128_GCM_SHA256")
+    alone_fails_at_once({**files.env(), "MUSTER_TLS_VERSION": "1.2"}, "CONFIG", "allows no suite of TLS 1.2", "MUSTER_TLS_VERSION")
+    alone_fails_at_once({**files.env(), "MUSTER_TLS_VERSION": "1.1"}, "CONFIG", "MUSTER_TLS_VERSION", "1.2 or 1.3")
+
+
+def test_one_that_died_under_the_older_version_comes_back(tmp_path):
+    env = {**Certificates(tmp_path / "files").env(), "MUSTER_TLS_VERSION": "1.2"}
+    one_of_two_dies_and_comes_back(tmp_path / "recovery", env, LIMIT)
+
+
 LOSS = """
     c = join()
     c.world.barrier()
