@@ -200,10 +200,17 @@ pub fn task_of<'a>(name: &'static str, variable: &'a str) -> Option<&'a str> {
 
 /// Whether a launcher's row mentions this variable, or a hint does.
 pub fn reads(variable: &str) -> bool {
-    let is_meant = |name: &'static str| name == variable || task_of(name, variable).is_some();
+    // A start looks at each variable of the environment. Most begin as no name does that counts; none begins with `*`.
+    let begins_alike = |name: &str| name.as_bytes().first() == variable.as_bytes().first();
+    let is_meant = |name: &'static str| begins_alike(name) && (name == variable || task_of(name, variable).is_some());
+    names().any(is_meant)
+}
+
+/// All that count; `*` in one stands for a task's name.
+fn names() -> impl Iterator<Item = &'static str> {
     let of_strangers = STRANGERS.iter().flat_map(|stranger| [Some(stranger.mark), stranger.size]).flatten();
     let shared = SHARED.into_iter().chain(HOST_FILES).chain(of_strangers);
-    shared.chain(LAUNCHERS.iter().flat_map(Launcher::variables)).any(is_meant)
+    shared.chain(LAUNCHERS.iter().flat_map(Launcher::variables))
 }
 
 #[cfg(test)]

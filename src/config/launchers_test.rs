@@ -67,6 +67,12 @@ fn is_alone(settings: &Settings) -> bool {
 }
 
 #[test]
+fn no_name_that_counts_begins_with_a_placeholder() {
+    assert!(super::names().all(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())));
+    assert!(super::reads("VC_WORKER_HOSTS") && super::reads("SLURM_PROCID") && !super::reads("VC__HOSTS"));
+}
+
+#[test]
 fn a_step_of_slurm_says_it_all() {
     let found = settings(&SLURM, &[]);
     let (rank, size, host, ports, is_here) = place(&found);
