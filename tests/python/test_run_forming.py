@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from cluster import MUSTER, command_line, stop
-from launch import Launch
+from launch import Launch, until
 from nodes import node
 from terminal import Terminal
 
@@ -79,14 +79,23 @@ def test_elsewhere_there_are_plain_lines(tmp_path):
         assert "[rank 1] hello from 1\n" in launch.stdout
 
 
-def test_one_that_ends_without_joining_is_told_of_at_once_and_ends_the_wait_of_the_others():
-    task = ["--", "sh", "-c", 'if [ $RANK_ID = 1 ]; then exit 0; fi; exec python3 "$0" leave', WORKER]
-    with Launch(*WORDS, *task) as launch:
-        assert launch.wait(timeout=30) == 1, "long before the 600 s for forming are up"
+@pytest.mark.parametrize("code", [0, 3])
+def test_one_that_ends_without_joining_is_told_of_at_once_and_ends_the_wait_of_the_others(code, tmp_path):
+    """It ends once the scheduler has said that the two others wait: of one that ends before anybody waits that is not said."""
+    waits = 'while [ ! -e "$GO" ]; do sleep 0.02; done'
+    task = ["--", "sh", "-c", f'if [ $RANK_ID = 1 ]; then {waits}; exit {code}; fi; exec python3 "$0" leave', WORKER]
+    with Launch(*WORDS, *task, env={"GO": tmp_path / "go"}) as launch:
+        launch.wait_for(r"the scheduler is here: \S+ port (\d+)", timeout=30)
+        port = re.search(r"the scheduler is here: \S+ port (\d+)", launch.stderr)[1]
+        asks = command_line([MUSTER, "status", f"--sched_port={port}"])
+        # The launcher made a secret, which muster status finds.
+        until(lambda: "2 of 3 workers have come" in subprocess.run(asks, capture_output=True, text=True, timeout=30).stdout, 60, "two wait")
+        (tmp_path / "go").touch()
+        assert launch.wait(timeout=30) == max(code, 1), "long before the 600 s for forming are up"
         pid = launch.child("worker 1")
-        said = rf"muster: worker 1 \(pid {pid}\) exited with code 0 without joining the cluster, for which (1 other waits|2 others wait)\n"
+        said = rf"muster: worker 1 \(pid {pid}\) exited with code {code} without joining the cluster, for which (1 other waits|2 others wait)\n"
         assert re.search(said, launch.stderr), launch.stderr
-        first = re.search(rf"muster: first failure: worker 1 \(pid {pid}\) exited with code 0, .*, on host {HOST}\n(.*)\n", launch.stderr)
+        first = re.search(rf"muster: first failure: worker 1 \(pid {pid}\) exited with code {code}, .*, on host {HOST}\n(.*)\n", launch.stderr)
         assert first[1] == "    it ended without joining the cluster (muster_init), for which others waited"
         launch.nothing_left()
 

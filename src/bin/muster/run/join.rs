@@ -266,6 +266,8 @@ impl Run<'_, '_> {
             }
             if ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.unclean_exits.doubt(index, now);
+            } else if self.supervisor.fails_first(index) && self.children[index].part != Part::Scheduler {
+                self.unclean_exits.failed(index, now);
             }
         }
         self.notice_unclean_exits();
@@ -281,18 +283,19 @@ impl Run<'_, '_> {
         has_ended
     }
 
-    /// Those that ended with code 0, and that others wait for.
+    /// Those that ended, and that others wait for.
     fn notice_unclean_exits(&mut self) {
         let (lives, now) = (|index| self.exit_report.lives(index), self.began.elapsed());
         for (index, without) in self.unclean_exits.look(&self.children, lives, now) {
             if let Without::Joining(waiting) = without {
+                let ending = self.supervisor.ending(index).unwrap_or(Ending::Exit(0));
                 // What a script has left behind may join in its place.
-                if !self.orphans().is_empty() {
+                if ending == Ending::Exit(0) && !self.orphans().is_empty() {
                     self.unclean_exits.doubt(index, now);
                     continue;
                 }
                 self.never_joined.push(index);
-                let how = summary::how(&self.children[index], Ending::Exit(0));
+                let how = summary::how(&self.children[index], ending);
                 let wait = if waiting == 1 { "1 other waits" } else { &format!("{waiting} others wait") };
                 self.voice.say(format!("muster: {how} without joining the cluster, for which {wait}\n"));
             }

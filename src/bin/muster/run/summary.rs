@@ -40,7 +40,7 @@ pub struct Outcome {
     pub endings: Vec<Ending>,
     /// All ended well, and their cluster never was complete: the scheduler said so.
     pub never_formed: bool,
-    /// Children that ended with code 0 while others waited for them to join.
+    /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
 }
 
@@ -129,11 +129,10 @@ fn first_line(first: usize, outcome: &Outcome, is_consequence: bool) -> String {
     let (what, host) = (if is_consequence { " here" } else { "" }, host::name().unwrap_or_else(|_| "?".to_owned()));
     let (how, log) = (how(child, outcome.endings[first]), child.log.display());
     let mut text = format!("muster: first failure{what}: {how}{restarts}, log {log}, on host {host}\n");
-    if outcome.endings[first] == Ending::Exit(0) {
-        text.push_str(match outcome.never_joined.contains(&first) {
-            true => "    it ended without joining the cluster (muster_init), for which others waited\n",
-            false => "    it ended without leaving the cluster (muster_finalize)\n",
-        });
+    if outcome.never_joined.contains(&first) {
+        text.push_str("    it ended without joining the cluster (muster_init), for which others waited\n");
+    } else if outcome.endings[first] == Ending::Exit(0) {
+        text.push_str("    it ended without leaving the cluster (muster_finalize)\n");
     }
     text
 }

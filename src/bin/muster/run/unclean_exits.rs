@@ -5,7 +5,8 @@
 //! then ever more seldom. While the next epoch is waited for, a worker has ended uncleanly if the place of one of its
 //! lives has neither left nor waits for that epoch. So has one that ended before it joined again. (Where nobody waits
 //! it is none: a program may well end without `muster_finalize` when all is done.) While the cluster forms and somebody waits, a
-//! worker that has no place has ended without joining. A scheduler that does not answer is asked again.
+//! worker that has no place has ended without joining. A scheduler that does not answer is asked again. Of a worker that has failed,
+//! which ends the run in any case, it is asked at once whether it had joined, so that the user is told.
 //!
 //! Contract: nothing here waits. A thread asks, for [`PATIENCE`] at most. Tested below, and with real processes by
 //! `tests/python/test_restarts.py`, `test_hosts.py` and `test_run_forming.py`.
@@ -36,7 +37,7 @@ pub enum Without {
     Joining(usize),
 }
 
-/// Those who ended with code 0, and what is asked about them.
+/// Those who ended with code 0 or failed, and what is asked about them.
 pub struct UncleanExits {
     scheduler: (String, u16),
     doubtful: Vec<usize>,
@@ -59,6 +60,12 @@ impl UncleanExits {
     pub fn doubt(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);
         (self.asks_at, self.pause) = (now + PAUSES[0], PAUSES[0]);
+    }
+
+    /// This worker has failed, and ends the run.
+    pub fn failed(&mut self, child: usize, now: Duration) {
+        self.doubtful.push(child);
+        (self.asks_at, self.pause) = (now, PAUSES[0]);
     }
 
     /// When to look, if there is a reason to.
