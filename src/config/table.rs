@@ -492,7 +492,7 @@ pub static TABLE: [Setting; 51] = [
         "A descriptor that says that password, in place of `server_password`.",
     )
     .more("As `client_password_fd`. It may be the same one."),
-    Setting::new(Key::TlsVersion, "tls_version", Kind::TlsVersion, "The only version of TLS that is spoken; read only with `enable_ssl`.").more("If unset both are, and nodes use 1.3 with each other. A process that speaks only one version and a process that speaks only the other refuse each other. Under 1.2 a link gets new keys by a new handshake, every 64 GiB or sooner."),
+    Setting::new(Key::TlsVersion, "tls_version", Kind::TlsVersion, "The only version of TLS that is spoken; read only with `enable_ssl`.").more("If unset both are, and nodes use 1.3 with each other. A process that speaks only one version and a process that speaks only the other refuse each other. Under 1.2 the cipher is ChaCha20-Poly1305, for a link could outlive a key of AES-GCM, which TLS 1.2 cannot change."),
 ];
 
 #[cfg(test)]

@@ -33,6 +33,21 @@ pub fn names() -> [&'static str; 9] {
     KNOWN.map(|(name, _)| name)
 }
 
+/// Whether a link can last with it: its keys can be changed, or may seal as much as anybody can send. TLS 1.2 changes no keys, and
+/// one of AES-GCM seals 2^24 records.
+pub fn lasts(suite: &SupportedCipherSuite) -> bool {
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit == u64::MAX,
+        SupportedCipherSuite::Tls13(_) => true,
+    }
+}
+
+/// The names of those of these versions.
+pub fn lasting(versions: &[&'static SupportedProtocolVersion]) -> Vec<&'static str> {
+    let known = KNOWN.iter().filter(|(_, suite)| versions.contains(&suite.version()) && lasts(suite));
+    known.map(|(name, _)| *name).collect()
+}
+
 /// All, in the order that the makers of rustls prefer.
 pub fn all() -> Vec<SupportedCipherSuite> {
     rustls::crypto::ring::ALL_CIPHER_SUITES.to_vec()

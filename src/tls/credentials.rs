@@ -203,17 +203,17 @@ impl Reader<'_> {
     fn provider(&self, warnings: &mut Vec<String>) -> Result<CryptoProvider> {
         let mut provider = rustls::crypto::ring::default_provider();
         self.choose(&mut provider, warnings)?;
-        provider.cipher_suites.retain(|suite| self.versions().contains(&suite.version()));
-        match &self.settings.version {
-            Some((version, setting)) if provider.cipher_suites.is_empty() => {
-                let version = version.name();
-                let why = format!(
-                    "has a cipher_list that allows no suite of TLS {version}, the only version that {setting} allows"
-                );
-                Err(self.settings.error(&why))
-            }
-            _ => Ok(provider),
+        let Some((version, setting)) = &self.settings.version else { return Ok(provider) };
+        provider.cipher_suites.retain(|suite| self.versions().contains(&suite.version()) && ciphers::lasts(suite));
+        if provider.cipher_suites.is_empty() {
+            let (version, known) = (version.name(), ciphers::lasting(&self.versions()).join(" or "));
+            let why = format!(
+                "has a cipher_list without a suite that can be used under TLS {version}, the only version that {setting} \
+                 allows: expected {known}"
+            );
+            return Err(self.settings.error(&why));
         }
+        Ok(provider)
     }
 
     /// The suites that the list names, if there is one.

@@ -17,18 +17,9 @@ const CALM: u32 = 64;
 const HEADER: usize = 5;
 /// The kinds of records, and the first byte of their version: RFC 8446, section 5.1, and RFC 6520 for the last kind.
 const KINDS: RangeInclusive<u8> = 20..=24;
-const DATA: u8 = 23;
 const VERSION: u8 = 3;
 /// The longest payload of a record that rustls takes, as in RFC 5246, section 6.2.3.
 const PAYLOAD_MAX: usize = (16 << 10) + 2048;
-
-/// What a session was given.
-pub struct Passed {
-    /// None at the end.
-    pub bytes: usize,
-    /// Whether it was a record of data. Under TLS 1.3 all are, once they are encrypted.
-    pub is_data: bool,
-}
 
 /// What has come in and is not decrypted yet.
 pub struct Inbox {
@@ -67,8 +58,8 @@ impl Inbox {
         }
     }
 
-    /// Gives the session the next record.
-    pub fn pass<T: Transport>(&mut self, from: &mut T, to: &mut Connection) -> io::Result<Passed> {
+    /// Gives the session the next record. Returns how many bytes that were: 0 at the end.
+    pub fn pass<T: Transport>(&mut self, from: &mut T, to: &mut Connection) -> io::Result<usize> {
         let length = loop {
             if let Some(length) = self.whole() {
                 break length;
@@ -84,10 +75,9 @@ impl Inbox {
                 break;
             }
         }
-        let bytes = length - record.len();
-        let is_data = bytes > 0 && self.bytes[self.from] == DATA;
-        self.from += bytes;
-        Ok(Passed { bytes, is_data })
+        let passed = length - record.len();
+        self.from += passed;
+        Ok(passed)
     }
 
     /// Reads once, behind what is here. Returns how many bytes, 0 for the end.

@@ -4,7 +4,7 @@ use super::*;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::net::Poller;
 use crate::tls::credentials::{self, Credentials};
-use crate::tls::testing::{between, both, list, once, sessions, Files};
+use crate::tls::testing::{between, both, list, sessions, Files};
 use crate::tls::{ciphers, names};
 use rcgen::{SanType, SerialNumber};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -16,17 +16,17 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 
-pub(super) type End<T> = TlsTransport<T>;
+type End<T> = TlsTransport<T>;
 
 fn ends<T: Transport>(files: &Files, client: T, server: T) -> (End<T>, End<T>) {
     let (client_session, server_session) = both(files);
-    (TlsTransport::new(client, once(client_session)), TlsTransport::new(server, once(server_session)))
+    (TlsTransport::new(client, Ok(client_session)), TlsTransport::new(server, Ok(server_session)))
 }
 
 /// Sends these bytes from one end to the other, to the end; both go on as their poller tells them.
-pub(super) fn pass<T: Transport>(from: &mut End<T>, into: &mut End<T>, bytes: &[u8]) -> io::Result<Vec<u8>> {
+fn pass<T: Transport>(from: &mut End<T>, into: &mut End<T>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut poller = Poller::new().unwrap();
     from.register(poller.registry(), Token(1))?;
     into.register(poller.registry(), Token(2))?;
@@ -64,11 +64,7 @@ pub(super) fn pass<T: Transport>(from: &mut End<T>, into: &mut End<T>, bytes: &[
 }
 
 /// What this end reads next, whatever it is. The other end goes on with what it has to say. One poller watches both.
-pub(super) fn next<T: Transport>(
-    reader: &mut End<T>,
-    other: Option<&mut End<T>>,
-    room: &mut [u8],
-) -> io::Result<usize> {
+fn next<T: Transport>(reader: &mut End<T>, other: Option<&mut End<T>>, room: &mut [u8]) -> io::Result<usize> {
     let (mut poller, mut other) = (Poller::new().unwrap(), other);
     reader.register(poller.registry(), Token(1)).unwrap();
     other.iter_mut().for_each(|other| other.register(poller.registry(), Token(2)).unwrap());
@@ -118,7 +114,7 @@ fn what_is_no_record_is_refused_at_once() {
         [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x16GET / HTTP/1.1", b"\x16\x03\x03\xff\xff", b"\x00\x03\x03\x20\x00"]
     {
         let (mut one, other) = tcp_pair();
-        let mut server = TlsTransport::new(other, once(both(&Files::new()).1));
+        let mut server = TlsTransport::new(other, Ok(both(&Files::new()).1));
         one.write(&[IoSlice::new(word)]).unwrap();
         let error = next(&mut server, None, &mut [0; 64]).unwrap_err();
         assert!(crate::net::is_refusal(&error), "{word:?}: {error}");
@@ -151,7 +147,7 @@ fn a_link_holds_much_only_while_much_comes() {
 fn nothing_goes_out_in_clear_and_what_was_taken_is_held_until_the_handshake_is_over() {
     let files = Files::new();
     let (one, mut other) = tcp_pair();
-    let mut client = TlsTransport::new(one, once(both(&files).0));
+    let mut client = TlsTransport::new(one, Ok(both(&files).0));
     let word = b"a word that nobody else may read";
     assert_eq!(client.write(&[IoSlice::new(word)]).unwrap(), word.len());
     assert_eq!(client.flush().unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -188,8 +184,8 @@ fn an_end_without_a_word_is_no_end_in_order() {
 fn refused(client: &Files, server: &Files) -> [String; 2] {
     let (one, other) = tcp_pair();
     let (client_session, server_session) = between(client, server);
-    let mut client = TlsTransport::new(one, once(client_session));
-    let mut server = TlsTransport::new(other, once(server_session));
+    let mut client = TlsTransport::new(one, Ok(client_session));
+    let mut server = TlsTransport::new(other, Ok(server_session));
     let mut room = [0; 64];
     // It writes, so that its handshake goes on while the server is read.
     client.write(&[IoSlice::new(b"hello")]).unwrap();
@@ -233,7 +229,7 @@ fn judged(judge: &Files, days: i64, other: &Files, judge_dials: bool) -> [String
     }
     let (one, two) = tcp_pair();
     let (client, server) = sessions(client, server, names::nobody());
-    let (mut client, mut server) = (TlsTransport::new(one, once(client)), TlsTransport::new(two, once(server)));
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(two, Ok(server)));
     let (judge, other) = if judge_dials { (&mut client, &mut server) } else { (&mut server, &mut client) };
     // Both write, so that the handshake of the one that is not read goes on.
     judge.write(&[IoSlice::new(b"hello")]).unwrap();
@@ -275,8 +271,8 @@ fn both_sides_say_that_a_certificate_has_ended_or_not_begun_or_is_revoked() {
 fn one_that_refuses_ends_its_direction_and_reads_on() {
     let (ours, theirs) = (Files::new(), Files::of("another CA"));
     let (client, server) = tcp_pair();
-    let mut client = TlsTransport::new(client, once(between(&ours, &theirs).0));
-    let mut server = TlsTransport::new(server, once(between(&ours, &theirs).1));
+    let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
+    let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
     let mut room = [0; 64];
     client.write(&[IoSlice::new(b"hello")]).unwrap();
     server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
@@ -289,6 +285,31 @@ fn one_that_refuses_ends_its_direction_and_reads_on() {
     assert_eq!(error.to_string(), "it does not trust the CA that has signed our certificate");
     server.shutdown_write().unwrap();
     assert_eq!(next(&mut client, None, &mut room).unwrap(), 0, "it has read on to the end");
+}
+
+/// Such a link takes the alert byte by byte, and not at once.
+#[test]
+fn the_last_word_of_one_that_refuses_arrives_over_the_hardest_link() {
+    for seed in 0..10 {
+        let (ours, theirs) = (Files::new(), Files::of("another CA"));
+        let (client, server) = TestLink::pair(seed);
+        let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
+        let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
+        let mut room = [0; 64];
+        client.write(&[IoSlice::new(b"hello")]).unwrap();
+        server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
+        let foreign = next(&mut client, Some(&mut server), &mut room).expect_err("it does not take it");
+        assert!(crate::net::is_refusal(&foreign), "{foreign}");
+        let since = std::time::Instant::now();
+        let heard = loop {
+            let _ = client.shutdown_write(); // again while the link takes no more
+            match server.read(&mut [IoSliceMut::new(&mut room)]) {
+                Err(error) if would_block(&error) => assert!(since.elapsed() < LIMIT, "nothing comes"),
+                heard => break heard.expect_err("it is not let in"),
+            }
+        };
+        assert_eq!(heard.to_string(), "it does not trust the CA that has signed our certificate", "seed {seed}");
+    }
 }
 
 #[test]
@@ -359,7 +380,7 @@ fn looks_for(host: &str, names: Vec<SanType>) -> io::Result<()> {
     let name = names::of_host(&settings, host).unwrap().expect("it is demanded");
     let (one, other) = tcp_pair();
     let (client, server) = sessions(client, server, name);
-    let (mut client, mut server) = (TlsTransport::new(one, once(client)), TlsTransport::new(other, once(server)));
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(other, Ok(server)));
     server.write(&[IoSlice::new(b"hello")]).unwrap();
     next(&mut client, Some(&mut server), &mut [0; 64]).map(drop)
 }
@@ -410,7 +431,7 @@ fn a_link_outlives_its_ciphers_limit_in_both_directions() {
     Arc::make_mut(&mut server).enable_secret_extraction = true;
     let (one, other) = tcp_pair();
     let (client, server) = sessions(client, server, names::nobody());
-    let (mut client, mut server) = (TlsTransport::new(one, once(client)), TlsTransport::new(other, once(server)));
+    let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(other, Ok(server)));
     let mut room = vec![0; CHUNK];
     for round in 0..20 * RECORDS {
         for is_reversed in [false, true] {
@@ -434,6 +455,7 @@ fn a_link_outlives_its_ciphers_limit_in_both_directions() {
     }
 }
 
+/// TLS 1.2 cannot change keys: there only suites are taken whose keys last for ever.
 #[test]
 fn two_nodes_agree_on_the_newest_version_unless_one_of_them_allows_only_the_older() {
     let set = |version: &str| {
@@ -459,6 +481,11 @@ fn two_nodes_agree_on_the_newest_version_unless_one_of_them_allows_only_the_olde
         let server = credentials::read(&their_settings).unwrap().server;
         let (mut client, mut server) = sessions(client, server, names::nobody());
         assert_eq!(shake(&mut client, &mut server), agreed, "{one:?} and {other:?}");
+        if agreed == Some(ProtocolVersion::TLSv1_2) {
+            let suite = client.negotiated_cipher_suite().expect("they have agreed");
+            let SupportedCipherSuite::Tls12(suite) = suite else { panic!("{suite:?} is not of TLS 1.2") };
+            assert_eq!(suite.common.confidentiality_limit, u64::MAX, "{:?}", suite.common.suite);
+        }
     }
 }
 
@@ -469,7 +496,6 @@ fn trust(one: &Files, other: &Files) {
     one.write("client.pem", other.node("client", |_| ()));
 }
 
-/// As in OpenSSL names of TLS 1.2 leave TLS 1.3 alone.
 #[test]
 fn whatever_the_cipher_list_names_two_nodes_agree_on_the_newest_version_or_not_at_all() {
     let list = |name: &str| {

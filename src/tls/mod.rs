@@ -3,7 +3,6 @@
 //! | file | what it owns |
 //! | --- | --- |
 //! | [`link`] | a transport that is encrypted |
-//! | `rekey` | new keys for a link under TLS 1.2: when, and what proves that the peer is the same |
 //! | [`blocking`] | the same for the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
 //! | [`parts`] | what certificates and lists say of themselves: keys and times |
@@ -32,7 +31,6 @@ pub mod names;
 pub mod parts;
 mod password;
 pub mod pkcs12;
-mod rekey;
 mod renewal;
 mod sentence;
 #[cfg(test)]
@@ -83,14 +81,11 @@ pub fn open(settings: Option<&TlsSettings>, scheduler: Option<&str>) -> Result<T
 fn wrap(renewal: &Arc<Renewal<Ends>>, name: ServerName<'static>) -> Wrap {
     let renewal = Arc::clone(renewal);
     Arc::new(move |transport: TcpTransport, side| -> Box<dyn Transport> {
-        let (renewal, name) = (Arc::clone(&renewal), name.clone());
-        let session = move || {
-            let (client, server) = renewal.ends();
-            match side {
-                Side::Client => ClientConnection::new(client, name.clone()).map(Connection::Client),
-                Side::Server => ServerConnection::new(server).map(Connection::Server),
-            }
+        let (client, server) = renewal.ends();
+        let session = match side {
+            Side::Client => ClientConnection::new(client, name.clone()).map(Connection::Client),
+            Side::Server => ServerConnection::new(server).map(Connection::Server),
         };
-        Box::new(TlsTransport::new(transport, Box::new(session)))
+        Box::new(TlsTransport::new(transport, session))
     })
 }

@@ -1,7 +1,7 @@
 //! Certificates for tests: a CA, what it signs, and the configuration file, in a folder of their own.
 
-use super::credentials::{self, Credentials};
-use super::link::{Sessions, TlsTransport};
+use super::credentials;
+use super::link::TlsTransport;
 use super::names;
 use crate::config::{Config, TlsSettings};
 use crate::error::{Error, Result};
@@ -197,21 +197,11 @@ pub fn wrapped<T: Transport + 'static>(files: &Files, inner: T, side: Side) -> B
 /// The same, by these settings.
 pub fn wrapped_by<T: Transport + 'static>(settings: &TlsSettings, inner: T, side: Side) -> Box<dyn Transport> {
     let ends = credentials::read(settings).unwrap();
-    Box::new(TlsTransport::new(inner, again(ends, side)))
-}
-
-/// Sessions of one end, as many as are needed.
-pub fn again(ends: Credentials, side: Side) -> Sessions {
-    Box::new(move || match side {
-        Side::Client => ClientConnection::new(ends.client.clone(), names::nobody()).map(Connection::Client),
-        Side::Server => ServerConnection::new(ends.server.clone()).map(Connection::Server),
-    })
-}
-
-/// This one, and no other.
-pub fn once(session: Connection) -> Sessions {
-    let mut session = Some(session);
-    Box::new(move || Ok(session.take().expect("there is one session")))
+    let session = match side {
+        Side::Client => ClientConnection::new(ends.client, names::nobody()).map(Connection::Client),
+        Side::Server => ServerConnection::new(ends.server).map(Connection::Server),
+    };
+    Box::new(TlsTransport::new(inner, session))
 }
 
 /// The sessions of a client and a server that have these files.
