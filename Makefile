@@ -26,6 +26,7 @@
 #   make docs     the site of all pages, with the references of C and Python: target/site/index.html; needs Doxygen and Graphviz
 #   make test-docs   the same, and the tests of the site; a browser, where there is one, finds its words, and opens a timeline in Perfetto
 #   make bench-peers   lays muster beside Open MPI, MPICH, Intel MPI and Gloo, which it installs, and writes docs/performance.md and docs/measurements
+#   make bench-overlap   allreduces that go on while the program computes, beside Open MPI's and PyTorch's
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
@@ -300,6 +301,11 @@ WIDTH ?= 128
 .PHONY: bench-torch
 bench-torch: library torch
 	python3 scripts/bench_torch.py --ranks $(RANKS) --width $(WIDTH)
+
+# muster_iallreduce beside MPI_Iallreduce, and beside PyTorch on Gloo where that is installed.
+.PHONY: bench-overlap
+bench-overlap: build
+	python3 scripts/bench_overlap.py $(BENCH_OPTIONS)
 
 .PHONY: bench-python
 bench-python: library $(VENV)/has_numpy $(VENV)/has_mpi4py mpi

@@ -280,6 +280,20 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_send(world, in, MIB, MUSTER_UINT8, rank, 2));
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_request_test(request));
     muster_request_free(request);
+    /* Whichever way the end is heard, the true length is told. */
+    for (int way = 0; way < 4; way++) {
+        size_t index = 1;
+        memset(&received, 0, sizeof received);
+        CHECK_OK(muster_irecv(world, out, 100, MUSTER_UINT8, rank, 2, &received, sizeof received, &request));
+        CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_send(world, in, MIB, MUSTER_UINT8, rank, 2));
+        muster_status_t heard = way == 0   ? muster_request_test(request)
+                                : way == 1 ? muster_request_wait(request, -1)
+                                : way == 2 ? muster_request_wait_any(&request, 1, -1, &index)
+                                           : muster_request_wait_all(&request, 1, -1);
+        CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", heard);
+        CHECK(received.count == MIB && received.source == rank && received.tag == 2 && (way != 2 || index == 0));
+        muster_request_free(request);
+    }
     muster_status_t status = MUSTER_OK;
     for (int at = 0; at < 400 && status == MUSTER_OK; at++) {
         status = muster_send(world, in, EAGER_MAX, MUSTER_UINT8, rank, 9);

@@ -225,7 +225,10 @@ typedef struct {
      * it is the lowest rank. If no call has a majority, there is no culprit.
      */
     int32_t role;
-    /** Its rank in its role's rank space; -1 where it has none. Of a process that is cut off, on itself: its own. */
+    /**
+     * Its rank in its role's rank space; -1 where it has none. On a process that is cut off from the others it is that process's
+     * own rank.
+     */
     int32_t rank;
     /** Its process; 0 where none caused it. */
     int32_t pid;
@@ -257,7 +260,7 @@ typedef struct {
 typedef struct {
     /** The scheduler's port plus one. */
     int32_t chief_port;
-    /** The chief's device: 0, and DEVICE_ID where there is one worker only. */
+    /** The chief's device. With several workers it is 0. With one worker it is that worker's DEVICE_ID, or 0 if that is not set. */
     int32_t chief_device;
     /** How many workers. */
     int32_t worker_size;
@@ -303,7 +306,10 @@ typedef struct {
     int32_t source;
     /** The sender's tag. */
     int32_t tag;
-    /** How many elements the message has. More than were asked for, or of another type: MUSTER_ERR_MISMATCH. */
+    /**
+     * How many elements the message has. If a receive returned MUSTER_ERR_MISMATCH, this is the true length of the message that
+     * did not fit.
+     */
     uint64_t count;
     /** Their type, a MUSTER_ constant. */
     int32_t dtype;
@@ -465,13 +471,14 @@ void muster_free(void *value);
  * of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
  * errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
  *
- * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256
- * KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
- * standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
- * tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails
- * first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits up to 2 s
- * for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`, from a terminal
- * that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
+ * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at
+ * most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or standard error
+ * is closed. Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
+ * No SIGPIPE is raised, and the flags of standard error stay what they are. A call that returns an error first waits until the
+ * lines logged before have been written, but no longer than 100 ms after the last of them. This holds for calls that otherwise do
+ * not block, too. Freeing the last handle waits in the same way, and up to 2 s for a thread that has had no processor yet. The
+ * thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
+ * left behind, and the library stays mapped.
  *
  * Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
  * the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
@@ -540,9 +547,9 @@ muster_status_t muster_config_get(const muster_config_t *config,
 void muster_config_free(muster_config_t *config);
 
 /**
- * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
- * nodes are there (at most for the forming time-out), then gives a handle out. The hook of `config`
- * (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+ * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
+ * joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook of
+ * `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
  *
  * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -562,12 +569,13 @@ muster_status_t muster_init(const muster_config_t *config,
                             muster_cluster_t **out);
 
 /**
- * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
- * groups there are. It ends within the setting finalize_timeout (30 s) in any case: without a scheduler, when the
- * scheduler or a peer stands still or does not read, and while another thread of this process is in a call. Such a
- * call ends with MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for
- * by muster_cluster_free. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the
- * scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
+ * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there are.
+ * It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the scheduler or a peer does not
+ * respond, and while another thread of this process is in a call, which then ends with MUSTER_ERR_STATE. It returns MUSTER_OK
+ * then, too; a warning in the log says what was missing. It returns MUSTER_ERR_INTERRUPTED if the program ended the wait
+ * (muster_interrupt). A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
+ * Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to
+ * leave. Accepts NULL; a second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -575,10 +583,10 @@ muster_status_t muster_init(const muster_config_t *config,
 muster_status_t muster_finalize(muster_cluster_t *cluster);
 
 /**
- * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
- * reason. These mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over
- * before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
- * muster_recover returns the abort.
+ * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason. These mean
+ * what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over before keeps its own first cause. If
+ * recovery is on and a node was lost before, muster_failure goes on reporting that loss, and muster_recover returns
+ * MUSTER_ERR_ABORTED.
  *
  * Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
  * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
@@ -632,10 +640,11 @@ muster_status_t muster_recover(muster_cluster_t *cluster,
                                int64_t timeout_ms);
 
 /**
- * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
- * this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
- * started again; without recovery it has ended for good. When the last handle has been freed no thread and no
- * descriptor of the library is left.
+ * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
+ * scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
+ * it has ended for good. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
+ * a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
+ * a scheduler that this process hosts to end.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
@@ -741,7 +750,8 @@ int32_t muster_local_size(const muster_cluster_t *cluster);
 int32_t muster_restarts(const muster_cluster_t *cluster);
 
 /**
- * Which membership this is: 1 for the first.
+ * The number of the present epoch, the time in which the same processes are the cluster. The first epoch is 1. A new, higher one
+ * begins when muster_recover succeeds.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -759,8 +769,9 @@ int64_t muster_epoch(const muster_cluster_t *cluster);
 const char *muster_node_id(const muster_cluster_t *cluster);
 
 /**
- * The ranks of the workers that are lost, ascending: at most `cap` of them to `ranks` (may be NULL where `cap` is 0), their
- * number to `count`. None while the cluster is whole; only those whose loss the scheduler has confirmed.
+ * Writes the ranks of the lost workers in ascending order, at most `cap` of them, to `ranks` (may be NULL if `cap` is 0). Writes
+ * the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among them. None while
+ * the cluster is whole; only those whose loss the scheduler has confirmed.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
@@ -803,13 +814,14 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
 muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
- * The rank-table values of this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in
- * MindSpore.)
+ * The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as `size`.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t *out, size_t size);
+muster_status_t muster_hccl_cm(const muster_cluster_t *cluster,
+                               muster_hccl_cm_t *out,
+                               size_t size);
 
 /**
  * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
@@ -823,9 +835,10 @@ muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t
  * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
  * documentation.
  *
- * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
- * small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the
- * others are.
+ * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small.
+ * Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a larger one it asks the scheduler for each worker that it
+ * does not know, and waits for each answer for at most one heartbeat time-out. Without an answer it returns
+ * MUSTER_ERR_UNREACHABLE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -998,10 +1011,10 @@ muster_status_t muster_group_create(muster_group_t *parent,
 muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32_t key, muster_group_t **out);
 
 /**
- * Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it
- * likes: it is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and
- * requests on it that are still going on end with MUSTER_ERR_STATE. Also right after the cluster has been freed. May wait
- * up to 1 s for what was sent last to reach its peers.
+ * Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it likes: it
+ * is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and requests on it
+ * that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s
+ * for what was sent last to reach its peers.
  *
  * Requires:
  * `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.
@@ -1094,7 +1107,8 @@ muster_status_t muster_allgather(muster_group_t *group,
  * In place where `in` equals `out` plus `displs[rank]` elements. The lists are not needed after this returns.
  *
  * Requires:
- * As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
+ * As for muster_allgather, but `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
+ * elements. `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
  */
 muster_status_t muster_allgatherv(muster_group_t *group,
                                   const void *in,
@@ -1120,14 +1134,15 @@ muster_status_t muster_gather(muster_group_t *group,
                               int32_t root);
 
 /**
- * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in
- * `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they
- * follow each other. They must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives
- * another number than the root expects ends the call with MUSTER_ERR_MISMATCH.
+ * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
+ * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must not
+ * overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects ends the
+ * call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
+ * MUSTER_ERR_INVALID, and nothing has begun.
  *
  * Requires:
- * As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
- * NULL.
+ * As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
+ * elements. There `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
  */
 muster_status_t muster_gatherv(muster_group_t *group,
                                const void *in,
@@ -1165,8 +1180,8 @@ muster_status_t muster_scatter(muster_group_t *group,
  * MUSTER_ERR_MISMATCH.
  *
  * Requires:
- * As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
- * NULL.
+ * As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
+ * elements. There `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
  */
 muster_status_t muster_scatterv(muster_group_t *group,
                                 const void *in,
@@ -1236,8 +1251,8 @@ muster_status_t muster_alltoall(muster_group_t *group,
  * In place where `in` equals `out`, and both counts and displacements are the same.
  *
  * Requires:
- * As for muster_alltoall; the counts must be readable for one number per member of the group, the displacements likewise or
- * NULL.
+ * As for muster_alltoall, but each buffer reaches to the end of its last part: the largest displacement with its count. The counts
+ * must be readable for one number per member of the group, the displacements likewise or NULL.
  */
 muster_status_t muster_alltoallv(muster_group_t *group,
                                  const void *in,
@@ -1566,11 +1581,12 @@ muster_status_t muster_recv(muster_group_t *group,
                             size_t size);
 
 /**
- * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
- * together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
- * partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
- * (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
- * is written where that is the error which is returned.
+ * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend together, and
+ * a wait for both. Returns when both have ended, with the first error of either. The two may have different partners, tags, counts
+ * and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once (MUSTER_ERR_MEMORY). Blocking as
+ * muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`, `out_count`, `out_dtype`,
+ * `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not fit, it is written only if the call
+ * returns that MUSTER_ERR_MISMATCH.
  *
  * Requires:
  * As for muster_send and muster_recv.
@@ -1607,9 +1623,10 @@ muster_status_t muster_isend(muster_group_t *group,
                              muster_request_t **request);
 
 /**
- * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
- * request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, or the
- * MUSTER_ERR_MISMATCH of a message that did not fit, and must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
+ * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
+ * tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
+ * they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
+ * any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1684,16 +1701,16 @@ muster_status_t muster_iprobe(muster_group_t *group,
  * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
  * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
  *
- * A key that is a C string ends at its first zero byte. muster_store_set_bytes takes a key with a length, and so does each
- * call on the store whose name ends so, or that has no other form. Both kinds name the same keys.
+ * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
+ * the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
  *
- * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
- * as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
- * or MUSTER_ERR_UNREACHABLE where the scheduler is away. Without recovery it returns the latter as soon as the
- * scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
- * back. In a broken cluster it returns the first cause, after muster_finalize MUSTER_ERR_STATE. No error of the store
- * revokes anything. With recovery a call that was under way when a node was lost, and waits for nobody but the
- * scheduler, still gets its answer.
+ * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long as they are
+ * told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
+ * changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
+ * reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
+ * no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after muster_finalize
+ * MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was lost, and
+ * waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -1733,9 +1750,10 @@ muster_status_t muster_store_add(muster_cluster_t *cluster,
                                  int64_t *out);
 
 /**
- * Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value
- * afterwards to `current` and `clen`: `desired`, or what was there instead. Freed with muster_free; both may be NULL.
- * Happens exactly once.
+ * Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value afterwards to
+ * `current` and `clen`: `desired`, or what was there instead. `current` belongs to the caller, who frees it with muster_free.
+ * `current` may be NULL. `clen` may be NULL only if `current` is NULL; otherwise the call returns MUSTER_ERR_INVALID. Happens
+ * exactly once.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `expected` and `desired` readable for their lengths or
@@ -1800,16 +1818,18 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
  *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
  *   scheduler's word.
- * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. One that has goes on,
- *   and the call returns how it ended. If that takes longer than 250 ms, the group is revoked, as above. Of a
- *   muster_sendrecv one message may have come or gone.
+ * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. A message that has met
+ *   its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer
+ *   than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may have come or gone.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
  *   requests of several clusters ends with the first that is interrupted.
  * - The store's calls: one that waits ends. Whether a change was made is not known.
  * - muster_group_create_members: as when its time is up, and it may be called again. May take up to 250 ms more.
  * - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
  *   MUSTER_OK. May take up to 250 ms more.
- * - muster_finalize: it may be called again, and goes on where it was. Or the cluster is freed.
+ * - muster_probe: only the wait ends.
+ * - muster_finalize: the program may call it again, and it goes on where it stopped. Or the program may free the cluster without
+ *   that.
  *
  * By the hook alone:
  *
@@ -1828,12 +1848,12 @@ muster_status_t muster_interrupt(muster_cluster_t *cluster);
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
  *
- * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where
- * another does not: a collective is the same in both forms. The buffers must stay as they are until the request has ended;
- * lists of counts and displacements are read before this returns. The group's time-out counts from this call on. Errors in
- * the arguments are returned here, and no request is made; later ones by the request, and they revoke the group as
- * muster_barrier says. If the progress thread cannot be started, this call returns that error and revokes the group. In a group of
- * one, a call whose buffers have at most 64 KiB, and which none is before, has ended when this returns.
+ * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where another does
+ * not: a collective is the same in both forms. The buffers must stay as they are until the request has ended; lists of counts and
+ * displacements are read before this returns. The group's time-out counts from this call on. Errors in the arguments are returned
+ * here, and no request is made; later ones by the request, and they revoke the group as muster_barrier says. If the progress
+ * thread cannot be started, this call returns that error and revokes the group. In a group of one, a collective whose buffers have
+ * at most 64 KiB has ended when this returns, unless an earlier collective of the group is still going on.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.

@@ -63,13 +63,14 @@ unsafe impl Sync for Context {}
 /// of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
 /// errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
 ///
-/// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256
-/// KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or
-/// standard error is closed. Dropped lines are counted, and a line in their place, or before the next that is written,
-/// tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they are. A call that fails
-/// first waits up to 100 ms until what was logged before is written. So does freeing the last handle; it waits up to 2 s
-/// for a thread that has had no processor yet. The thread ends then. Where it does not return (from `fn`, from a terminal
-/// that is held, from a disk that does not answer) it is left behind, and the library stays mapped.
+/// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at
+/// most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or standard error
+/// is closed. Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
+/// No SIGPIPE is raised, and the flags of standard error stay what they are. A call that returns an error first waits until the
+/// lines logged before have been written, but no longer than 100 ms after the last of them. This holds for calls that otherwise do
+/// not block, too. Freeing the last handle waits in the same way, and up to 2 s for a thread that has had no processor yet. The
+/// thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
+/// left behind, and the library stays mapped.
 ///
 /// Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
 /// the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of

@@ -91,7 +91,8 @@ pub unsafe extern "C" fn muster_restarts(cluster: *const muster_cluster_t) -> i3
     unsafe { small(cluster, |cluster| cluster.formed().restarts) }
 }
 
-/// Which membership this is: 1 for the first.
+/// The number of the present epoch, the time in which the same processes are the cluster. The first epoch is 1. A new, higher one
+/// begins when muster_recover succeeds.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -116,8 +117,9 @@ pub unsafe extern "C" fn muster_node_id(cluster: *const muster_cluster_t) -> *co
     })
 }
 
-/// The ranks of the workers that are lost, ascending: at most `cap` of them to `ranks` (may be NULL where `cap` is 0), their
-/// number to `count`. None while the cluster is whole; only those whose loss the scheduler has confirmed.
+/// Writes the ranks of the lost workers in ascending order, at most `cap` of them, to `ranks` (may be NULL if `cap` is 0). Writes
+/// the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among them. None while
+/// the cluster is whole; only those whose loss the scheduler has confirmed.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
@@ -208,7 +210,7 @@ pub unsafe extern "C" fn muster_cluster_error(
 pub struct muster_hccl_cm_t {
     /// The scheduler's port plus one.
     pub chief_port: i32,
-    /// The chief's device: 0, and DEVICE_ID where there is one worker only.
+    /// The chief's device. With several workers it is 0. With one worker it is that worker's DEVICE_ID, or 0 if that is not set.
     pub chief_device: i32,
     /// How many workers.
     pub worker_size: i32,
@@ -218,8 +220,7 @@ pub struct muster_hccl_cm_t {
     pub worker_ip: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// The rank-table values of this node. Pass `sizeof *out` as `size`. (Their meaning is that of MS_HCCL_CM_INIT in
-/// MindSpore.)
+/// The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as `size`.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -255,9 +256,10 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
 /// documentation.
 ///
-/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too
-/// small. Thread-safe. Does not block on a cluster of up to 1,024 nodes; in a larger one it asks the scheduler where the
-/// others are.
+/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small.
+/// Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a larger one it asks the scheduler for each worker that it
+/// does not know, and waits for each answer for at most one heartbeat time-out. Without an answer it returns
+/// MUSTER_ERR_UNREACHABLE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.

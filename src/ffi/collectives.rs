@@ -133,7 +133,8 @@ pub unsafe extern "C" fn muster_allgather(
 /// In place where `in` equals `out` plus `displs[rank]` elements. The lists are not needed after this returns.
 ///
 /// # Safety
-/// As for muster_allgather; `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
+/// As for muster_allgather, but `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
+/// elements. `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn muster_allgatherv(
     group: *mut muster_group_t,
@@ -167,14 +168,15 @@ pub unsafe extern "C" fn muster_gather(
     unsafe { run(group, |group| calls::gather(group, r#in, out, count, dtype, root)) }
 }
 
-/// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in
-/// `counts[r]` how many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they
-/// follow each other. They must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives
-/// another number than the root expects ends the call with MUSTER_ERR_MISMATCH.
+/// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
+/// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must not
+/// overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects ends the
+/// call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
+/// MUSTER_ERR_INVALID, and nothing has begun.
 ///
 /// # Safety
-/// As for muster_gather; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
-/// NULL.
+/// As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
+/// elements. There `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn muster_gatherv(
     group: *mut muster_group_t,
@@ -220,8 +222,8 @@ pub unsafe extern "C" fn muster_scatter(
 /// MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
-/// As for muster_scatter; at the root `counts` must be readable for one number per member of the group, `displs` likewise or
-/// NULL.
+/// As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
+/// elements. There `counts` must be readable for one number per member of the group, `displs` likewise or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn muster_scatterv(
     group: *mut muster_group_t,
@@ -307,8 +309,8 @@ pub unsafe extern "C" fn muster_alltoall(
 /// In place where `in` equals `out`, and both counts and displacements are the same.
 ///
 /// # Safety
-/// As for muster_alltoall; the counts must be readable for one number per member of the group, the displacements likewise or
-/// NULL.
+/// As for muster_alltoall, but each buffer reaches to the end of its last part: the largest displacement with its count. The counts
+/// must be readable for one number per member of the group, the displacements likewise or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn muster_alltoallv(
     group: *mut muster_group_t,

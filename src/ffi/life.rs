@@ -27,9 +27,9 @@ pub(super) unsafe fn settings(
     unsafe { handle(config, "config") }?.with(|config| read(config))
 }
 
-/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all
-/// nodes are there (at most for the forming time-out), then gives a handle out. The hook of `config`
-/// (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
+/// joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook of
+/// `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
 ///
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -63,12 +63,13 @@ pub unsafe extern "C" fn muster_init(
     })
 }
 
-/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
-/// groups there are. It ends within the setting finalize_timeout (30 s) in any case: without a scheduler, when the
-/// scheduler or a peer stands still or does not read, and while another thread of this process is in a call. Such a
-/// call ends with MUSTER_ERR_STATE. A user's function (muster_op_create) that has not returned by then is waited for
-/// by muster_cluster_free. Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the
-/// scheduler waits here for the others to leave. Accepts NULL; a second call does nothing.
+/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there are.
+/// It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the scheduler or a peer does not
+/// respond, and while another thread of this process is in a call, which then ends with MUSTER_ERR_STATE. It returns MUSTER_OK
+/// then, too; a warning in the log says what was missing. It returns MUSTER_ERR_INTERRUPTED if the program ended the wait
+/// (muster_interrupt). A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
+/// Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to
+/// leave. Accepts NULL; a second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -83,10 +84,10 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
     })
 }
 
-/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
-/// reason. These mean what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over
-/// before keeps its own first cause. Where a node was lost before, with recovery, muster_failure does too, and
-/// muster_recover returns the abort.
+/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason. These mean
+/// what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over before keeps its own first cause. If
+/// recovery is on and a node was lost before, muster_failure goes on reporting that loss, and muster_recover returns
+/// MUSTER_ERR_ABORTED.
 ///
 /// Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
 /// It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
@@ -150,10 +151,11 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
     })
 }
 
-/// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
-/// this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
-/// started again; without recovery it has ended for good. When the last handle has been freed no thread and no
-/// descriptor of the library is left.
+/// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
+/// scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
+/// it has ended for good. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
+/// a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
+/// a scheduler that this process hosts to end.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

@@ -232,11 +232,12 @@ pub unsafe extern "C" fn muster_recv(
     unsafe { run(group, Report::to(received, size), |group| Ok((post(group)?, None))) }
 }
 
-/// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend
-/// together, and a wait for both. Returns when both have ended, with the first error of either. The two may have different
-/// partners, tags, counts and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once
-/// (MUSTER_ERR_MEMORY). Blocking as muster_send and muster_recv. `received` as for muster_recv; of a message that did not fit it
-/// is written where that is the error which is returned.
+/// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend together, and
+/// a wait for both. Returns when both have ended, with the first error of either. The two may have different partners, tags, counts
+/// and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once (MUSTER_ERR_MEMORY). Blocking as
+/// muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`, `out_count`, `out_dtype`,
+/// `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not fit, it is written only if the call
+/// returns that MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
 /// As for muster_send and muster_recv.
@@ -285,9 +286,10 @@ pub unsafe extern "C" fn muster_isend(
     unsafe { start(group, Report::NONE, request, |group| Ok((post(group)?, None))) }
 }
 
-/// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the
-/// request tells. `received` is written each time that muster_request_test or muster_request_wait gives MUSTER_OK, or the
-/// MUSTER_ERR_MISMATCH of a message that did not fit, and must live as long as they are called. Does not wait. A receive that has met its message is not cancelled any more.
+/// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
+/// tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
+/// they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
+/// any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more.
 ///
 /// # Safety
 /// As for muster_recv, until the request has ended; `request` must be NULL or writable.

@@ -24,7 +24,8 @@ pub struct muster_received_t {
     pub source: i32,
     /// The sender's tag.
     pub tag: i32,
-    /// How many elements the message has. More than were asked for, or of another type: MUSTER_ERR_MISMATCH.
+    /// How many elements the message has. If a receive returned MUSTER_ERR_MISMATCH, this is the true length of the message that
+    /// did not fit.
     pub count: u64,
     /// Their type, a MUSTER_ constant.
     pub dtype: i32,
@@ -205,7 +206,7 @@ impl Live {
     }
 
     fn report(&self, ended: Outcome) -> Result<Status> {
-        self.report.give(ended?).map(|()| Status::Ok)
+        self.report.give_end(ended).map(|()| Status::Ok)
     }
 }
 

@@ -44,16 +44,16 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 /// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
 /// MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
 ///
-/// A key that is a C string ends at its first zero byte. muster_store_set_bytes takes a key with a length, and so does each
-/// call on the store whose name ends so, or that has no other form. Both kinds name the same keys.
+/// A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
+/// the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
 ///
-/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
-/// as they are told. The others, and those that try once, wait for 300 s at most. Then it returns MUSTER_ERR_TIMEOUT,
-/// or MUSTER_ERR_UNREACHABLE where the scheduler is away. Without recovery it returns the latter as soon as the
-/// scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
-/// back. In a broken cluster it returns the first cause, after muster_finalize MUSTER_ERR_STATE. No error of the store
-/// revokes anything. With recovery a call that was under way when a node was lost, and waits for nobody but the
-/// scheduler, still gets its answer.
+/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long as they are
+/// told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
+/// changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
+/// reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
+/// no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after muster_finalize
+/// MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was lost, and
+/// waits for nobody but the scheduler, still gets its answer.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -124,9 +124,10 @@ pub unsafe extern "C" fn muster_store_add(
     })
 }
 
-/// Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value
-/// afterwards to `current` and `clen`: `desired`, or what was there instead. Freed with muster_free; both may be NULL.
-/// Happens exactly once.
+/// Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value afterwards to
+/// `current` and `clen`: `desired`, or what was there instead. `current` belongs to the caller, who frees it with muster_free.
+/// `current` may be NULL. `clen` may be NULL only if `current` is NULL; otherwise the call returns MUSTER_ERR_INVALID. Happens
+/// exactly once.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `expected` and `desired` readable for their lengths or

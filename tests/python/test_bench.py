@@ -145,6 +145,8 @@ WRONG = {
     "an option that would change nothing": (["broadcast", "--op", "max"], ["--op", "broadcast", "allreduce"]),
     "an option that is not forming's": (["forming", "--worker_num", "8"], ["--worker_num", "bench forming"]),
     "a value of nothing": (["store", "--size", "0"], ["--size", "0 bytes", "1 to 1M"]),
+    "an option that is not iallreduce's": (["iallreduce", "--root", "1"], ["--root", "bench iallreduce"]),
+    "a size of no whole elements": (["iallreduce", "--sizes", "9"], ["size 9", "multiple of 4"]),
     "an option that is not store's": (["store", "--sizes", "8"], ["--sizes", "bench store"]),
     "a forming without an option's value": (["forming", "--nodes"], ["--nodes", "value"]),
 }
@@ -161,7 +163,8 @@ def test_a_wrong_command_line_is_told_in_one_sentence(kind):
         assert [part for part in parts if part not in line] == [], line
 
 
-HELP = ["--help", "help", "allreduce -h", "allreduce -b 8 --help", "bootstrap --help", "forming --nodes -h", "store --help"]
+HELP = ["--help", "help", "allreduce -h", "allreduce -b 8 --help", "bootstrap --help", "forming --nodes -h", "iallreduce --help",
+        "store --help"]
 
 
 @pytest.mark.parametrize("words", HELP)
@@ -187,6 +190,22 @@ def test_calls_on_the_store_are_timed():
     assert (found["ranks"], found["bytes"], [row["call"] for row in found["rows"]]) == (2, 100, calls)
     assert "2 ranks" in bench(*words, "text")
     assert "multi_get" in bench("store", "--iters", "3")  # a cluster of one
+
+
+def test_an_allreduce_that_goes_on_while_the_program_computes_is_timed():
+    words = ["iallreduce", *TINY, "--sizes", "8,1024", "--format"]
+    rows = list(csv.DictReader(bench(*words, "csv").splitlines()))
+    assert [row["bytes"] for row in rows] == ["8", "1024"]
+    for row in rows:
+        assert (row["call"], row["ranks"], row["dtype"], row["iterations"], row["wrong"]) == ("iallreduce", "3", "float32", "3", "0")
+        blocking, wait, compute, overall = (float(row[f"{name}_us"]) for name in ("blocking", "wait", "compute", "overall"))
+        assert blocking > 0 and 0 < wait <= compute + 0.01 and compute < overall, row
+        overlap = 100 - 100 * (overall - compute) / wait
+        assert float(row["overlap_percent"]) == pytest.approx(min(max(overlap, 0), 100), abs=1), row
+    found = json.loads(bench(*words, "json"))
+    assert (found["call"], found["ranks"], [row["bytes"] for row in found["rows"]]) == ("iallreduce", 3, [8, 1024])
+    assert "3 ranks" in bench(*words, "text")
+    assert "iallreduce" in bench("iallreduce", "--iters", "3", "--end", "8")  # a cluster of one
 
 
 def test_the_start_of_a_cluster_is_timed():

@@ -51,7 +51,7 @@ def offered(line):
 
 
 def test_every_option_of_the_help_is_completed():
-    benches = ["bench", "bench bootstrap", "bench forming", "bench store"]
+    benches = ["bench", "bench bootstrap", "bench forming", "bench iallreduce", "bench store"]
     for command in ["run", *benches, "status", "ps", "stop", "trace merge", "certs new", "certs revoke"]:
         options = offered(f"muster {command} --")
         assert len(options) >= 2

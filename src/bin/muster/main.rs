@@ -31,13 +31,14 @@ use std::path::Path;
 extern "C" {}
 
 /// All commands, in the order of the help.
-const COMMANDS: [&cli::table::Command; 20] = [
+const COMMANDS: [&cli::table::Command; 21] = [
     &run::options::COMMAND,
     &runs::options::PS,
     &runs::options::STOP,
     &bench::options::COMMAND,
     &bench::bootstrap::COMMAND,
     &bench::forming::COMMAND,
+    &bench::iallreduce::COMMAND,
     &bench::store::COMMAND,
     &scheduler::COMMAND,
     &status::options::COMMAND,

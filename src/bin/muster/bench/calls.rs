@@ -89,6 +89,28 @@ impl Rank {
         Ok(())
     }
 
+    /// A sum in place that does not wait, then what the program does meanwhile, and the wait.
+    pub fn iallreduce(
+        &self,
+        options: &Options,
+        bytes: usize,
+        buffers: &mut Buffers,
+        meanwhile: impl FnOnce(),
+    ) -> Result<(), String> {
+        let (place, count) = (buffers.output.as_mut_ptr(), bytes / options.dtype.size());
+        let (dtype, op, mut request) = (options.dtype.code(), options.op.code() as i32, null_mut());
+        // SAFETY: the group lives as long as the cluster, and the buffer, which is as long as that, outlives the request.
+        let started =
+            unsafe { ffi::muster_iallreduce(self.world, place.cast(), place.cast(), count, dtype, op, &mut request) };
+        checked("muster_iallreduce", started)?;
+        meanwhile();
+        // SAFETY: the request is live, and nobody uses it afterwards.
+        let ended = checked("muster_request_wait", unsafe { ffi::muster_request_wait(request, -1) });
+        // SAFETY: as above.
+        unsafe { ffi::muster_request_free(request) };
+        ended
+    }
+
     /// Waits for all.
     pub fn barrier(&self) -> Result<(), String> {
         // SAFETY: the group lives as long as the cluster.

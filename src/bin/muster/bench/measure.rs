@@ -6,7 +6,7 @@ use muster::types::{DType, ReduceOp};
 use std::time::Instant;
 
 /// How long one size is timed, unless the number of iterations is given.
-const SPAN_S: f64 = 0.25;
+pub const SPAN_S: f64 = 0.25;
 /// The limits to the number of iterations then.
 const ITERATIONS: (f64, f64) = (5.0, 20_000.0);
 /// How often a fifth of that is spent before, untimed.
@@ -83,7 +83,7 @@ fn timed(rank: &Rank, options: &Options, bytes: usize, calls: usize, buffers: &m
 }
 
 /// How often all call it: what rank 0 wishes, within limits.
-fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
+pub fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
     Ok(rank.gather(&[wish.clamp(ITERATIONS.0, ITERATIONS.1)])?[0] as usize)
 }
 
@@ -95,7 +95,8 @@ fn value(options: &Options, rank: usize, at: usize) -> i64 {
     ((at % PERIOD + 3 * rank) % most) as i64
 }
 
-fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) {
+/// Gives both buffers what they hold before a call.
+pub fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) {
     let (input, output) = lengths(options.collective, bytes, rank.size);
     let size = options.dtype.size();
     let repeat = |into: &mut [u8], element: &dyn Fn(usize) -> i64| {
@@ -120,7 +121,7 @@ fn root(options: &Options) -> usize {
 }
 
 /// How many elements of the output are not what they should be after the first call.
-fn wrong_elements(rank: &Rank, options: &Options, bytes: usize, buffers: &Buffers) -> u64 {
+pub fn wrong_elements(rank: &Rank, options: &Options, bytes: usize, buffers: &Buffers) -> u64 {
     let size = options.dtype.size();
     let (_, output) = lengths(options.collective, bytes, rank.size);
     let count = bytes / size;

@@ -7,6 +7,7 @@ pub mod bootstrap;
 mod calls;
 mod ended;
 pub mod forming;
+pub mod iallreduce;
 mod measure;
 mod nodes;
 pub mod options;
@@ -16,7 +17,6 @@ mod report;
 pub mod store;
 
 use crate::cli::help;
-use crate::cli::words::Words;
 use crate::voice::Voice;
 use calls::Rank;
 use ended::{read, Ended};
@@ -30,6 +30,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     let outcome = match words.first().and_then(|word| word.to_str()) {
         Some("bootstrap") => bootstrap::command(words[1..].to_vec()),
         Some("forming") => forming::command(words[1..].to_vec()),
+        Some("iallreduce") => iallreduce::command(words[1..].to_vec()),
         Some("store") => store::command(words[1..].to_vec()),
         Some("help") => Err(Ended::Help),
         _ => collective(words),
@@ -37,7 +38,8 @@ pub fn command(words: Vec<OsString>) -> i32 {
     match outcome {
         Ok(()) => 0,
         Err(Ended::Help) => {
-            let pages = [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &store::COMMAND];
+            let pages =
+                [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &iallreduce::COMMAND, &store::COMMAND];
             Voice::output().say(pages.map(|page| help::page(page, page.name)).join("\n"));
             0
         }
@@ -54,17 +56,10 @@ fn collective(words: Vec<OsString>) -> Result<(), Ended> {
     match options.worker_num {
         Some(worker_num) => {
             options.plot.as_ref().map_or(Ok(()), Plot::check).map_err(Ended::failed)?;
-            ranks::start(worker_num, &of_a_rank(&words))
+            ranks::start(worker_num, &ranks::of_a_rank(None, &words))
         }
         None => take_part(&options).map_err(Ended::failed),
     }
-}
-
-/// The same words for each of the ranks that are started here.
-fn of_a_rank(words: &Words) -> Vec<OsString> {
-    let options = words.given().iter().filter(|given| given.option.name != "worker_num");
-    let options = options.map(|given| OsString::from(format!("--{}={}", given.option.name, given.value)));
-    words.operands.iter().cloned().chain(options).collect()
 }
 
 /// This process is one of the ranks.

@@ -114,6 +114,7 @@ pub const COMMAND: Command = Command {
             "sendrecv",
             "bootstrap",
             "forming",
+            "iallreduce",
             "store",
         ],
     },
@@ -132,40 +133,57 @@ pub const COMMAND: Command = Command {
 /// Whether results are text or something that a program reads.
 pub const FORMAT: Opt = option("format", Takes::OneOf(&["text", "csv", "json"]), "text", "how results are printed");
 
+/// How many ranks are started here.
+pub const WORKER_NUM: Opt = option(
+    "worker_num",
+    Takes::Value("N"),
+    "",
+    "start N ranks on this host; without it this process is one rank of the cluster that its environment describes \
+     (under muster run, mpirun, srun, torchrun), or alone",
+);
+
+/// The sizes.
+pub const BEGIN: Opt =
+    option("begin", Takes::Value("BYTES"), "8", "the smallest size; K, M and G stand for 1024, 1024^2, 1024^3")
+        .letter('b');
+/// As above.
+pub const END: Opt =
+    option("end", Takes::Value("BYTES"), "64M", "the largest size, which is measured in any case").letter('e');
+/// As above.
+pub const FACTOR: Opt = option("factor", Takes::Value("N"), "4", "from one size to the next").letter('f');
+/// In their place.
+pub const SIZES: Opt = option("sizes", Takes::Value("A,B,..."), "", "exactly these sizes");
+
+/// How often each size is timed, and called before.
+pub const ITERS: Opt = option(
+    "iters",
+    Takes::Value("N"),
+    "as often as takes about 0.25 s, 5 to 20000 times",
+    "how often each size is timed",
+)
+.letter('n');
+/// As above.
+pub const WARMUP: Opt = option("warmup", Takes::Value("N"), "5", "how often it is called before").letter('w');
+
+/// The type of an element.
+pub const DTYPE: Opt = option(
+    "dtype",
+    Takes::OneOf(&["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"]),
+    "float32",
+    "the type of an element",
+)
+.letter('d');
+
 const OPTIONS: [Opt; 16] = [
-    option(
-        "worker_num",
-        Takes::Value("N"),
-        "",
-        "start N ranks on this host; without it this process is one rank of the cluster that its environment describes \
-         (under muster run, mpirun, srun, torchrun), or alone",
-    ),
-    option(
-        "begin",
-        Takes::Value("BYTES"),
-        "8",
-        "the smallest size; K, M and G stand for 1024, 1024^2, 1024^3",
-    )
-    .letter('b'),
-    option("end", Takes::Value("BYTES"), "64M", "the largest size, which is measured in any case").letter('e'),
-    option("factor", Takes::Value("N"), "4", "from one size to the next").letter('f'),
-    option("sizes", Takes::Value("A,B,..."), "", "exactly these sizes"),
-    option(
-        "iters",
-        Takes::Value("N"),
-        "as often as takes about 0.25 s, 5 to 20000 times",
-        "how often each size is timed",
-    )
-    .letter('n'),
-    option("warmup", Takes::Value("N"), "5", "how often it is called before").letter('w'),
+    WORKER_NUM,
+    BEGIN,
+    END,
+    FACTOR,
+    SIZES,
+    ITERS,
+    WARMUP,
     option("check", Takes::OneOf(&["0", "1"]), "1", "whether results are checked").letter('c'),
-    option(
-        "dtype",
-        Takes::OneOf(&["float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"]),
-        "float32",
-        "the type of an element",
-    )
-    .letter('d'),
+    DTYPE,
     option(
         "op",
         Takes::OneOf(&["sum", "min", "max", "avg", "sum_exact"]),
@@ -244,7 +262,7 @@ pub fn parse(words: &Words) -> Result<Options, String> {
         iterations: given("iters", 1_000_000)?,
         warmup: count(words, "warmup", 5, 1_000_000)? as u32,
         check: yes("check", true)?,
-        dtype: words.get("dtype").map_or(Ok(DType::Float32), |given| one_of(given, &DTYPES))?,
+        dtype: dtype(words)?,
         op: words.get("op").map_or(Ok(ReduceOp::Sum), |given| one_of(given, &OPS))?,
         root: words.get("root").map_or(Ok(Root::Fixed(0)), root)?,
         in_place: yes("in_place", true)?,
@@ -260,13 +278,23 @@ pub fn parse(words: &Words) -> Result<Options, String> {
     if !options.op.is_for(options.dtype) {
         return Err(format!("--op is {}, and --dtype {}: expected a float type", options.op, options.dtype));
     }
-    let sizes = sizes(words, collective)?;
-    let element = options.dtype.size() as u64;
-    if let Some(bytes) = sizes.iter().find(|bytes| *bytes % element != 0) {
-        let dtype = options.dtype;
-        return Err(format!("size {bytes} is no multiple of {element}, the size of an element of {dtype}"));
+    let options = Options { sizes: sizes(words, collective)?, ..options };
+    check_elements(&options)?;
+    Ok(options)
+}
+
+/// Whether each size is of whole elements.
+pub fn check_elements(options: &Options) -> Result<(), String> {
+    let (dtype, element) = (options.dtype, options.dtype.size() as u64);
+    match options.sizes.iter().find(|bytes| *bytes % element != 0) {
+        Some(bytes) => Err(format!("size {bytes} is no multiple of {element}, the size of an element of {dtype}")),
+        None => Ok(()),
     }
-    Ok(Options { sizes, ..options })
+}
+
+/// What `--dtype` asks for.
+pub fn dtype(words: &Words) -> Result<DType, String> {
+    words.get("dtype").map_or(Ok(DType::Float32), |given| one_of(given, &DTYPES))
 }
 
 /// Refuses options that would change nothing.
@@ -299,7 +327,7 @@ fn plot(words: &Words) -> Result<Option<Plot>, String> {
 }
 
 /// The sizes that are measured.
-fn sizes(words: &Words, collective: Collective) -> Result<Vec<u64>, String> {
+pub fn sizes(words: &Words, collective: Collective) -> Result<Vec<u64>, String> {
     if collective == Collective::Barrier {
         return Ok(vec![0]);
     }

@@ -2,11 +2,19 @@
 
 use super::super::sys;
 use super::ended::Ended;
+use crate::cli::words::Words;
 use muster::config::{Config, Key};
 use muster::runtime;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
+
+/// The same words for each of the ranks that are started here, behind the benchmark's name where that is none of them.
+pub fn of_a_rank(name: Option<&str>, words: &Words) -> Vec<OsString> {
+    let options = words.given().iter().filter(|given| given.option.name != "worker_num");
+    let options = options.map(|given| OsString::from(format!("--{}={}", given.option.name, given.value)));
+    name.map(OsString::from).into_iter().chain(words.operands.iter().cloned()).chain(options).collect()
+}
 
 /// Starts so many ranks with these words behind `bench`, waits for all, and gives the first failure.
 pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {

@@ -54,11 +54,7 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     let options = parse(&words).map_err(Ended::usage)?;
     match options.worker_num {
         None => take_part(&options).map_err(Ended::failed),
-        Some(worker_num) => {
-            let given = words.given().iter().filter(|given| given.option.name != "worker_num");
-            let given = given.map(|given| OsString::from(format!("--{}={}", given.option.name, given.value)));
-            ranks::start(worker_num, &std::iter::once(OsString::from("store")).chain(given).collect::<Vec<_>>())
-        }
+        Some(worker_num) => ranks::start(worker_num, &ranks::of_a_rank(Some("store"), &words)),
     }
 }
 

@@ -258,7 +258,9 @@ impl Run<'_, '_> {
             if self.children[index].part != Part::Scheduler {
                 self.exit_report.saw(index, self.children[index].pid, self.children[index].launch, ending);
             }
+            let gave_up = self.supervisor.gives_up();
             self.supervisor.ended(index, ending, now);
+            let is_first = self.supervisor.gives_up() && !gave_up && !self.supervisor.is_interrupted();
             if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
                 let (how, time) = (summary::how(&self.children[index], ending), OVER.as_secs());
                 let words = format!("muster: {how}: the job is over, and the workers have {time} s to end\n");
@@ -266,7 +268,7 @@ impl Run<'_, '_> {
             }
             if ending == Ending::Exit(0) && self.children[index].part != Part::Scheduler {
                 self.unclean_exits.doubt(index, now);
-            } else if self.supervisor.fails_first(index) && self.children[index].part != Part::Scheduler {
+            } else if is_first && self.children[index].part != Part::Scheduler {
                 self.unclean_exits.failed(index, now);
             }
         }

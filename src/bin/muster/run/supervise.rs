@@ -415,11 +415,6 @@ impl Supervisor {
         self.signal.is_none() && self.stop.as_ref().is_some_and(|stop| stop.hard)
     }
 
-    /// Whether this child's failure, and none before, brings the run to an end.
-    pub fn fails_first(&self, child: usize) -> bool {
-        self.gives_up() && !self.is_interrupted() && self.failures.first() == Some(&child)
-    }
-
     /// Whether the user ended it.
     pub fn is_interrupted(&self) -> bool {
         self.signal.is_some()
