@@ -71,7 +71,8 @@ fn an_option_that_would_change_nothing_is_refused() {
 #[test]
 fn every_value_that_the_table_lists_is_taken() {
     let Operands::One { among, .. } = COMMAND.operands else { panic!("it takes a collective") };
-    let named: Vec<&str> = COLLECTIVES.iter().map(|(name, _)| *name).chain(["bootstrap", "forming", "store"]).collect();
+    let named: Vec<&str> =
+        COLLECTIVES.iter().map(|(name, _)| *name).chain(["bootstrap", "forming", "iallreduce", "store"]).collect();
     assert_eq!(among, named);
     for option in COMMAND.options {
         for word in option.takes.words() {
