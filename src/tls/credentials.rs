@@ -8,6 +8,7 @@ use super::parts::{end, end_of_list, not_in_effect, out_of_time, useless_key, Us
 use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::{of_list, sentence};
+use super::signing::WipingKey;
 use super::trust::Trust;
 use crate::config::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings, TlsVersion};
 use crate::error::{Error, Result};
@@ -175,7 +176,8 @@ impl Reader<'_> {
     /// A certificate of ours with what signs for it, which is kept as long as a connection may need it.
     fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>> {
         let shown = keeping(|| CertifiedKey::from_der(own.chain, own.key, provider));
-        shown.map(|shown| Arc::new(shown.into())).map_err(|error| self.error(file, &mismatch(&error)))
+        let CertifiedKey { cert, key, .. } = shown.map_err(|error| self.error(file, &mismatch(&error)))?;
+        Ok(Arc::new(CertifiedKey::new(cert, Arc::new(WipingKey(key))).into()))
     }
 
     fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {

@@ -12,6 +12,7 @@
 //! | [`names`] | names in certificates: node ids, and hosts |
 //! | `trust` | whether a certificate of somebody else's is taken |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
+//! | `signing` | keys that leave nothing of themselves behind when they sign |
 //! | `sentence` | what went wrong in a handshake, in words |
 //!
 //! Invariants: with TLS no connection is ever made without; both ends show a certificate, and take only those that the CA has signed,
@@ -33,6 +34,7 @@ mod password;
 pub mod pkcs12;
 mod renewal;
 mod sentence;
+mod signing;
 #[cfg(test)]
 #[path = "testing_test.rs"]
 pub(crate) mod testing;
