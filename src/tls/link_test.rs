@@ -266,18 +266,23 @@ fn both_sides_say_that_a_certificate_has_ended_or_not_begun_or_is_revoked() {
     }
 }
 
+/// Two ends over this link, of which the client has just refused the server: they have different CAs.
+fn refusing<T: Transport>(client: T, server: T) -> (End<T>, End<T>) {
+    let (ours, theirs) = (Files::new(), Files::of("another CA"));
+    let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
+    let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
+    client.write(&[IoSlice::new(b"hello")]).unwrap();
+    server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
+    let foreign = next(&mut client, Some(&mut server), &mut [0; 64]).expect_err("it does not take it");
+    assert!(crate::net::is_refusal(&foreign), "{foreign}");
+    (client, server)
+}
+
 /// The alert arrives although the one that refuses still gets bytes, which it does not want.
 #[test]
 fn one_that_refuses_ends_its_direction_and_reads_on() {
-    let (ours, theirs) = (Files::new(), Files::of("another CA"));
-    let (client, server) = tcp_pair();
-    let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
-    let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
-    let mut room = [0; 64];
-    client.write(&[IoSlice::new(b"hello")]).unwrap();
-    server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
-    let foreign = next(&mut client, Some(&mut server), &mut room).expect_err("it does not take it");
-    assert!(crate::net::is_refusal(&foreign), "{foreign}");
+    let (one, other) = tcp_pair();
+    let ((mut client, mut server), mut room) = (refusing(one, other), [0; 64]);
     client.shutdown_write().unwrap();
     let unwanted = server.inner.write(&[IoSlice::new(&[0; 5000])]).unwrap();
     assert_eq!(unwanted, 5000);
@@ -291,15 +296,8 @@ fn one_that_refuses_ends_its_direction_and_reads_on() {
 #[test]
 fn the_last_word_of_one_that_refuses_arrives_over_the_hardest_link() {
     for seed in 0..10 {
-        let (ours, theirs) = (Files::new(), Files::of("another CA"));
-        let (client, server) = TestLink::pair(seed);
-        let mut client = TlsTransport::new(client, Ok(between(&ours, &theirs).0));
-        let mut server = TlsTransport::new(server, Ok(between(&ours, &theirs).1));
-        let mut room = [0; 64];
-        client.write(&[IoSlice::new(b"hello")]).unwrap();
-        server.write(&[IoSlice::new(b"hello")]).unwrap(); // so that its handshake goes on while the client is read
-        let foreign = next(&mut client, Some(&mut server), &mut room).expect_err("it does not take it");
-        assert!(crate::net::is_refusal(&foreign), "{foreign}");
+        let (one, other) = TestLink::pair(seed);
+        let ((mut client, mut server), mut room) = (refusing(one, other), [0; 64]);
         let since = std::time::Instant::now();
         let heard = loop {
             let _ = client.shutdown_write(); // again while the link takes no more

@@ -16,13 +16,13 @@ import fetch_frameworks  # noqa: E402
 def example(name, framework):
     """The example's program, which is built where the framework is installed."""
     program = EXAMPLES / name
-    if not program.exists():
+    if not program.exists():  # it is built against the framework's headers, which nothing stands in for
         pytest.skip(f"{framework} is not installed, and so examples/{name} was not built: make frameworks")
     return program
 
 
 def folder_of_nvshmem():
-    if not fetch_frameworks.is_there("NVSHMEM"):
+    if not fetch_frameworks.is_there("NVSHMEM"):  # the plug-in itself is what the test loads
         pytest.skip("NVSHMEM's bootstrap plug-in is not here: make frameworks")
     return fetch_frameworks.NVSHMEM.parent
 
@@ -30,6 +30,6 @@ def folder_of_nvshmem():
 def python_with(framework):
     """The interpreter that has this package."""
     python = fetch_frameworks.python(framework)
-    if python is None:
+    if python is None:  # the framework's own package is what the test runs
         pytest.skip(f"{framework} is not installed: make frameworks")
     return python

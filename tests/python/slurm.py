@@ -61,7 +61,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 def demand():
     """Skips where Slurm is not installed, or may not be run: munged and slurmd start as root only, in namespaces of their own, and
     nothing could stand in for them."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0:  # munged and slurmd start as root only
         pytest.skip("Slurm's daemons need root: make test-launchers")
     if not fetch_launchers.is_there("Slurm"):
         pytest.skip("Slurm is not installed: make test-launchers")
