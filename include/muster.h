@@ -2124,10 +2124,15 @@ muster_status_t muster_request_test(muster_request_t *request);
  * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
  * only. Blocking.
  *
+ * A thread that so waits for the end of a collective carries it out itself, if nobody has begun, and the group's collectives that
+ * were started before: that costs little more than the call that waits. muster_request_wait_all does the same. So a
+ * reduction function may run on this thread. Interrupted, the thread leaves the collective where it is, and it goes on.
+ *
  * Requires:
  * `request` must be NULL or a live request.
  */
-muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
+muster_status_t muster_request_wait(muster_request_t *request,
+                                    int64_t timeout_ms);
 
 /**
  * Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to

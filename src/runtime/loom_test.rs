@@ -9,25 +9,22 @@ use crate::agent::{Ask, Command, Event};
 use crate::config::LogLevel;
 use crate::error::{Error, Status};
 use crate::runtime::base::clock::Clock;
-use crate::runtime::base::interrupts::{Attention, Interrupts};
+use crate::runtime::base::interrupts::Interrupts;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::program::Program;
-use crate::runtime::base::queue::Queue;
-use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Request, Requests, Told};
+use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Requests, Told};
 use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
 use crate::runtime::collectives::turns::Turns;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::{DType, GroupId, Time};
 use crate::wire::Absent;
-use loom::sync::atomic::AtomicUsize;
 use loom::thread;
-use std::cell::RefCell;
 use std::time::Duration;
 
 /// Unless the environment says otherwise: more than that loom tries in minutes, not in seconds.
 const PREEMPTIONS: usize = 3;
-const SHORT: Duration = Duration::from_millis(1);
+pub(crate) const SHORT: Duration = Duration::from_millis(1);
 
 /// Runs a model in every order in which its threads can run, if no thread is stopped more often than so, where it could
 /// run on.
@@ -262,7 +259,7 @@ fn a_cancellation_is_told_once_before_the_start_and_under_way() {
             *lock(&theirs.cancelled) += 1;
             theirs.changed.notify_all();
         });
-        let request = Arc::new(request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(0..1)));
+        let request = Arc::new(request.of(std::sync::Arc::new(told), Operation::Messages(0..1)));
         let operation = {
             let endless = Arc::clone(&endless);
             thread::spawn(move || carry_out(&endless, completer))
@@ -294,7 +291,7 @@ fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
         let completer = Arc::new(Mutex::new(Some(completer)));
         let theirs = Arc::clone(&completer);
         let told = Told(move || end(&theirs, aborted()));
-        let request = Arc::new(request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(0..1)));
+        let request = Arc::new(request.of(std::sync::Arc::new(told), Operation::Messages(0..1)));
         let operation = {
             let completer = Arc::clone(&completer);
             thread::spawn(move || end(&completer, Ok(None)))
@@ -420,138 +417,5 @@ fn nobody_sleeps_through_an_interruption_before_its_turn() {
                 outcome
             },
         );
-    });
-}
-
-// ---- turns, and the progress thread ----
-
-/// The turns, one after another; loom sees to it that they are never two at once.
-#[derive(Default)]
-struct Ran {
-    inside: AtomicUsize,
-    order: Mutex<Vec<u64>>,
-}
-
-impl Ran {
-    fn run(&self, number: u64) {
-        assert_eq!(self.inside.swap(1, Ordering::Relaxed), 0, "one at a time");
-        lock(&self.order).push(number);
-        self.inside.store(0, Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn turns_come_in_order_and_nobody_is_forgotten() {
-    every_order(|| {
-        let group = Arc::new((Turns::default(), Ran::default()));
-        let call = |limit: Option<Duration>| {
-            let group = Arc::clone(&group);
-            move || {
-                let left = RefCell::new(limit);
-                let turn = group.0.take(None);
-                // The second time that it asks, its time is up.
-                let come = turn
-                    .wait(
-                        || left.borrow_mut().as_mut().map(|left| std::mem::replace(left, Duration::ZERO)),
-                        &Attention::none(),
-                    )
-                    .unwrap();
-                if come {
-                    group.1.run(turn.number());
-                }
-                come
-            }
-        };
-        let others = [thread::spawn(call(None)), thread::spawn(call(Some(SHORT)))];
-        assert!(call(None)());
-        let [patient, hasty] = others.map(|other| other.join().unwrap());
-        assert!(patient, "a wait without limit ends when the turn has come");
-        let order = lock(&group.1.order);
-        assert_eq!(order.len(), 2 + usize::from(hasty));
-        assert!(order.is_sorted(), "{order:?}");
-        let next = group.0.take(None);
-        assert!(
-            next.number() == 4 && next.wait(|| Some(Duration::ZERO), &Attention::none()).unwrap(),
-            "nobody holds it up"
-        );
-    });
-}
-
-struct Group {
-    turns: Turns,
-    ran: Ran,
-    jobs: Queue<(u64, Completer), thread::JoinHandle<()>>,
-}
-
-impl Group {
-    fn new() -> Arc<Group> {
-        Arc::new(Group { turns: Turns::default(), ran: Ran::default(), jobs: Queue::default() })
-    }
-
-    fn run(&self) {
-        let turn = self.turns.take(None);
-        assert!(turn.wait(|| None, &Attention::none()).unwrap());
-        self.ran.run(turn.number());
-    }
-}
-
-/// As `start` of the group of `work`.
-fn start(on: &Arc<Group>) -> Option<Request> {
-    let progress = || {
-        let group = Arc::clone(on);
-        Ok(thread::spawn(move || {
-            while let Some((number, completer)) = group.jobs.next() {
-                let turn = group.turns.hold(number, None);
-                assert!(turn.wait(|| None, &Attention::none()).unwrap());
-                group.ran.run(number);
-                drop(turn);
-                completer.complete(Ok(None));
-            }
-        }))
-    };
-    let put = on.jobs.put(progress, || {
-        let (request, completer) = request();
-        ((on.turns.take_number(), completer), request)
-    });
-    put.unwrap()
-}
-
-#[test]
-fn calls_that_wait_and_calls_that_do_not_take_turns() {
-    every_order(|| {
-        let group = Group::new();
-        let other = {
-            let group = Arc::clone(&group);
-            thread::spawn(move || group.run())
-        };
-        let started = start(&group).expect("nothing has ended");
-        assert_eq!(started.wait(None), Some(Ok(None)));
-        let again = start(&group).expect("nothing has ended"); // the thread may sleep by now
-        group.run();
-        assert_eq!(again.wait(None), Some(Ok(None)));
-        other.join().unwrap();
-        group.jobs.end().expect("it was started").join().unwrap();
-        assert_eq!(*lock(&group.ran.order), [1, 2, 3, 4]);
-    });
-}
-
-#[test]
-fn a_job_is_refused_or_done_when_its_group_ends() {
-    every_order(|| {
-        let group = Group::new();
-        let callers = [1, 2].map(|_| {
-            let group = Arc::clone(&group);
-            thread::spawn(move || {
-                let request = start(&group)?;
-                assert_eq!(request.wait(None), Some(Ok(None)));
-                Some(())
-            })
-        });
-        let ended = group.jobs.end().map(|thread| thread.join().unwrap());
-        let done = callers.map(|caller| caller.join().unwrap()).iter().flatten().count();
-        assert!(ended.is_some() || done == 0, "no thread, no work");
-        assert_eq!(lock(&group.ran.order).len(), done);
-        assert!(start(&group).is_none(), "it has ended");
-        group.run(); // a turn that nobody ends would be waited for
     });
 }

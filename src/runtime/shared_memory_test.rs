@@ -1,12 +1,16 @@
 //! Ranks that share memory get what ranks get that talk over TCP, to the bit: every kind of call, of lengths that go with a call's
-//! line, in one piece and in several, in place and not.
+//! line, in one piece and in several, in place and not. So do ranks whose calls change threads, wherever they sleep.
 
 use super::cluster_test::{node, plain, scheduler_with};
 use super::collectives::job::Work;
+use super::collectives::place::Place;
 use super::groups::group::Group;
 use super::memory::buffer::CallBuffers;
+use super::node::cluster::Cluster;
+use crate::error::Status;
 use crate::schedules::{Layout, Parts};
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KINDS: [CallKind; 14] = [
@@ -40,14 +44,14 @@ const REDUCTIONS: [(DType, ReduceOp); 6] = [
 ];
 
 /// Runs a rank's part in clusters with this setting; what each rank returned.
-fn run<T: Send>(shm: &str, workers: u32, work: impl Fn(&Group) -> T + Sync) -> Vec<T> {
+fn run<T: Send>(shm: &str, workers: u32, work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
     let scheduler = scheduler_with(workers, |config| config.set("shm", shm).unwrap());
     let results = std::thread::scope(|scope| {
         let start = |rank: u32| {
             let (scheduler, work) = (&scheduler, &work);
             scope.spawn(move || {
                 let cluster = node(scheduler, workers, rank, plain());
-                let result = work(&cluster.group(GroupId::WORLD));
+                let result = work(&cluster);
                 cluster.finalize().unwrap();
                 result
             })
@@ -83,8 +87,16 @@ fn parts(ranks: usize, count: usize) -> Parts {
     Parts { counts, displs }
 }
 
+/// How a call is made: returns when it has ended.
+type Make<'a> = &'a dyn Fn(&Group, Work<'_>);
+
 /// Calls this, and gives what came of it.
-fn outcome(group: &Group, kind: CallKind, dtype: DType, op: Option<ReduceOp>, count: usize, in_place: bool) -> Vec<u8> {
+fn outcome(
+    (group, make): (&Group, Make<'_>),
+    (kind, dtype, op): (CallKind, DType, Option<ReduceOp>),
+    count: usize,
+    in_place: bool,
+) -> Vec<u8> {
     use CallKind::*;
     let (rank, ranks) = (group.rank().unwrap() as usize, group.size() as usize);
     let root = ranks - 1;
@@ -140,14 +152,16 @@ fn outcome(group: &Group, kind: CallKind, dtype: DType, op: Option<ReduceOp>, co
     } else {
         CallBuffers::of(&input, &mut output)
     };
-    group.run(Work { layout, ..Work::plain(call, buffers) }).unwrap();
+    make(group, Work { layout, ..Work::plain(call, buffers) });
     output
 }
 
 /// Everything, one after another.
-fn all_outcomes(group: &Group) -> Vec<Vec<u8>> {
+fn all_outcomes(cluster: &Cluster, make: Make<'_>) -> Vec<Vec<u8>> {
+    let of = (&*cluster.group(GroupId::WORLD), make);
+    let group = of.0;
     for _ in 0..4 {
-        outcome(group, CallKind::Barrier, DType::Uint8, None, 0, false);
+        outcome(of, (CallKind::Barrier, DType::Uint8, None), 0, false);
     }
     let mut outcomes = Vec::new();
     for kind in KINDS {
@@ -159,13 +173,13 @@ fn all_outcomes(group: &Group) -> Vec<Vec<u8>> {
             match reduces {
                 true => REDUCTIONS[..some].iter().for_each(|(dtype, op)| {
                     for in_place in [false, kind == CallKind::Allreduce] {
-                        outcomes.push(outcome(group, kind, *dtype, Some(*op), count, in_place));
+                        outcomes.push(outcome(of, (kind, *dtype, Some(*op)), count, in_place));
                     }
                 }),
                 false => {
                     let count = count / group.size() as usize;
                     for in_place in [false, kind == CallKind::Alltoall] {
-                        outcomes.push(outcome(group, kind, DType::Uint16, None, count, in_place));
+                        outcomes.push(outcome(of, (kind, DType::Uint16, None), count, in_place));
                     }
                 }
             }
@@ -174,13 +188,65 @@ fn all_outcomes(group: &Group) -> Vec<Vec<u8>> {
     outcomes
 }
 
+/// The same by calls that return when they are done.
+fn at_once(cluster: &Cluster) -> Vec<Vec<u8>> {
+    all_outcomes(cluster, &|group, work| group.run(work).unwrap())
+}
+
+fn assert_equal(ranks: impl Iterator<Item = (Vec<Vec<u8>>, Vec<Vec<u8>>)>, what: &str) {
+    for (rank, (one, other)) in ranks.enumerate() {
+        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
+        assert_eq!((differs, one.len()), (None, other.len()), "{what}, rank {rank}");
+    }
+}
+
 #[test]
 fn results_are_those_of_tcp_to_the_bit() {
     for workers in [2, 3, 5, 8] {
-        let (over_links, shared) = (run("off", workers, all_outcomes), run("require", workers, all_outcomes));
-        for (rank, (one, other)) in over_links.iter().zip(&shared).enumerate() {
-            let differs = one.iter().zip(other).position(|(one, other)| one != other);
-            assert_eq!((differs, one.len()), (None, other.len()), "{workers} ranks, rank {rank}");
-        }
+        let (over_links, shared) = (run("off", workers, at_once), run("require", workers, at_once));
+        assert_equal(over_links.into_iter().zip(shared), &format!("{workers} ranks"));
+    }
+}
+
+/// Everything by requests for which a thread waits that is interrupted all the time; and how often a call was found that had to
+/// change threads in its middle.
+fn interrupted(cluster: &Cluster) -> (Vec<Vec<u8>>, usize) {
+    let (is_over, changes) = (AtomicBool::new(false), std::cell::Cell::new(0));
+    let outcomes = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                cluster.interrupt();
+                std::thread::sleep(Duration::from_micros(20)); // so that the others run
+            }
+        });
+        let outcomes = all_outcomes(cluster, &|group, work| {
+            let Work { call, layout, list, function, buffers } = work;
+            let request = group.start(Work { call, layout, list, function, buffers: buffers.of_request() }).unwrap();
+            loop {
+                match request.wait_attentively(None) {
+                    Ok(outcome) => {
+                        outcome.expect("it waits for the end").unwrap();
+                        return;
+                    }
+                    Err(why) => assert_eq!(why.status(), Status::Interrupted, "{why:?}"),
+                }
+                if let Some(driver) = group.collectives.idle_driver() {
+                    changes.set(changes.get() + usize::from(!matches!(driver.place, Place::Beginning)));
+                }
+            }
+        });
+        is_over.store(true, Ordering::SeqCst);
+        outcomes
+    });
+    (outcomes, changes.get())
+}
+
+#[test]
+fn a_call_may_change_threads_wherever_it_sleeps() {
+    for shm in ["off", "require"] {
+        let (expected, others) = (run(shm, 3, at_once), run(shm, 3, interrupted));
+        let changes: usize = others.iter().map(|(_, changes)| changes).sum();
+        assert_equal(expected.into_iter().zip(others.into_iter().map(|(outcomes, _)| outcomes)), shm);
+        assert!(changes > 10, "shm {shm}: {changes} calls changed threads");
     }
 }

@@ -1,11 +1,17 @@
-//! What a thread works off: jobs, one after another, until it is told to end.
+//! What a thread works off: jobs, one after another, until it is told to end. Another thread may borrow the next job, to carry it out
+//! itself, or to give it back. Where others borrow what comes the thread dozes in place of sleeping: it looks by itself, a little
+//! later, and a job that comes need not wake it.
 //!
-//! Invariant: whatever was taken in is worked off, also what was taken in just before the end. Tested in `loom_test.rs`, in
-//! every order of threads.
+//! Invariants:
+//! - Whatever was taken in is worked off, also what was taken in just before the end.
+//! - While a job is lent nobody gets the one behind it, and the thread does not end.
+//!
+//! Tested in `loom_test.rs`, in every order of threads.
 
 use crate::error::{memory, Result};
-use crate::runtime::base::sync::{lock, wait, Condvar, Mutex};
+use crate::runtime::base::sync::{lock, wait, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Jobs, and the thread `T` that works them off; there is none before the first job.
 pub(crate) struct Queue<J, T> {
@@ -18,12 +24,31 @@ struct Work<J, T> {
     /// So many will come, and find room.
     promised: usize,
     thread: Option<T>,
+    rest: Rest,
+    /// A job is lent.
+    lent: bool,
+    /// One has been since the thread has last looked.
+    was_lent: bool,
     ended: bool,
 }
 
+/// What the thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Something, or it has been woken.
+    Awake,
+    /// It looks by itself, after [`DOZE`].
+    Dozes,
+    Sleeps,
+}
+
+/// How long a job may lie before a thread that dozes finds it. To look takes some microseconds.
+const DOZE: Duration = Duration::from_micros(500);
+
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
-        let state = Work { jobs: VecDeque::new(), promised: 0, thread: None, ended: false };
+        let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
+        let state = Work { jobs, promised: 0, thread, rest, lent: false, was_lent: false, ended: false };
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -32,10 +57,11 @@ impl<J, T> Queue<J, T> {
     /// Room for one job more.
     pub(crate) fn reserve(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.jobs.len() < state.jobs.capacity() {
+        let more = 1 + usize::from(state.lent); // what is lent may come back
+        if state.jobs.capacity() - state.jobs.len() >= more {
             return Ok(());
         }
-        memory::with_reserve("one request more", || state.jobs.try_reserve(1))
+        memory::with_reserve("one request more", || state.jobs.try_reserve(more))
     }
 
     /// Takes in the job that `make` makes, with what its caller gets; nothing is made once the queue has ended. Jobs are
@@ -50,8 +76,7 @@ impl<J, T> Queue<J, T> {
         }
         let (job, given) = make();
         state.jobs.push_back(job);
-        drop(state); // the thread wants it next
-        self.changed.notify_all();
+        self.wake(state);
         Ok(Some(given))
     }
 
@@ -79,22 +104,48 @@ impl<J, T> Queue<J, T> {
             return Err(job);
         }
         state.jobs.push_back(job);
-        drop(state); // the thread wants it next
-        self.changed.notify_all();
+        self.wake(state);
         Ok(())
+    }
+
+    /// Lends the next job, if there is one that is wanted and none is lent. It must be given back, or be said to be done.
+    pub(crate) fn borrow(&self, is_wanted: impl FnOnce(&J) -> bool) -> Option<J> {
+        let mut state = lock(&self.state);
+        if state.lent || !state.jobs.front().is_some_and(is_wanted) {
+            return None;
+        }
+        (state.lent, state.was_lent) = (true, true);
+        state.jobs.pop_front()
+    }
+
+    /// Takes back a job that was lent; nothing, if it is done.
+    pub(crate) fn give_back(&self, job: Option<J>) {
+        let mut state = lock(&self.state);
+        state.lent = false;
+        if let Some(job) = job {
+            state.jobs.push_front(job); // where it had its place
+            self.wake_at_once(state);
+        } else {
+            self.wake(state);
+        }
     }
 
     /// The next job, waiting for it; none once the queue has ended and nothing is left. (The thread's side.)
     pub(crate) fn next(&self) -> Option<J> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+            if !state.lent {
+                if let Some(job) = state.jobs.pop_front() {
+                    return Some(job);
+                }
+                if state.ended {
+                    return None;
+                }
             }
-            if state.ended {
-                return None;
-            }
-            state = wait(&self.changed, state, None);
+            let dozes = std::mem::take(&mut state.was_lent);
+            state.rest = if dozes { Rest::Dozes } else { Rest::Sleeps };
+            state = wait(&self.changed, state, dozes.then_some(DOZE));
+            state.rest = Rest::Awake;
         }
     }
 
@@ -102,7 +153,23 @@ impl<J, T> Queue<J, T> {
     pub(crate) fn end(&self) -> Option<T> {
         let mut state = lock(&self.state);
         state.ended = true;
-        self.changed.notify_all();
-        state.thread.take()
+        let thread = state.thread.take();
+        self.wake_at_once(state);
+        thread
+    }
+
+    /// Has the thread look, if it has something to do.
+    fn wake(&self, state: MutexGuard<'_, Work<J, T>>) {
+        let has_to_do = !state.lent && (state.ended || !state.jobs.is_empty());
+        if has_to_do && state.rest == Rest::Sleeps {
+            self.wake_at_once(state);
+        }
+    }
+
+    fn wake_at_once(&self, mut state: MutexGuard<'_, Work<J, T>>) {
+        if std::mem::replace(&mut state.rest, Rest::Awake) != Rest::Awake {
+            drop(state); // the thread wants it next
+            self.changed.notify_all();
+        }
     }
 }

@@ -31,15 +31,22 @@ pub(crate) enum Operation {
     Messages(Range<u64>),
 }
 
-/// What finds an operation and ends it, if it is not too late.
-pub(crate) trait Cancels: Send + Sync {
+/// What finds an operation: to end it, if it is not too late, or to go on with it.
+pub(crate) trait Operations: Send + Sync {
     fn cancel(&self, operation: Operation);
+
+    /// Carries it out, with what comes before it, for a thread that waits for it: if nobody has begun. An interrupted thread leaves
+    /// it to the engine's own, and hears why.
+    fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
+        let _ = (operation, attention);
+        Ok(())
+    }
 }
 
 /// The caller's end.
 pub struct Request {
     pub(super) record: Arc<Record>,
-    cancel: Option<(std::sync::Arc<dyn Cancels>, Operation)>,
+    by: Option<(std::sync::Arc<dyn Operations>, Operation)>,
 }
 
 /// The end that carries the operation out, or one of its two parts. Dropped without a word, the operation has failed.
@@ -52,7 +59,7 @@ impl Requests {
     /// Both ends of a new request.
     pub(crate) fn make(&self) -> (Request, Completer) {
         let record = self.take();
-        (Request { record: Arc::clone(&record), cancel: None }, Completer { record: Some(record) })
+        (Request { record: Arc::clone(&record), by: None }, Completer { record: Some(record) })
     }
 
     /// As `Request::wait`, for a call with this attention.
@@ -75,7 +82,7 @@ impl Requests {
 pub(crate) struct Told<F>(pub F);
 
 #[cfg(test)]
-impl<F: Fn() + Send + Sync> Cancels for Told<F> {
+impl<F: Fn() + Send + Sync> Operations for Told<F> {
     fn cancel(&self, _: Operation) {
         (self.0)();
     }
@@ -88,11 +95,17 @@ pub(crate) fn request() -> (Request, Completer) {
 }
 
 impl Request {
-    /// The same request, which is cancelled so.
-    pub(crate) fn cancelled_by(self, by: std::sync::Arc<dyn Cancels>, operation: Operation) -> Request {
+    /// The same request, of this operation.
+    pub(crate) fn of(self, by: std::sync::Arc<dyn Operations>, operation: Operation) -> Request {
         let mut request = self;
-        request.cancel = Some((by, operation));
+        request.by = Some((by, operation));
         request
+    }
+
+    /// Carries the operation out, as a thread that waits for nothing but its end.
+    pub(super) fn carry_out(&self, attention: &Attention<'_>) -> Result<()> {
+        let Some((by, operation)) = &self.by else { return Ok(()) };
+        by.carry_out(operation, attention)
     }
 
     /// How the operation ended, if it has.
@@ -132,6 +145,9 @@ impl Request {
         let requests = requests.clone();
         drop(state);
         let attention = requests.0.program.interrupts.attention();
+        if limit.is_none() {
+            self.carry_out(&attention)?;
+        }
         requests.wait_in(self, limit, &attention)
     }
 
@@ -195,7 +211,7 @@ impl Request {
             return;
         }
         drop(state);
-        if let Some((by, operation)) = &self.cancel {
+        if let Some((by, operation)) = &self.by {
             by.cancel(operation.clone());
         }
     }

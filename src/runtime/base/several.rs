@@ -17,7 +17,8 @@ impl Request {
         if let Some(found) = first() {
             return Ok(Some(found));
         }
-        wait_for_some(requests, 1, limit)?;
+        let homes = homes(requests);
+        wait_for_some(requests, 1, limit, (&homes, &attention(&homes)))?;
         Ok(first())
     }
 
@@ -27,36 +28,54 @@ impl Request {
         if have_ended() {
             return Ok(true);
         }
-        wait_for_some(requests, requests.len(), limit)?;
+        let homes = homes(requests);
+        let attention = attention(&homes);
+        if limit.is_none() {
+            requests.iter().try_for_each(|request| request.carry_out(&attention))?;
+        }
+        wait_for_some(requests, requests.len(), limit, (&homes, &attention))?;
         Ok(have_ended())
     }
 }
 
-/// Waits until so many of these have ended.
-fn wait_for_some(requests: &[&Request], count: usize, limit: Option<Duration>) -> Result<()> {
-    let several = Arc::new(Record::default());
-    lock(&several.state).missing = u32::try_from(count).unwrap_or(u32::MAX);
-    let mut homes = Vec::new();
+/// Where those go that have not ended: one of each node.
+fn homes(requests: &[&Request]) -> Vec<Requests> {
+    let mut homes: Vec<Requests> = Vec::new();
     for request in requests {
-        let mut life = lock(&request.record.state);
-        if life.outcome.is_some() {
-            drop(life);
-            one_more(&several);
-            continue;
-        }
-        life.several.push(Arc::clone(&several));
-        let home = life.home.clone();
-        drop(life);
-        let is_known = |known: &Requests| {
-            home.as_ref().is_some_and(|home| std::sync::Arc::ptr_eq(&home.0.program, &known.0.program))
-        };
-        if !homes.iter().any(is_known) {
-            homes.extend(home);
+        let life = lock(&request.record.state);
+        let Some(home) = life.home.clone().filter(|_| life.outcome.is_none()) else { continue };
+        if !homes.iter().any(|known| std::sync::Arc::ptr_eq(&home.0.program, &known.0.program)) {
+            homes.push(home);
         }
     }
-    let attention = homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.program.interrupts));
+    homes
+}
+
+/// That of a call which waits for requests of these.
+fn attention(homes: &[Requests]) -> Attention<'_> {
+    homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.program.interrupts))
+}
+
+/// Waits until so many of these have ended.
+fn wait_for_some(
+    requests: &[&Request],
+    count: usize,
+    limit: Option<Duration>,
+    (homes, attention): (&[Requests], &Attention<'_>),
+) -> Result<()> {
+    let several = Arc::new(Record::default());
+    lock(&several.state).missing = u32::try_from(count).unwrap_or(u32::MAX);
+    for request in requests {
+        let mut life = lock(&request.record.state);
+        if life.outcome.is_none() {
+            life.several.push(Arc::clone(&several));
+        } else {
+            drop(life);
+            one_more(&several);
+        }
+    }
     let asleep: Vec<Asleep<'_>> = homes.iter().map(|home| home.asleep(&several)).collect();
-    let outcome = several.wait_for(limit, &attention).map(drop);
+    let outcome = several.wait_for(limit, attention).map(drop);
     drop(asleep);
     for request in requests {
         lock(&request.record.state).several.retain(|other| !Arc::ptr_eq(other, &several));

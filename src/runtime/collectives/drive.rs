@@ -5,6 +5,7 @@
 
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
 use super::peers::Peers;
+use super::place::{Exchange, Opening, Place};
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::{Token, Woken};
@@ -19,15 +20,10 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{DataHeader, FrameHeader, LinkKind, DATA_HEADER_BYTES, WAITS_AFTER};
-use std::time::Duration;
+use crate::wire::{DataHeader, FrameHeader, LinkKind, WAITS_AFTER};
 
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
-
-/// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
-/// one of the two is made for nothing.
-const PEER_OPENS: Duration = Duration::from_millis(20);
 
 /// When a call that waits says so: to the scheduler, and in the log.
 pub(super) struct Patience {
@@ -54,7 +50,7 @@ impl Collectives {
         call: Call,
         sequence: u64,
         since: Time,
-        attention: Attention<'a>,
+        attention: &'a Attention<'a>,
     ) -> Running<'a> {
         let (epoch, limit_ms, deadline) =
             (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
@@ -88,16 +84,25 @@ impl Collectives {
         let mut patience = Patience::since(running.since);
         driver.peers.silence.end();
         let mut head = None; // what is sent nowhere needs none
-        for number in 0.. {
+        let (first, mut begun) = match std::mem::take(&mut driver.place) {
+            Place::Exchange(number, exchange) => (number, Some(*exchange)),
+            Place::Beginning | Place::Memory(_) => (0, None),
+        };
+        for number in first.. {
             match algorithm.step(shape, number) {
                 Action::Exchange { send, receive } => {
-                    if let Some((_, landing)) = receive {
-                        memory.forget_checksums(Landing::into(&landing));
+                    let mut exchange = begun.take().unwrap_or_else(|| {
+                        if let Some((_, landing)) = receive {
+                            memory.forget_checksums(Landing::into(&landing));
+                        }
+                        let head = *head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
+                        Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }
+                    });
+                    let outcome = self.exchange(driver, running, &mut exchange, memory, &mut patience);
+                    if let Err(Stop::Interrupted(_)) = outcome {
+                        driver.place = Place::Exchange(number, Box::new(exchange));
                     }
-                    let head = head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
-                    let mut exchange =
-                        Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer };
-                    self.exchange(driver, running, &mut exchange, memory, &mut patience)?;
+                    outcome?;
                 }
                 Action::Copy { from, to } => {
                     memory.forget_checksums(to);
@@ -129,7 +134,7 @@ impl Collectives {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut Exchange,
         memory: &Memory<'_>,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
@@ -167,7 +172,7 @@ impl Collectives {
         }
     }
 
-    fn move_out(&self, driver: &mut Driver, exchange: &mut Exchange<'_>, memory: &Memory<'_>) -> Result<bool, Stop> {
+    fn move_out(&self, driver: &mut Driver, exchange: &mut Exchange, memory: &Memory<'_>) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
         if mutual && self.context.rank() > Some(peer) && exchange.leaves_opening_to(&driver.peers.slots[peer as usize])
@@ -176,7 +181,7 @@ impl Collectives {
         }
         let Some(link) = driver.peers.link(&self.context, peer)? else { return Ok(false) };
         if !exchange.started {
-            link.start_send(LinkKind::Data, exchange.head, span);
+            link.start_send(LinkKind::Data, &exchange.head, span);
             exchange.started = true;
         }
         match link.send(memory) {
@@ -198,7 +203,7 @@ impl Collectives {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut Exchange,
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, landing)) = exchange.receive else { return Ok(false) };
@@ -239,7 +244,7 @@ impl Collectives {
         }
     }
 
-    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange<'_>, now: Time) -> Stop {
+    fn out_of_time(&self, driver: &mut Driver, exchange: &Exchange, now: Time) -> Stop {
         Stop::Timeout(driver.peers.awaited(&self.context, exchange.peers(), now))
     }
 
@@ -248,7 +253,7 @@ impl Collectives {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut Exchange,
         patience: &mut Patience,
     ) -> Result<(), Stop> {
         let now = self.context.state.clock.now();
@@ -366,62 +371,6 @@ pub(crate) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
         scratch.resize(bytes, 0);
     }
     Ok(())
-}
-
-/// What one exchange still has to do.
-struct Exchange<'a> {
-    /// The data header of what is sent.
-    head: &'a [u8; DATA_HEADER_BYTES],
-    send: Option<(u32, Span)>,
-    receive: Option<(u32, Landing)>,
-    started: bool,
-    arithmetic: Option<Arithmetic>,
-    opening: Opening,
-}
-
-/// The side that opens a link which the exchange needs, and which is the peer's to open. The sender does; of two that send to
-/// each other, the lower rank.
-enum Opening {
-    /// The peer.
-    Peer,
-    /// The peer, until then.
-    PeerUntil(Time),
-    /// This rank: the peer may be slow to come, or unable to reach it.
-    Own,
-}
-
-impl Exchange<'_> {
-    /// Whether what is missing may come at once. A link that is being opened takes longer than a wake-up, and a peer that has
-    /// sent nothing on it yet may just be starting: where all start at once, on few cores, each poll would delay them.
-    fn may_poll(&self, slots: &[Slot]) -> bool {
-        let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
-        let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
-        self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
-    }
-
-    /// The ranks it waits for.
-    fn peers(&self) -> [Option<u32>; 2] {
-        [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
-    }
-
-    /// Whether the peer with this slot, whose part it is, is still to open the link.
-    fn leaves_opening_to(&self, slot: &Slot) -> bool {
-        matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
-    }
-
-    /// Until when a peer is waited for to open a link, if one is; not longer than that.
-    fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
-        let mut peers = self.peers().into_iter().flatten();
-        if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
-            return Time::NEVER;
-        }
-        let until = match self.opening {
-            Opening::PeerUntil(until) => until,
-            _ => now + PEER_OPENS,
-        };
-        self.opening = if until <= now { Opening::Own } else { Opening::PeerUntil(until) };
-        until
-    }
 }
 
 /// Whether the frame that a peer sent belongs to the call that this rank is in.

@@ -2,8 +2,10 @@ use super::*;
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
 use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::place::PEER_OPENS;
 use crate::runtime::links::link::Link;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::wire::DATA_HEADER_BYTES;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::time::Instant;
@@ -13,7 +15,7 @@ fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
     let mut slots = [Slot::Asked, Slot::Unused];
     let (receive, head) = (Some((1, Landing::Place(Span::EMPTY))), [0; DATA_HEADER_BYTES]);
     let opening = Opening::Peer;
-    let mut exchange = Exchange { head: &head, send: None, receive, started: false, arithmetic: None, opening };
+    let mut exchange = Exchange { head, send: None, receive, started: false, arithmetic: None, opening };
     let start = Time::default() + PEER_OPENS;
     assert!(exchange.leaves_opening_to(&slots[1]));
     assert!(!exchange.leaves_opening_to(&slots[0]), "asked for, then it is under way");
@@ -55,7 +57,7 @@ fn a_call_polls_only_for_what_may_come_at_once() {
         let (send, receive) =
             (send.map(|peer| (peer, Span::EMPTY)), receive.map(|peer| (peer, Landing::Place(Span::EMPTY))));
         let opening = Opening::Peer;
-        Exchange { head: &data, send, receive, started: false, arithmetic: None, opening }.may_poll(&slots)
+        Exchange { head: data, send, receive, started: false, arithmetic: None, opening }.may_poll(&slots)
     };
     assert!(!polls(Some(0), None) && !polls(None, Some(0)), "the link is being opened");
     assert!(!polls(None, Some(1)), "the peer may just be starting");

@@ -4,6 +4,7 @@
 
 use super::job::Jobs;
 use super::peers::Peers;
+use super::place::Place;
 use super::shared::Way;
 use super::stop::Stop;
 use super::turns::Turns;
@@ -44,6 +45,8 @@ pub(crate) struct Driver {
     pub digest: CallDigest,
     /// How calls are carried out.
     pub(super) way: Way,
+    /// From where on the call goes on that has changed threads.
+    pub place: Place,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
 }
@@ -79,6 +82,7 @@ impl Collectives {
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 digest: CallDigest::default(),
                 way: Way::Untried,
+                place: Place::Beginning,
                 next_check: Time::default(),
             }),
             mailbox,

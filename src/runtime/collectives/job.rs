@@ -5,7 +5,7 @@ use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::{CallBuffers, PartList};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::Layout;
-use crate::types::{Call, Time};
+use crate::types::{Call, ReduceOp, Time};
 use std::thread::JoinHandle;
 
 /// One collective, as one rank calls it.
@@ -36,6 +36,14 @@ pub(crate) struct Job {
     pub since: Time,
     pub work: Work<'static>,
     pub completer: Completer,
+}
+
+impl Job {
+    /// Whether a thread that waits for its request may carry it out: it may have to leave it in the middle, and of these something
+    /// is left to do then that is not kept.
+    pub fn may_change_threads(&self) -> bool {
+        self.work.call.op != Some(ReduceOp::SumOfAddends) && self.work.buffers.copied_bytes() == 0
+    }
 }
 
 /// What the progress thread has before it.

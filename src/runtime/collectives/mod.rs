@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod job;
 pub(crate) mod peers;
+pub(crate) mod place;
 pub(crate) mod revoke_check;
 mod shared;
 mod shared_drive;
@@ -18,4 +19,6 @@ mod shared_wait;
 pub(crate) mod standstill;
 pub(crate) mod stop;
 pub(crate) mod turns;
+#[cfg(all(test, loom))]
+mod turns_loom_test;
 pub(crate) mod work;

@@ -10,6 +10,7 @@
 
 use super::drive::{grow, Patience};
 use super::engine::{Collectives, Driver};
+use super::place::{Done, Place, STAGES};
 use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
 use super::shared_wait::Waiting;
 use super::stop::{Running, Stop};
@@ -32,6 +33,7 @@ struct Sharer<'a> {
     /// One bit for each rank that is known to be in this call.
     met: u64,
     scratch: Vec<u8>,
+    done: Done,
 }
 
 /// The elements of a call that are dealt with at a time, and where each rank's lie.
@@ -70,12 +72,21 @@ pub(super) fn share(
 ) -> Result<(), Stop> {
     let op = running.call.op;
     let arithmetic = sharing.dtype().zip(op).map(|(dtype, op)| Arithmetic { dtype, op, function });
-    shared.calls += 1;
+    let done = match std::mem::take(&mut driver.place) {
+        Place::Memory(done) => done,
+        Place::Beginning | Place::Exchange(..) => {
+            shared.calls += 1;
+            Done::default()
+        }
+    };
     let (call, base) = (shared.calls, shared.pieces);
     let waiting = Waiting { group, running, patience: Patience::since(running.since) };
     let scratch = std::mem::take(&mut driver.piece);
-    let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch };
+    let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch, done };
     let outcome = sharer.carry_out(driver);
+    if let Err(Stop::Interrupted(_)) = outcome {
+        driver.place = Place::Memory(sharer.done);
+    }
     driver.piece = sharer.scratch;
     outcome
 }
@@ -86,22 +97,30 @@ impl Sharer<'_> {
         if self.arithmetic.is_some() {
             grow(&mut self.scratch, scratch_bytes(ranks, self.sharing.element()))?;
         }
+        let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
+        let line = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
+        let is_flat = longest * parts * self.sharing.element() <= FLAT_BYTES;
+        if !self.done.has_come {
+            self.come(driver, is_flat.then_some(line))?;
+        }
+        match is_flat {
+            true => self.take_flat(driver, line)?,
+            false => self.by_pieces(driver, longest, parts)?,
+        }
+        self.shared.publish(Counter::Done, self.call);
+        Ok(())
+    }
+
+    /// Comes to the call, with the contribution that goes with its line.
+    fn come(&mut self, driver: &mut Driver, line: Option<Piece>) -> Result<(), Stop> {
         self.wait_until_done(driver)?;
         if let Some((from, to)) = self.sharing.own() {
             self.memory.copy(from, to);
         }
+        line.into_iter().for_each(|line| self.put(line));
         let called = self.waiting.running.data.encode_in(&mut driver.head);
-        let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
-        if longest * parts * self.sharing.element() <= FLAT_BYTES {
-            let piece = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
-            self.put(piece);
-            self.shared.come(self.call, self.waiting.running, &called);
-            self.take_flat(driver, piece)?;
-        } else {
-            self.shared.come(self.call, self.waiting.running, &called);
-            self.by_pieces(driver, longest, parts)?;
-        }
-        self.shared.publish(Counter::Done, self.call);
+        self.shared.come(self.call, self.waiting.running, &called);
+        self.done.has_come = true;
         Ok(())
     }
 
@@ -277,19 +296,19 @@ impl Sharer<'_> {
         };
         let shares = matches!(self.sharing.taking(), Taking::All | Taking::AtRoot);
         let last_stage = if shares { 2 } else { 1 };
-        for turn in 0..number + last_stage {
-            self.waiting.keep_to_time(driver)?;
-            if turn < number {
-                self.put_piece(driver, piece(turn), base + turn, shares)?;
+        for done in self.done.stages..(number + last_stage) * STAGES {
+            self.done.stages = done;
+            let (turn, stage) = (done / STAGES, done % STAGES);
+            if stage == 0 {
+                self.waiting.keep_to_time(driver)?;
             }
-            if let Some(nth) = turn.checked_sub(1).filter(|nth| *nth < number) {
-                match shares {
-                    true => self.fold_share(driver, piece(nth), base + nth)?,
-                    false => self.take_piece(driver, piece(nth), base + nth)?,
-                }
-            }
-            if let Some(nth) = turn.checked_sub(2).filter(|nth| shares && *nth < number) {
-                self.take_shares(driver, piece(nth), base + nth)?;
+            let Some(nth) = turn.checked_sub(stage).filter(|nth| *nth < number) else { continue };
+            match (stage, shares) {
+                (0, _) => self.put_piece(driver, piece(nth), base + nth, shares)?,
+                (1, true) => self.fold_share(driver, piece(nth), base + nth)?,
+                (1, false) => self.take_piece(driver, piece(nth), base + nth)?,
+                (_, true) => self.take_shares(driver, piece(nth), base + nth)?,
+                (_, false) => {}
             }
         }
         self.shared.pieces = base + number;

@@ -68,7 +68,7 @@ pub(crate) struct Running<'a> {
     pub limit_ms: i64,
     pub since: Time,
     /// Its caller's, while it waits for the call.
-    pub attention: Attention<'a>,
+    pub attention: &'a Attention<'a>,
 }
 
 impl Running<'_> {

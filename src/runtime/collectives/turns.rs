@@ -2,7 +2,7 @@
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,
-//! or nobody comes after it. What is called is entered in the log under the same lock, with the turn where that comes at once: one
+//! or nobody comes after it; one that holds a turn which another took may pass it on. What is called is entered in the log under the same lock, with the turn where that comes at once: one
 //! lock at a call's beginning, and one at its end. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::call_log::CallLog;
@@ -54,8 +54,8 @@ impl Turns {
     }
 
     fn turn(&self, number: u64, called: Called, has_come: bool) -> Turn<'_> {
-        let called = Cell::new(called);
-        Turn { turns: self, number, called, come: Cell::new(has_come), went_well: Cell::new(false) }
+        let (called, come, end) = (Cell::new(called), Cell::new(has_come), Cell::new(End::Fails));
+        Turn { turns: self, number, called, come, is_held: false, end }
     }
 
     /// Takes the next turn for another thread, which is to hold it: its number.
@@ -65,6 +65,11 @@ impl Turns {
         state.taken
     }
 
+    /// Whether the turn with this number has come.
+    pub(crate) fn has_come(&self, number: u64) -> bool {
+        lock(&self.state).ended + 1 == number
+    }
+
     /// Makes those that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
         nudge((&self.state, &self.changed));
@@ -72,7 +77,9 @@ impl Turns {
 
     /// Holds the turn with this number, which was taken.
     pub(crate) fn hold(&self, number: u64, called: Called) -> Turn<'_> {
-        self.turn(number, called, false)
+        let mut turn = self.turn(number, called, false);
+        turn.is_held = true;
+        turn
     }
 
     /// What was called in turns that have come.
@@ -89,7 +96,20 @@ pub(crate) struct Turn<'a> {
     called: Cell<Called>,
     /// It has come, as far as is known: it lasts until it is ended, so nobody need look again.
     come: Cell<bool>,
-    went_well: Cell<bool>,
+    /// Another thread took it.
+    is_held: bool,
+    end: Cell<End>,
+}
+
+/// How a thread's part in a turn ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// What was called has failed, or has not begun.
+    Fails,
+    /// It has ended without an error.
+    GoesWell,
+    /// Another thread holds the turn from then on.
+    PassesOn,
 }
 
 impl Turn<'_> {
@@ -124,17 +144,37 @@ impl Turn<'_> {
 
     /// What was called has ended without an error.
     pub(crate) fn went_well(&self) {
-        self.went_well.set(true);
+        self.end.set(End::GoesWell);
+    }
+
+    /// Whether another thread took it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Has another thread hold it, if it may.
+    pub(crate) fn pass_on(&self) -> bool {
+        if self.is_held {
+            self.end.set(End::PassesOn);
+        }
+        self.is_held
+    }
+
+    pub(crate) fn is_passed_on(&self) -> bool {
+        self.end.get() == End::PassesOn
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        if self.is_passed_on() {
+            return;
+        }
         // Nobody may come before those who called earlier, not even by giving up.
         let _ = self.wait(|| None, &Attention::none()); // it has come
         let mut state = lock(&self.turns.state);
         state.ended += 1;
-        if self.went_well.get() {
+        if self.end.get() == End::GoesWell {
             state.log.finish(self.number);
         }
         if state.taken > state.ended {
@@ -205,5 +245,27 @@ mod tests {
         held.went_well();
         drop(held);
         assert_eq!(numbers(), Some((4, 4)));
+    }
+
+    #[test]
+    fn a_turn_that_is_passed_on_goes_on_for_the_next_thread_that_holds_it() {
+        let turns = Turns::default();
+        let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+        let (first, second) = (turns.take_number(), turns.take_number());
+        assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false));
+        let held = turns.hold(first, Some((call, Time(0))));
+        held.enter();
+        assert!(held.pass_on());
+        drop(held);
+        assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false), "it has not ended");
+        let held = turns.hold(first, Some((call, Time(0))));
+        held.enter();
+        held.went_well();
+        drop(held);
+        assert!(turns.has_come(second));
+        assert!(!turns.hold(second, None).is_passed_on());
+        assert!(!turns.take(None).pass_on(), "the thread is its caller");
+        let newest = turns.with_log(|log| log.newest(GroupId::WORLD, Time(0)));
+        assert_eq!(newest.map(|newest| (newest.entered, newest.finished)), Some((first, first)));
     }
 }

@@ -2,8 +2,9 @@
 //! calls or, for one that does not wait, on the group's progress thread.
 //!
 //! The progress thread exists from the first such call on until the group is ended; it does nothing but what a caller's
-//! thread would do, in the order of the turns. Where nobody need be awaited a short call does it at once. How the work
-//! itself is done is in `drive`; what happens when it cannot go on, in `failure`.
+//! thread would do, in the order of the turns. A thread that waits for a request, and finds that nobody has begun, carries it out
+//! itself, and need not be woken; interrupted, it leaves the rest to the progress thread. Where nobody need be awaited a short
+//! call is done at once. How the work itself is done is in `drive`; what happens when it cannot go on, in `failure`.
 
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
@@ -16,7 +17,7 @@ use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
-use crate::runtime::base::request::{Cancels, Completer, Operation, Request};
+use crate::runtime::base::request::{Operation, Operations, Request};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::trace_file::Entry;
@@ -42,7 +43,7 @@ impl Collectives {
         let since = self.context.state.clock.now();
         let attention = self.context.state.program.interrupts.attention();
         let turn = self.turns.take(Some((work.call, since)));
-        self.context.told_by(self.work(&turn, since, attention, work))
+        self.context.told_by(self.work(&turn, since, &attention, &mut { work }))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -67,7 +68,8 @@ impl Collectives {
         roomy.map_err(|error| self.cannot_start(call, since, &error))?;
         if let Some(turn) = self.turn_of_its_own(&work, since) {
             let (request, completer) = self.context.requests.make();
-            self.work_and_tell(&turn, since, work, completer);
+            let outcome = self.work(&turn, since, &Attention::none(), &mut { work });
+            completer.complete(outcome.map(|()| None));
             return Ok(request);
         }
         self.jobs.reserve().map_err(|error| self.cannot_start(call, since, &error))?;
@@ -76,8 +78,8 @@ impl Collectives {
             || {
                 let (request, completer) = self.context.requests.make();
                 let turn = self.turns.take_number();
-                let own: Arc<dyn Cancels> = self.clone();
-                let request = request.cancelled_by(own, Operation::Collective(call, turn));
+                let own: Arc<dyn Operations> = self.clone();
+                let request = request.of(own, Operation::Collective(call, turn));
                 (Job { turn, since, work, completer }, request)
             },
         );
@@ -97,7 +99,8 @@ impl Collectives {
     /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
     fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
         let turn = self.turns.take(None);
-        let running = self.running(call, turn.number(), since, Attention::none());
+        let attention = Attention::none();
+        let running = self.running(call, turn.number(), since, &attention);
         self.give_up_for_all(running.failed(error)).into()
     }
 
@@ -113,12 +116,12 @@ impl Collectives {
         Ok(Shape { rank, size: self.context.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    fn work(&self, turn: &Turn<'_>, since: Time, attention: Attention<'_>, mut work: Work<'_>) -> Result<()> {
+    fn work(&self, turn: &Turn<'_>, since: Time, attention: &Attention<'_>, work: &mut Work<'_>) -> Result<()> {
         let bytes = work.buffers.longer();
         let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
             find_way(self, driver, running)?;
-            self.tell_addends(driver, running, &mut work)?;
-            let shape = self.shape(&work).map_err(Stop::Failed)?;
+            self.tell_addends(driver, running, work)?;
+            let shape = self.shape(work).map_err(Stop::Failed)?;
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
@@ -152,7 +155,9 @@ impl Collectives {
             (driver.scratch, driver.checksums, driver.way) = (scratch, checksums.into_inner(), way);
             outcome
         });
-        self.take_lists(work.layout, work.list);
+        if !turn.is_passed_on() {
+            self.take_lists(work.layout.take(), work.list.take());
+        }
         outcome
     }
 
@@ -191,11 +196,11 @@ impl Collectives {
         &self,
         turn: &Turn<'_>,
         (call, bytes): (Call, u64),
-        (since, attention): (Time, Attention<'_>),
+        (since, attention): (Time, &Attention<'_>),
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since, attention);
-        match turn.wait(|| self.context.state.clock.until(running.deadline), &running.attention) {
+        match turn.wait(|| self.context.state.clock.until(running.deadline), running.attention) {
             Ok(true) => {}
             Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
             Err(interrupted) => {
@@ -206,8 +211,8 @@ impl Collectives {
         let mut driver = self.driver();
         // The call before it in this process may have been interrupted as well, and have ended the group.
         self.context.refuse_if_broken().map_err(|first| match running.attention.is_due() {
-            Err(interrupted) => in_call(&running.title(), &interrupted),
-            Ok(_) => first,
+            Err(interrupted) if !turn.is_held() => in_call(&running.title(), &interrupted),
+            _ => first,
         })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
@@ -215,6 +220,11 @@ impl Collectives {
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
         let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
+        if let Err(Stop::Interrupted(why)) = &outcome {
+            if turn.pass_on() {
+                return Err(why.clone());
+            }
+        }
         if let Some((track, begun)) = self.track.as_ref().zip(begun) {
             let (sequence, ended, is_ok) = (running.sequence, self.context.state.clock.now(), outcome.is_ok());
             track.record(&Entry { call, sequence, bytes, called: since, begun, ended, is_ok });
@@ -235,29 +245,49 @@ impl Collectives {
 
     /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
     fn cancel_call(&self, call: Call, turn: u64) {
-        let running = self.running(call, turn, self.context.state.clock.now(), Attention::none());
+        let attention = Attention::none();
+        let running = self.running(call, turn, self.context.state.clock.now(), &attention);
         self.give_up_for_all(running.cancelled());
     }
 
     fn work_off(&self) {
-        while let Some(Job { turn, since, work, completer }) = self.jobs.next() {
-            let turn = self.turns.hold(turn, Some((work.call, since)));
-            self.work_and_tell(&turn, since, work, completer);
+        while let Some(job) = self.jobs.next() {
+            self.work_and_tell(job, &Attention::none()); // nothing interrupts it
         }
     }
 
-    /// Does what nobody waits for, and tells the request within its turn: when a blocking call behind it has ended, so has the
-    /// request.
-    fn work_and_tell(&self, turn: &Turn<'_>, since: Time, work: Work<'_>, completer: Completer) {
-        let outcome = self.work(turn, since, Attention::none(), work);
-        completer.complete(outcome.map(|()| None));
+    /// Does what was started, and tells the request within its turn: when a blocking call behind it has ended, so has the
+    /// request. Interrupted, it gives the job back, and says why.
+    fn work_and_tell(&self, mut job: Job, attention: &Attention<'_>) -> Option<(Job, Error)> {
+        let turn = self.turns.hold(job.turn, Some((job.work.call, job.since)));
+        let outcome = self.work(&turn, job.since, attention, &mut job.work);
+        match outcome {
+            Err(why) if turn.is_passed_on() => return Some((job, why)),
+            outcome => job.completer.complete(outcome.map(|()| None)),
+        }
+        None
     }
 }
 
-impl Cancels for Collectives {
+impl Operations for Collectives {
     fn cancel(&self, operation: Operation) {
         if let Operation::Collective(call, turn) = operation {
             self.cancel_call(call, turn);
         }
+    }
+
+    fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
+        let Operation::Collective(_, last) = operation else { return Ok(()) };
+        // To find the way of a group's calls is nothing that a thread may leave in the middle.
+        if self.carrier.get().is_none() {
+            return Ok(());
+        }
+        let is_next = |job: &Job| job.turn <= *last && job.may_change_threads() && self.turns.has_come(job.turn);
+        while let Some(job) = self.jobs.borrow(is_next) {
+            let (job, why) = self.work_and_tell(job, attention).unzip();
+            self.jobs.give_back(job);
+            why.map_or(Ok(()), Err)?;
+        }
+        Ok(())
     }
 }

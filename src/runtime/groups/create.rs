@@ -60,12 +60,12 @@ impl Registry {
         group.context.begin()?;
         let (since, attention) = (state.clock.now(), state.program.interrupts.attention());
         if was_made_before(group) {
-            return self.make_again(group, &group.collectives.running(call, 0, since, attention), wish);
+            return self.make_again(group, &group.collectives.running(call, 0, since, &attention), wish);
         }
         let turn = group.collectives.turns.take(Some((call, since)));
         let made = group
             .collectives
-            .in_turn(&turn, (call, 0), (since, attention), |_, running| self.await_creation(group, running, wish));
+            .in_turn(&turn, (call, 0), (since, &attention), |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
     }
 
@@ -113,7 +113,7 @@ impl Registry {
                     Err(Stop::Failed(over))
                 })
             };
-            match state.wait_attentively(until, &running.attention, told) {
+            match state.wait_attentively(until, running.attention, told) {
                 Ok(Some(outcome)) => break outcome,
                 Ok(None) => {}
                 Err(why) => break Err(Stop::Interrupted(why)),

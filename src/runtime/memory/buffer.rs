@@ -63,6 +63,12 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input: (both.0, both.1), output: both, placement: Placement::InPlace, lifetime: PhantomData }
     }
 
+    /// The same, for a request that has ended before they go.
+    #[cfg(test)]
+    pub fn of_request(self) -> CallBuffers<'static> {
+        CallBuffers { input: self.input, output: self.output, placement: self.placement, lifetime: PhantomData }
+    }
+
     /// How many bytes the longer of the two has.
     pub fn longer(&self) -> u64 {
         self.input.1.max(self.output.1) as u64

@@ -45,7 +45,7 @@ fn post(engine: &Arc<Mutex<Engine>>, direction: Direction) -> Request {
     let mut posting = lock(engine);
     let (op, own) = (posting.transfers.upcoming(), Arc::clone(engine));
     let told = Told(move || lock(&own).transfers.cancel(op));
-    let request = request.cancelled_by(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
+    let request = request.of(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
     let message = Post::new(direction, DType::Uint8, 0, CallBuffers::of(&[], &mut []));
     posting.check(&message, None).unwrap();
     posting.post(message, Time(0), 1000, Time::NEVER, completer);

@@ -53,7 +53,7 @@ use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::base::polling::Idle;
-use crate::runtime::base::request::{Cancels, Operation, Outcome, Request};
+use crate::runtime::base::request::{Operation, Operations, Outcome, Request};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
 use crate::runtime::links::peers::{turn_away, Mail};
 use crate::runtime::state::context::Context;
@@ -157,8 +157,8 @@ impl Messages {
         let (request, completer) = self.context.requests.make();
         let op = engine.transfers.upcoming();
         let count = 1 + OpId::from(second.is_some());
-        let own: Arc<dyn Cancels> = self.clone();
-        let request = request.cancelled_by(own, Operation::Messages(op..op + count));
+        let own: Arc<dyn Operations> = self.clone();
+        let request = request.of(own, Operation::Messages(op..op + count));
         match second {
             None => engine.post(first, now, limit_ms, deadline, completer),
             Some(second) => {
@@ -312,7 +312,7 @@ impl Messages {
     }
 }
 
-impl Cancels for Messages {
+impl Operations for Messages {
     fn cancel(&self, operation: Operation) {
         if let Operation::Messages(ops) = operation {
             self.cancel_ops(ops);

@@ -1,0 +1,91 @@
+//! How far a call is, between two moments at which its thread may sleep: what another thread needs to go on with it.
+
+use crate::runtime::links::peers::Slot;
+use crate::runtime::memory::buffer::Arithmetic;
+use crate::schedules::{Landing, Span};
+use crate::types::Time;
+use crate::wire::DATA_HEADER_BYTES;
+use std::time::Duration;
+
+/// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
+/// one of the two is made for nothing.
+pub(crate) const PEER_OPENS: Duration = Duration::from_millis(20);
+
+/// How far a call is.
+#[derive(Default)]
+pub(crate) enum Place {
+    #[default]
+    Beginning,
+    /// Over links: in this exchange of its schedule.
+    Exchange(u32, Box<Exchange>),
+    /// In shared memory.
+    Memory(Done),
+}
+
+/// What one exchange still has to do.
+pub(crate) struct Exchange {
+    /// The data header of what is sent.
+    pub head: [u8; DATA_HEADER_BYTES],
+    pub send: Option<(u32, Span)>,
+    pub receive: Option<(u32, Landing)>,
+    pub started: bool,
+    pub arithmetic: Option<Arithmetic>,
+    pub opening: Opening,
+}
+
+/// The side that opens a link which the exchange needs, and which is the peer's to open. The sender does; of two that send to
+/// each other, the lower rank.
+pub(crate) enum Opening {
+    /// The peer.
+    Peer,
+    /// The peer, until then.
+    PeerUntil(Time),
+    /// This rank: the peer may be slow to come, or unable to reach it.
+    Own,
+}
+
+impl Exchange {
+    /// Whether what is missing may come at once. A link that is being opened takes longer than a wake-up, and a peer that has
+    /// sent nothing on it yet may just be starting: where all start at once, on few cores, each poll would delay them.
+    pub fn may_poll(&self, slots: &[Slot]) -> bool {
+        let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
+        let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
+        self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
+    }
+
+    /// The ranks it waits for.
+    pub fn peers(&self) -> [Option<u32>; 2] {
+        [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
+    }
+
+    /// Whether the peer with this slot, whose part it is, is still to open the link.
+    pub fn leaves_opening_to(&self, slot: &Slot) -> bool {
+        matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
+    }
+
+    /// Until when a peer is waited for to open a link, if one is; not longer than that.
+    pub fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
+        let mut peers = self.peers().into_iter().flatten();
+        if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
+            return Time::NEVER;
+        }
+        let until = match self.opening {
+            Opening::PeerUntil(until) => until,
+            _ => now + PEER_OPENS,
+        };
+        self.opening = if until <= now { Opening::Own } else { Opening::PeerUntil(until) };
+        until
+    }
+}
+
+/// What is done of one call.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// This rank has come to it.
+    pub has_come: bool,
+    /// So many stages of pieces, [`STAGES`] for each turn: what there is of a stage is done between two waits, or may be done again.
+    pub stages: u64,
+}
+
+/// Put a piece, fold or take the one before, take the shares of the one before that.
+pub(crate) const STAGES: u64 = 3;
