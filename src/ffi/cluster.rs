@@ -154,11 +154,11 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
 /// `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
 ///
-/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
-/// whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
-/// program made; one that has been freed does not count. What ends other groups later changes nothing. MUSTER_ERR_REVOKED
-/// (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the newest
-/// message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
+/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
+/// this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
+/// have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
+/// MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the
+/// newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
 /// still holds then (muster_group_failure says so), and what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
@@ -220,7 +220,9 @@ pub struct muster_hccl_cm_t {
     pub worker_ip: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as `size`.
+/// The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as
+/// `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than 1,024 nodes also what
+/// muster_group_member returns.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

@@ -169,10 +169,10 @@ pub unsafe extern "C" fn muster_gather(
 }
 
 /// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
-/// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must not
-/// overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects ends the
-/// call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
-/// MUSTER_ERR_INVALID, and nothing has begun.
+/// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
+/// not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
+/// ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
+/// MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs` elements.
 ///
 /// # Safety
 /// As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -216,10 +216,10 @@ pub unsafe extern "C" fn muster_scatter(
     unsafe { run(group, |group| calls::scatter(group, r#in, out, count, dtype, root)) }
 }
 
-/// As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element
-/// `displs[r]` of `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are
-/// used at the root only. A rank that expects another number than the root gives ends the call with
-/// MUSTER_ERR_MISMATCH.
+/// As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
+/// `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
+/// that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. In place at the root where `out`
+/// equals `in` plus its own `displs` elements.
 ///
 /// # Safety
 /// As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`

@@ -140,8 +140,9 @@ pub struct muster_member_t {
     pub address: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and
-/// wait for its answer for one heartbeat time-out at most.
+/// Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and wait
+/// for its answer for one heartbeat time-out at most: then it is MUSTER_ERR_UNREACHABLE. MUSTER_ERR_INVALID for a rank that the
+/// group does not have.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -273,12 +274,12 @@ pub unsafe extern "C" fn muster_group_create_members(
 /// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
 /// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it
-/// ends, and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the
+/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends, and
+/// parent with it, with MUSTER_ERR_UNREACHABLE, for which no rank is to blame, once the scheduler has not been heard for the
 /// heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
-/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
-/// back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
-/// group has the default time-out.
+/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
+/// its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
+/// time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.

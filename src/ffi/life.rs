@@ -28,8 +28,8 @@ pub(super) unsafe fn settings(
 }
 
 /// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
-/// joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook of
-/// `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+/// joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook
+/// of `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
 ///
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -43,7 +43,8 @@ pub(super) unsafe fn settings(
 /// the job's first cause, as MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
-/// `config` must be NULL or a live configuration; `out` must be NULL or writable.
+/// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
+/// the environment meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_init(
     config: *const muster_config_t,
@@ -124,11 +125,12 @@ pub unsafe extern "C" fn muster_abort(
 /// revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
 /// process at a time; other calls may go on meanwhile.
 ///
-/// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the
-/// nodes that have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread
-/// is in it, or this process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns
-/// MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
-/// returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
+/// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
+/// have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
+/// process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a
+/// node is lost without recovery, or its launcher does not start it again, it returns that first cause, MUSTER_ERR_PEER_LOST.
+/// Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
+/// a node.
 ///
 /// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
 /// be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,

@@ -18,13 +18,14 @@ use std::ffi::c_void;
 pub type muster_reduce_fn =
     Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void)>;
 
-/// Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
+/// Makes a reduction operation of a function, and writes its number to `*op`: calls on any group of this cluster take it as their
+/// `op`.
 ///
-/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same
-/// number of ranks always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must
-/// be associative. Operations are numbered in the order in which they are made. Ranks that reduce together must have
-/// made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one cluster,
-/// freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
+/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
+/// ranks always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+/// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
+/// order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
+/// is MUSTER_ERR_LIMIT. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has

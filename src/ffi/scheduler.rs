@@ -22,7 +22,8 @@ pub struct muster_scheduler_t {
 /// `config` means the environment's settings. Returns when the port is bound.
 ///
 /// # Safety
-/// `config` must be NULL or a live configuration; `out` must be NULL or writable.
+/// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
+/// the environment meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_scheduler_start(
     config: *const muster_config_t,
