@@ -6,7 +6,7 @@ use crate::config::{Lock, Password};
 use crate::error::Result;
 use crate::tls;
 use crate::types::{Epoch, Incarnation, JobInstance, Secret, Token};
-use crate::wiping::{keeping, wiping};
+use crate::wiping::{keeping, wiping_stack};
 use crate::wire::LinkHello;
 use ring::hmac;
 use std::sync::Arc;
@@ -16,9 +16,12 @@ pub struct JobSecret {
     key: Arc<hmac::Key>,
 }
 
+/// How much of the stack making a key uses at most: SHA-256 with its blocks (less than a quarter of it, measured).
+const STACK_BYTES: usize = 8 << 10;
+
 /// A key of these bytes, to be kept.
 fn kept(bytes: &[u8]) -> Arc<hmac::Key> {
-    wiping(|| keeping(|| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes))))
+    wiping_stack::<STACK_BYTES, _>(|| keeping(|| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes))))
 }
 
 impl JobSecret {
@@ -65,6 +68,52 @@ impl JobSecret {
         for (nth, token) in (0u64..).zip(tokens) {
             let pad = self.derive([b"muster job secret, version 1: token", &life.0, &nth.to_le_bytes()]);
             token.0.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::os::unix::fs::FileExt;
+
+    const DEEP: usize = 64 << 10;
+
+    /// Fills the stack below the caller's frame.
+    #[inline(never)]
+    fn paint() -> usize {
+        let mut stack = [0xa5_u8; DEEP];
+        black_box(&mut stack).as_ptr() as usize
+    }
+
+    fn stack_at(address: usize) -> Vec<u8> {
+        let mut bytes = vec![0; DEEP];
+        File::open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, address as u64).unwrap();
+        bytes
+    }
+
+    #[inline(never)]
+    fn unwiped(bytes: &[u8]) {
+        black_box(hmac::Key::new(hmac::HMAC_SHA256, bytes));
+    }
+
+    /// Some slack is left for a compiler that optimizes nothing, or otherwise.
+    #[test]
+    fn a_key_leaves_nothing_of_its_bytes_on_the_stack() {
+        let secret = *b"what a key is made of, and no more";
+        let at = paint();
+        unwiped(&secret);
+        let used = stack_at(at).iter().position(|byte| *byte != 0xa5).map_or(0, |first| DEEP - first);
+        assert!(used > 0 && used <= STACK_BYTES / 2, "{used} bytes");
+        paint();
+        black_box(kept(&secret));
+        let stack = stack_at(at);
+        for pad in [0x00, 0x36, 0x5c] {
+            let part: Vec<u8> = secret[..8].iter().map(|byte| byte ^ pad).collect();
+            let found = stack.windows(part.len()).rposition(|window| window == part);
+            assert_eq!(found.map(|place| DEEP - place), None, "pad {pad:x}: so far below the frame");
         }
     }
 }

@@ -22,8 +22,13 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// Runs what handles secrets, and leaves none behind but in what it returns.
 pub fn wiping<T>(inside: impl FnOnce() -> T) -> T {
+    wiping_stack::<STACK_BYTES, T>(inside)
+}
+
+/// The same for what is known to use no more of the stack than this: a start is slower by each page that is touched.
+pub fn wiping_stack<const BYTES: usize, T>(inside: impl FnOnce() -> T) -> T {
     let result = within(inside);
-    overwrite_stack();
+    overwrite_stack::<BYTES>();
     result
 }
 
@@ -41,8 +46,8 @@ fn within<T>(inside: impl FnOnce() -> T) -> T {
 }
 
 #[inline(never)]
-fn overwrite_stack() {
-    let mut stack = [0_u8; STACK_BYTES];
+fn overwrite_stack<const BYTES: usize>() {
+    let mut stack = [0_u8; BYTES];
     stack.zeroize();
     std::hint::black_box(&mut stack);
 }

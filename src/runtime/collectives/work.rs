@@ -279,7 +279,7 @@ impl Operations for Collectives {
     fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
         let Operation::Collective(_, last) = operation else { return Ok(()) };
         // To find the way of a group's calls is nothing that a thread may leave in the middle.
-        if self.carrier.get().is_none() {
+        if self.context.size() > 1 && self.carrier.get().is_none() {
             return Ok(());
         }
         let is_next = |job: &Job| job.turn <= *last && job.may_change_threads() && self.turns.has_come(job.turn);
