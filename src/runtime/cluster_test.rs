@@ -62,7 +62,7 @@ pub(crate) fn node(scheduler: &SchedulerThread, workers: u32, rank: u32, wrap: W
     node_with(scheduler, workers, rank, wrap, Upgrade::none(), |_| ())
 }
 
-fn node_with(
+pub(crate) fn node_with(
     scheduler: &SchedulerThread,
     workers: u32,
     rank: u32,

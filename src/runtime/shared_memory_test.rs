@@ -1,12 +1,14 @@
 //! Ranks that share memory get what ranks get that talk over TCP, to the bit: every kind of call, of lengths that go with a call's
 //! line, in one piece and in several, in place and not. So do ranks whose calls change threads, wherever they sleep.
 
-use super::cluster_test::{node, plain, scheduler_with};
+use super::cluster_test::{node_with, plain, scheduler_with};
 use super::collectives::job::Work;
 use super::collectives::place::Place;
 use super::groups::group::Group;
+use super::links::upgrade::Upgrade;
 use super::memory::buffer::CallBuffers;
 use super::node::cluster::Cluster;
+use crate::config::Config;
 use crate::error::Status;
 use crate::schedules::{Layout, Parts};
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
@@ -43,14 +45,31 @@ const REDUCTIONS: [(DType, ReduceOp); 6] = [
     (DType::Uint16, ReduceOp::Xor),
 ];
 
+/// Whose results are the same in whichever order they are folded.
+const UNORDERED: [(DType, ReduceOp); 6] = [
+    (DType::Int32, ReduceOp::Sum),
+    (DType::Uint64, ReduceOp::Prod),
+    (DType::Bfloat16, ReduceOp::Avg),
+    (DType::Float64, ReduceOp::Max),
+    (DType::Int8, ReduceOp::Avg),
+    (DType::Uint16, ReduceOp::Xor),
+];
+
 /// Runs a rank's part in clusters with this setting; what each rank returned.
 fn run<T: Send>(shm: &str, workers: u32, work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
+    run_on(shm, &vec!["one"; workers as usize], work)
+}
+
+/// The same on several hosts, that of each rank.
+fn run_on<T: Send>(shm: &str, hosts: &[&str], work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
+    let workers = hosts.len() as u32;
     let scheduler = scheduler_with(workers, |config| config.set("shm", shm).unwrap());
     let results = std::thread::scope(|scope| {
         let start = |rank: u32| {
             let (scheduler, work) = (&scheduler, &work);
             scope.spawn(move || {
-                let cluster = node(scheduler, workers, rank, plain());
+                let set = |config: &mut Config| config.set("host_id", hosts[rank as usize]).unwrap();
+                let cluster = node_with(scheduler, workers, rank, plain(), Upgrade::none(), set);
                 let result = work(&cluster);
                 cluster.finalize().unwrap();
                 result
@@ -157,7 +176,7 @@ fn outcome(
 }
 
 /// Everything, one after another.
-fn all_outcomes(cluster: &Cluster, make: Make<'_>) -> Vec<Vec<u8>> {
+fn all_outcomes(cluster: &Cluster, make: Make<'_>, reductions: &[(DType, ReduceOp)]) -> Vec<Vec<u8>> {
     let of = (&*cluster.group(GroupId::WORLD), make);
     let group = of.0;
     for _ in 0..4 {
@@ -169,9 +188,9 @@ fn all_outcomes(cluster: &Cluster, make: Make<'_>) -> Vec<Vec<u8>> {
             matches!(kind, CallKind::Allreduce | CallKind::Reduce | CallKind::ReduceScatter | CallKind::ReduceScatterv);
         for count in COUNTS {
             // The longest calls with one type: a debug build takes its time.
-            let some = if count > 100_000 { 1 } else { REDUCTIONS.len() };
+            let some = if count > 100_000 { 1 } else { reductions.len() };
             match reduces {
-                true => REDUCTIONS[..some].iter().for_each(|(dtype, op)| {
+                true => reductions[..some].iter().for_each(|(dtype, op)| {
                     for in_place in [false, kind == CallKind::Allreduce] {
                         outcomes.push(outcome(of, (kind, *dtype, Some(*op)), count, in_place));
                     }
@@ -190,7 +209,7 @@ fn all_outcomes(cluster: &Cluster, make: Make<'_>) -> Vec<Vec<u8>> {
 
 /// The same by calls that return when they are done.
 fn at_once(cluster: &Cluster) -> Vec<Vec<u8>> {
-    all_outcomes(cluster, &|group, work| group.run(work).unwrap())
+    all_outcomes(cluster, &|group, work| group.run(work).unwrap(), &REDUCTIONS)
 }
 
 fn assert_equal(ranks: impl Iterator<Item = (Vec<Vec<u8>>, Vec<Vec<u8>>)>, what: &str) {
@@ -210,7 +229,7 @@ fn results_are_those_of_tcp_to_the_bit() {
 
 /// Everything by requests for which a thread waits that is interrupted all the time; and how often a call was found that had to
 /// change threads in its middle.
-fn interrupted(cluster: &Cluster) -> (Vec<Vec<u8>>, usize) {
+fn interrupted(cluster: &Cluster, reductions: &[(DType, ReduceOp)]) -> (Vec<Vec<u8>>, usize) {
     let (is_over, changes) = (AtomicBool::new(false), std::cell::Cell::new(0));
     let outcomes = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -219,7 +238,7 @@ fn interrupted(cluster: &Cluster) -> (Vec<Vec<u8>>, usize) {
                 std::thread::sleep(Duration::from_micros(20)); // so that the others run
             }
         });
-        let outcomes = all_outcomes(cluster, &|group, work| {
+        let make = |group: &Group, work: Work<'_>| {
             let Work { call, layout, list, function, buffers } = work;
             let request = group.start(Work { call, layout, list, function, buffers: buffers.of_request() }).unwrap();
             loop {
@@ -234,19 +253,37 @@ fn interrupted(cluster: &Cluster) -> (Vec<Vec<u8>>, usize) {
                     changes.set(changes.get() + usize::from(!matches!(driver.place, Place::Beginning)));
                 }
             }
-        });
+        };
+        let outcomes = all_outcomes(cluster, &make, reductions);
         is_over.store(true, Ordering::SeqCst);
         outcomes
     });
     (outcomes, changes.get())
 }
 
+fn assert_interrupted(shm: &str, hosts: &[&str], reductions: &[(DType, ReduceOp)], expected: Vec<Vec<Vec<u8>>>) {
+    let others = run_on(shm, hosts, |cluster| interrupted(cluster, reductions));
+    let changes: usize = others.iter().map(|(_, changes)| changes).sum();
+    let outcomes = others.into_iter().map(|(outcomes, _)| outcomes);
+    assert_equal(expected.into_iter().zip(outcomes), &format!("{shm}, {}", hosts.join(" ")));
+    assert!(changes > 10, "shm {shm}: {changes} calls changed threads");
+}
+
 #[test]
 fn a_call_may_change_threads_wherever_it_sleeps() {
     for shm in ["off", "require"] {
-        let (expected, others) = (run(shm, 3, at_once), run(shm, 3, interrupted));
-        let changes: usize = others.iter().map(|(_, changes)| changes).sum();
-        assert_equal(expected.into_iter().zip(others.into_iter().map(|(outcomes, _)| outcomes)), shm);
-        assert!(changes > 10, "shm {shm}: {changes} calls changed threads");
+        assert_interrupted(shm, &["a"; 3], &REDUCTIONS, run(shm, 3, at_once));
+    }
+}
+
+/// On two levels results depend on how many ranks each host has, but for those that come out the same in any order.
+#[test]
+fn results_on_two_levels_are_those_of_one_level_where_order_does_not_matter() {
+    let plain = |cluster: &Cluster| all_outcomes(cluster, &|group, work| group.run(work).unwrap(), &UNORDERED);
+    for hosts in [&["a", "a", "a", "a", "b", "b", "b"][..], &["a", "a", "a", "a", "b"], &["a", "b", "a", "b", "c", "b"]]
+    {
+        let (one, two) = (run_on("off", hosts, plain), run_on("require", hosts, plain));
+        assert_equal(one.clone().into_iter().zip(two), &hosts.join(" "));
+        assert_interrupted("require", hosts, &UNORDERED, one);
     }
 }

@@ -10,7 +10,7 @@
 
 use super::widen::conversions;
 use super::{Algorithm, Buffer, Conversion, Fold, Shape, Span};
-use crate::types::{CallKind, DType};
+use crate::types::{CallKind, DType, ReduceOp};
 
 /// What becomes of the contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,11 @@ impl<'a> Sharing<'a> {
     /// Its type.
     pub fn dtype(&self) -> Option<DType> {
         self.widened.map(|[there, _]| there.to).or(self.shape.call.dtype)
+    }
+
+    /// How contributions are folded, if they are.
+    pub fn op(&self) -> Option<ReduceOp> {
+        self.shape.call.op
     }
 
     /// How many elements a part has of what `from` gives.

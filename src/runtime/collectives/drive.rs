@@ -25,6 +25,21 @@ use crate::wire::{DataHeader, FrameHeader, LinkKind, WAITS_AFTER};
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 
+/// A schedule, and the ranks that it is for.
+pub(crate) struct Plan<'a> {
+    pub shape: &'a Shape<'a>,
+    pub algorithm: &'a Algorithm,
+    /// The ranks in the group of those that the shape counts; none: it counts all.
+    pub ranks: Option<&'a [u32]>,
+}
+
+impl<'a> Plan<'a> {
+    /// For all ranks.
+    pub(crate) fn of_all(shape: &'a Shape<'a>, algorithm: &'a Algorithm) -> Plan<'a> {
+        Plan { shape, algorithm, ranks: None }
+    }
+}
+
 /// When a call that waits says so: to the scheduler, and in the log.
 pub(super) struct Patience {
     report_at: Time,
@@ -73,11 +88,11 @@ impl Collectives {
         &self,
         driver: &mut Driver,
         running: &Running<'_>,
-        shape: &Shape<'_>,
-        algorithm: &Algorithm,
+        plan: &Plan<'_>,
         memory: &Memory<'_>,
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
+        let Plan { shape, algorithm, ranks } = plan;
         let summed = shape.summed();
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
@@ -86,7 +101,7 @@ impl Collectives {
         let mut head = None; // what is sent nowhere needs none
         let (first, mut begun) = match std::mem::take(&mut driver.place) {
             Place::Exchange(number, exchange) => (number, Some(*exchange)),
-            Place::Beginning | Place::Memory(_) => (0, None),
+            _ => (0, None),
         };
         for number in first.. {
             match algorithm.step(shape, number) {
@@ -96,6 +111,9 @@ impl Collectives {
                             memory.forget_checksums(Landing::into(&landing));
                         }
                         let head = *head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
+                        let of = |rank: u32| ranks.map_or(rank, |ranks| ranks[rank as usize]);
+                        let send = send.map(|(to, span)| (of(to), span));
+                        let receive = receive.map(|(from, landing)| (of(from), landing));
                         Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }
                     });
                     let outcome = self.exchange(driver, running, &mut exchange, memory, &mut patience);

@@ -20,6 +20,8 @@ pub(crate) enum Place {
     Exchange(u32, Box<Exchange>),
     /// In shared memory.
     Memory(Done),
+    /// On two levels: in this step, and there.
+    Step(usize, Box<Place>),
 }
 
 /// What one exchange still has to do.

@@ -15,6 +15,7 @@
 //! What is done with all that is in `shared_drive`, how a rank waits in `shared_wait`, and how the memory comes to be in
 //! `shared_setup`.
 
+use super::hosts::Hosts;
 use super::shared_flags::{self, Words};
 use super::stop::{Running, Stop};
 use crate::net::doorbell::{Address, Doorbell};
@@ -143,13 +144,25 @@ pub(super) enum Way {
     Links,
     /// Through memory.
     Shared(Box<Shared>),
+    /// Within each host through memory, and between hosts over links.
+    Levels(Box<Levels>),
 }
 
-/// The memory of one group, as one of its ranks has it.
+/// A group that has members on several hosts.
+#[derive(Debug)]
+pub(super) struct Levels {
+    /// The memory of this host's members; none where this rank is alone there.
+    pub shared: Option<Box<Shared>>,
+    pub hosts: Hosts,
+}
+
+/// The memory of a group's members on one host, as one of them has it. Ranks are those among these members.
 pub(super) struct Shared {
     pub segment: Segment,
     pub floor: Floor,
     pub rank: u32,
+    /// Their ranks in the group.
+    pub members: Vec<u32>,
     pub own: Doorbell,
     pub others: Vec<Address>,
     /// How many calls have been carried out here.
@@ -212,6 +225,7 @@ impl Shared {
 
     #[cold]
     fn difference(&self, rank: u32, line: usize, running: &Running<'_>) -> Stop {
+        let rank = self.members[rank as usize];
         let mut called = [0; DATA_HEADER_BYTES];
         self.segment.read(line + CALLED, &mut called);
         match DataHeader::decode(&called) {

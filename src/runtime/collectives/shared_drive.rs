@@ -70,11 +70,10 @@ pub(super) fn share(
     memory: &Memory<'_>,
     function: Option<UserFunction>,
 ) -> Result<(), Stop> {
-    let op = running.call.op;
-    let arithmetic = sharing.dtype().zip(op).map(|(dtype, op)| Arithmetic { dtype, op, function });
+    let arithmetic = sharing.dtype().zip(sharing.op()).map(|(dtype, op)| Arithmetic { dtype, op, function });
     let done = match std::mem::take(&mut driver.place) {
         Place::Memory(done) => done,
-        Place::Beginning | Place::Exchange(..) => {
+        _ => {
             shared.calls += 1;
             Done::default()
         }

@@ -10,8 +10,10 @@
 //!
 //! Nobody waits but for a round: what a rank hands over in one is there in the next.
 
+use super::drive::Plan;
 use super::engine::{Collectives, Driver};
-use super::shared::{Floor, Shared, Way, TOTAL_BYTES_MAX};
+use super::hosts::Hosts;
+use super::shared::{Floor, Levels, Shared, Way, TOTAL_BYTES_MAX};
 use super::stop::{Running, Stop};
 use crate::error::{Error, Status};
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
@@ -44,16 +46,22 @@ struct Record {
     name: [u8; NAME_BYTES],
 }
 
-/// Why a group's collectives are not carried out through memory, if that is known before anything is tried: the same on every rank.
-fn why_not(context: &Context) -> Option<String> {
-    let (members, wanted) = (&context.formed().members, context.formed().agreed.shared_memory);
-    if wanted == SharedMemory::Off {
-        return Some("the scheduler's setting shm is off".to_owned());
+impl Record {
+    /// That of a rank which shares memory with nobody.
+    const ALONE: Record = Record { free: u64::MAX, name: [0; NAME_BYTES] };
+}
+
+/// The hosts within which a group's members share memory; why they don't, if that is known before anything is tried: the same on every
+/// rank.
+fn hosts_of(context: &Context) -> Result<Hosts, String> {
+    if context.formed().agreed.shared_memory == SharedMemory::Off {
+        return Err("the scheduler's setting shm is off".to_owned());
     }
-    let mut hosts = context.roster.members.iter().map(|index| members.find(*index).map(|member| member.host));
-    let first = hosts.next().flatten();
-    let all_there = first.is_some() && hosts.all(|host| host == first);
-    (!all_there).then(|| "its members are on several hosts".to_owned())
+    let hosts = Hosts::of(context).ok_or("it is not known on which hosts all its members are")?;
+    match hosts.most() {
+        0 | 1 => Err("each of its members is on a host of its own".to_owned()),
+        _ => Ok(hosts),
+    }
 }
 
 /// Finds out how the calls from this one on are carried out, if it is time to.
@@ -66,21 +74,25 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         driver.way = Way::Links; // which nobody needs
         return Ok(());
     }
-    let outcome = match (why_not(context), context.size()) {
-        (Some(why), _) => Ok(Err(why)),
-        (None, ranks) if ranks as usize > FOLDED_MAX => {
-            required(context, Err(format!("it has {ranks} members, and {FOLDED_MAX} can at most")))
+    let outcome = match hosts_of(context) {
+        Err(why) => Ok(Err(why)),
+        Ok(hosts) if hosts.most() > FOLDED_MAX => {
+            let (most, of) = (hosts.most(), if hosts.count() == 1 { "" } else { " on one host" });
+            required(context, Err(format!("it has {most} members{of}, and {FOLDED_MAX} can at most")))
         }
-        (None, _) => {
-            let outcome = Setup { group, context, driver, running }.take_rounds()?;
-            required(context, outcome)
+        Ok(hosts) => {
+            let outcome = Setup { group, context, driver, running, hosts: &hosts }.take_rounds()?;
+            required(context, outcome.map(|shared| (hosts, shared)))
         }
     };
     let (way, carrier, words) = match outcome? {
-        Ok(shared) => {
-            let (ranks, total) = (context.size(), mebibytes(shared.floor.total_bytes() as u64));
-            let host = context.culprit(context.own_rank()).map_or_else(|| "this one".to_owned(), |own| own.host);
-            (Way::Shared(shared), Carrier::Memory, format!("{ranks} ranks on host {host}, {total}"))
+        Ok((hosts, shared)) => {
+            let words = what_is_shared(context, &hosts, shared.as_deref());
+            let way = match (hosts.count(), shared) {
+                (1, Some(shared)) => Way::Shared(shared),
+                (_, shared) => Way::Levels(Box::new(Levels { shared, hosts })),
+            };
+            (way, Carrier::Memory, words)
         }
         Err(why) => (Way::Links, Carrier::Links, why),
     };
@@ -90,8 +102,24 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     Ok(())
 }
 
+/// `4 ranks on host a, 2.6 MiB`, and how many other hosts there are.
+fn what_is_shared(context: &Context, hosts: &Hosts, shared: Option<&Shared>) -> String {
+    let host = context.culprit(context.own_rank()).map_or_else(|| "this one".to_owned(), |own| own.host);
+    let here = match shared {
+        Some(shared) => {
+            let total = mebibytes(shared.floor.total_bytes() as u64);
+            format!("{} ranks on host {host}, {total}", hosts.here().len())
+        }
+        None => format!("1 rank on host {host}"),
+    };
+    match hosts.count() {
+        1 => here,
+        count => format!("{here}; links between {count} hosts"),
+    }
+}
+
 /// What comes of the set-up: where memory is required, an error that names who can't, and why.
-fn required(context: &Context, outcome: Result<Box<Shared>, String>) -> Result<Result<Box<Shared>, String>, Stop> {
+fn required<T>(context: &Context, outcome: Result<T, String>) -> Result<Result<T, String>, Stop> {
     match outcome {
         Err(why) if context.formed().agreed.shared_memory == SharedMemory::Require => {
             let what = format!("{} can't share memory, which shm \"require\" asks for: {why}", context.id());
@@ -107,35 +135,46 @@ struct Setup<'a> {
     context: &'a Context,
     driver: &'a mut Driver,
     running: &'a Running<'a>,
+    hosts: &'a Hosts,
 }
 
 impl Setup<'_> {
-    /// Takes the rounds. The inner error says why all go over links.
-    fn take_rounds(&mut self) -> Result<Result<Box<Shared>, String>, Stop> {
-        let (rank, ranks) = (self.context.own_rank(), self.context.size() as usize);
-        let (begun, own) = split(begin());
+    /// Takes the rounds. The inner error says why all go over links. A rank that is alone on its host takes them for the others' sake,
+    /// and has nothing in the end.
+    fn take_rounds(&mut self) -> Result<Result<Option<Box<Shared>>, String>, Stop> {
+        let (rank, here) = (self.context.own_rank(), self.hosts.here());
+        let (begun, own) = split(if here.len() == 1 { Ok((Record::ALONE, None)) } else { begin() });
         let records = match self.round(begun)? {
             Ok(records) => records,
             Err(why) => return Ok(Err(why)),
         };
-        let Some(own) = own else { return Ok(Err("this process has no doorbell".to_owned())) };
-        let least = records.iter().map(|record| record.free / PART_TAKEN).min().unwrap_or(0);
-        let Some(floor) = Floor::of(ranks, page_bytes(), least) else {
-            return Ok(Err(self.too_little(&records)));
-        };
-        let (made, segment) = split(match rank {
-            0 => self.hand_out(&own, &records, floor).map(|segment| (records[0], Some(segment))),
-            _ => Ok((records[rank as usize], None)),
+        let (record, own) = (records[rank as usize], own.flatten());
+        let floor = own.as_ref().map(|_| self.floor(&records)).transpose();
+        let (made, segment) = split(match (&floor, &own) {
+            (Err(why), _) => Err(why.clone()),
+            (Ok(Some(floor)), Some(own)) if rank == here[0] => {
+                self.hand_out(own, &records, *floor).map(|segment| (record, Some(segment)))
+            }
+            _ => Ok((record, None)),
         });
         if let Err(why) = self.round(made)? {
             return Ok(Err(why));
         }
-        let (mapped, shared) = split(self.map(own, &records, floor, segment.flatten()));
-        match (self.round(mapped)?, shared) {
-            (Err(why), _) => Ok(Err(why)),
-            (Ok(_), Some(shared)) => Ok(Ok(Box::new(shared))),
-            (Ok(_), None) => Ok(Err("this process has no memory".to_owned())),
-        }
+        let (mapped, shared) = split(match (floor, own) {
+            (Ok(Some(floor)), Some(own)) => {
+                let mapped = self.map(own, &records, floor, segment.flatten());
+                mapped.map(|(record, shared)| (record, Some(Box::new(shared))))
+            }
+            _ => Ok((record, None)),
+        });
+        Ok(self.round(mapped)?.map(|_| shared.flatten()))
+    }
+
+    /// What lies where in the memory of this host's members; why there is none.
+    fn floor(&self, records: &[Record]) -> Result<Floor, String> {
+        let here = self.hosts.here();
+        let least = here.iter().map(|rank| records[*rank as usize].free / PART_TAKEN).min().unwrap_or(0);
+        Floor::of(here.len(), page_bytes(), least).ok_or_else(|| self.too_little(records))
     }
 
     /// Tells all others whether this rank can go on, and hears of them. The inner error names the first that can't, and why.
@@ -148,7 +187,7 @@ impl Setup<'_> {
         let algorithm = choose(&shape, &self.group.thresholds);
         let mut scratch = vec![0; algorithm.scratch_bytes(&shape)];
         let memory = CallBuffers::of(&input, &mut output).with_scratch(&mut scratch);
-        self.group.carry_out(self.driver, self.running, &shape, algorithm, &memory, None)?;
+        self.group.carry_out(self.driver, self.running, &Plan::of_all(&shape, algorithm), &memory, None)?;
         let decoded = output
             .chunks(RECORD_BYTES)
             .zip(0..)
@@ -156,19 +195,21 @@ impl Setup<'_> {
         Ok(decoded.collect())
     }
 
-    /// The rank that has the least memory left, where that is too little: all say the same.
+    /// The rank of this host that has the least memory left, where that is too little: all of them say the same.
     fn too_little(&self, records: &[Record]) -> String {
-        let (rank, free) =
-            (0..).zip(records).map(|(rank, record)| (rank, record.free)).min_by_key(|of| of.1).unwrap_or((0, 0));
-        let (who, free) = (self.context.describe(rank), mebibytes(free));
-        format!("{who}: it has {free} of memory left, and a quarter of that is too little for {} ranks", records.len())
+        let here = self.hosts.here();
+        let free_of = |rank: &u32| records[*rank as usize].free;
+        let rank = here.iter().copied().min_by_key(free_of).unwrap_or(0);
+        let (who, free) = (self.context.describe(rank), mebibytes(free_of(&rank)));
+        format!("{who}: it has {free} of memory left, and a quarter of that is too little for {} ranks", here.len())
     }
 
-    /// Rank 0's part: makes the segment, and hands it to all others.
+    /// The part of a host's first rank: makes the segment, and hands it to all others there.
     fn hand_out(&self, own: &Doorbell, records: &[Record], floor: Floor) -> Result<Segment, String> {
         let made = Segment::create(floor.total_bytes());
         let (segment, file) = made.map_err(|error| refused("the memory cannot be made", error))?;
-        for (rank, record) in (0..).zip(records).skip(1) {
+        for rank in self.hosts.here().iter().copied().skip(1) {
+            let record = &records[rank as usize];
             let handed = Address::of(&record.name).and_then(|to| own.hand(&to, &self.proof(rank, record), &file));
             handed.map_err(|error| refused(format_args!("{} is not reached", self.context.describe(rank)), error))?;
         }
@@ -194,16 +235,19 @@ impl Setup<'_> {
                 opened.map_err(|error| refused("the memory cannot be mapped", error))?
             }
         };
-        let (at, length) = floor.region(rank);
+        let (members, place) = (self.hosts.here(), self.hosts.place() as u32);
+        let (at, length) = floor.region(place);
         segment.populate(at, length).map_err(|error| refused("its memory cannot be had", error))?;
-        let others: std::io::Result<Vec<Address>> = records.iter().map(|record| Address::of(&record.name)).collect();
+        let names = members.iter().map(|rank| &records[*rank as usize].name);
+        let others: std::io::Result<Vec<Address>> = names.map(Address::of).collect();
         let others = others.map_err(|error| refused("a doorbell has no name", error))?;
         own.drain();
-        let shared = Shared { segment, floor, rank, own, others, calls: 0, done_by_all: 0, pieces: 0 };
+        let (rank, members) = (place, members.to_vec());
+        let shared = Shared { segment, floor, rank, members, own, others, calls: 0, done_by_all: 0, pieces: 0 };
         Ok((record, shared))
     }
 
-    /// What rank 0 shows a rank to which it hands the memory: both know the epoch's secret, and nobody else does.
+    /// What a host's first rank shows one to which it hands the memory: both know the epoch's secret, and nobody else does.
     fn proof(&self, rank: u32, record: &Record) -> [u8; PROOF_BYTES] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.context.formed().secret.0);
         let mut text = hmac::Context::with_key(&key);
@@ -216,11 +260,11 @@ impl Setup<'_> {
 }
 
 /// What each rank does first.
-fn begin() -> Result<(Record, Doorbell), String> {
+fn begin() -> Result<(Record, Option<Doorbell>), String> {
     let name = host::random_bytes().map_err(|error| error.to_string())?;
     let doorbell = Doorbell::bind(&name).map_err(|error| refused("a local socket cannot be made", error))?;
     let free = cgroup::free_memory().unwrap_or(TOTAL_BYTES_MAX * PART_TAKEN);
-    Ok((Record { free, name }, doorbell))
+    Ok((Record { free, name }, Some(doorbell)))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -87,7 +87,7 @@ impl Waiting<'_> {
         peer: u32,
         has_come: &dyn Fn(&Shared) -> bool,
     ) -> Result<(), Stop> {
-        let now = self.group.context.state.clock.now();
+        let (now, peer) = (self.group.context.state.clock.now(), shared.members[peer as usize]);
         if now >= self.running.deadline {
             return Err(Stop::Timeout(Some(Awaited { peer, fault: None })));
         }

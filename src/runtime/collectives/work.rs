@@ -6,9 +6,10 @@
 //! itself, and need not be woken; interrupted, it leaves the rest to the progress thread. Where nobody need be awaited a short
 //! call is done at once. How the work itself is done is in `drive`; what happens when it cannot go on, in `failure`.
 
-use super::drive::grow;
+use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Work};
+use super::levels::Leveled;
 use super::shared::Way;
 use super::shared_drive::{share, sharing};
 use super::shared_setup::find_way;
@@ -21,7 +22,7 @@ use crate::runtime::base::request::{Operation, Operations, Request};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::trace_file::Entry;
-use crate::schedules::{choose, Shape};
+use crate::schedules::{choose, Algorithm, Shape, Sharing};
 use crate::types::{Call, CallKind, DType, ReduceOp, Time};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -125,11 +126,12 @@ impl Collectives {
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
-            let sharing = match &way {
-                Way::Shared(shared) => sharing(shared, &shape, algorithm),
-                Way::Untried | Way::Links => None,
+            let carriage = Carriage::of(&way, &shape, algorithm);
+            let scratch_bytes = match &carriage {
+                Carriage::Links => algorithm.scratch_bytes(&shape),
+                Carriage::Memory(_) => 0,
+                Carriage::Levels(leveled) => leveled.scratch_bytes(self),
             };
-            let scratch_bytes = if sharing.is_some() { 0 } else { algorithm.scratch_bytes(&shape) };
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let copied_bytes = work.buffers.copied_bytes();
@@ -145,11 +147,17 @@ impl Collectives {
                 if copied_bytes > 0 {
                     memory = memory.with_copied_input(&mut copy[..copied_bytes]);
                 }
-                match (sharing, &mut way) {
-                    (Some(sharing), Way::Shared(shared)) => {
+                match (carriage, &mut way) {
+                    (Carriage::Memory(sharing), Way::Shared(shared)) => {
                         share((self, driver), shared, running, sharing, &memory, work.function)
                     }
-                    _ => self.carry_out(driver, running, &shape, algorithm, &memory, work.function),
+                    (Carriage::Levels(leveled), Way::Levels(levels)) => {
+                        leveled.carry_out((self, driver), levels, running, &memory, work.function)
+                    }
+                    _ => {
+                        let plan = Plan::of_all(&shape, algorithm);
+                        self.carry_out(driver, running, &plan, &memory, work.function)
+                    }
                 }
             });
             (driver.scratch, driver.checksums, driver.way) = (scratch, checksums.into_inner(), way);
@@ -176,7 +184,7 @@ impl Collectives {
         grow(&mut all, dtype.size() * size as usize)?;
         grow(&mut scratch, algorithm.scratch_bytes(&shape))?;
         let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
-        self.carry_out(driver, running, &shape, algorithm, &memory, None)?;
+        self.carry_out(driver, running, &Plan::of_all(&shape, algorithm), &memory, None)?;
         let mut below = 0;
         for (rank, addends) in (0..).zip(all.as_chunks().0) {
             let addends = u64::from_le_bytes(*addends);
@@ -266,6 +274,24 @@ impl Collectives {
             outcome => job.completer.complete(outcome.map(|()| None)),
         }
         None
+    }
+}
+
+/// What carries a call.
+enum Carriage<'a> {
+    Links,
+    Memory(Sharing<'a>),
+    Levels(Leveled<'a>),
+}
+
+impl<'a> Carriage<'a> {
+    /// The same on every rank.
+    fn of(way: &Way, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Carriage<'a> {
+        match way {
+            Way::Shared(shared) => sharing(shared, shape, algorithm).map_or(Carriage::Links, Carriage::Memory),
+            Way::Levels(levels) => Leveled::of(levels, shape).map_or(Carriage::Links, Carriage::Levels),
+            Way::Untried | Way::Links => Carriage::Links,
+        }
     }
 }
 

@@ -210,6 +210,11 @@ impl<'a> Memory<'a> {
         Memory { input: (copy.as_ptr(), length), list: self.list_of(Buffer::Output), ..self }
     }
 
+    /// The same memory for a call that is in place on its output.
+    pub fn on_output(self) -> Memory<'a> {
+        Memory { input: (self.output.0, self.output.1), list: None, ..self }
+    }
+
     /// The list that this buffer is.
     fn list_of(&self, buffer: Buffer) -> Option<Listed<'a>> {
         self.list.filter(|listed| listed.list.buffer == buffer)

@@ -1,0 +1,97 @@
+//! The hosts of a group's members.
+
+use crate::runtime::state::context::Context;
+use crate::types::Call;
+
+/// Which members are on which host: the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hosts {
+    /// The members of each, in order of rank; hosts are in the order of their lowest ranks.
+    members: Vec<Vec<u32>>,
+    /// This rank's host, and its place there.
+    own: (usize, usize),
+}
+
+impl Hosts {
+    /// Those of a group; none where it is not known where a member is, or that this process is one.
+    pub(super) fn of(context: &Context) -> Option<Hosts> {
+        let known = &context.formed().members;
+        let names: Option<Vec<_>> =
+            context.roster.members.iter().map(|index| known.find(*index).map(|member| member.host)).collect();
+        Hosts::of_names(&names?, context.rank()?)
+    }
+
+    pub(super) fn of_names<N: PartialEq>(names: &[N], own: u32) -> Option<Hosts> {
+        let mut members: Vec<(&N, Vec<u32>)> = Vec::new();
+        for (rank, name) in (0..).zip(names) {
+            match members.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, ranks)) => ranks.push(rank),
+                None => members.push((name, vec![rank])),
+            }
+        }
+        let members: Vec<Vec<u32>> = members.into_iter().map(|(_, ranks)| ranks).collect();
+        let place = |ranks: &Vec<u32>| ranks.iter().position(|rank| *rank == own);
+        let own = members.iter().enumerate().find_map(|(host, ranks)| Some((host, place(ranks)?)))?;
+        Some(Hosts { members, own })
+    }
+
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The members on this rank's.
+    pub(super) fn here(&self) -> &[u32] {
+        &self.members[self.own.0]
+    }
+
+    /// This rank's host among all.
+    pub(super) fn own_host(&self) -> u32 {
+        self.own.0 as u32
+    }
+
+    /// This rank's place among those.
+    pub(super) fn place(&self) -> usize {
+        self.own.1
+    }
+
+    /// How many members the host has that has most.
+    pub(super) fn most(&self) -> usize {
+        self.members.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// One rank of each host, for whom it speaks: the root, if there is one, and otherwise the lowest.
+    pub(super) fn speakers(&self, root: Option<u32>) -> Vec<u32> {
+        let speaker = |ranks: &Vec<u32>| ranks.iter().copied().find(|rank| Some(*rank) == root).unwrap_or(ranks[0]);
+        self.members.iter().map(speaker).collect()
+    }
+
+    /// Whether a call's contributions come in order of rank if each host's are combined first, or need not.
+    pub(super) fn keep_order(&self, call: &Call) -> bool {
+        let in_order = || self.members.iter().flatten().copied().eq(0..self.members.iter().flatten().count() as u32);
+        call.op.is_none_or(|op| op.is_commutative()) || in_order()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::types::{CallKind, ReduceOp};
+
+    #[test]
+    fn members_are_told_apart_by_their_hosts() {
+        let hosts = Hosts::of_names(&["b", "a", "b", "c"], 2).expect("it is a member");
+        assert_eq!((hosts.count(), hosts.here(), hosts.place(), hosts.most()), (3, &[0, 2][..], 1, 2));
+        assert_eq!((hosts.speakers(None), hosts.speakers(Some(2))), (vec![0, 1, 3], vec![2, 1, 3]));
+        assert_eq!(Hosts::of_names(&["a"], 1), None);
+    }
+
+    #[test]
+    fn operands_keep_their_order_where_a_host_has_ranks_that_follow_each_other() {
+        let op = |commutative| Some(ReduceOp::User { number: 0, commutative });
+        let call = |op| Call { kind: CallKind::Allreduce, dtype: None, op, root: None, count: 1, layout: 0 };
+        let keep = |names: &[&str], op| Hosts::of_names(names, 0).expect("a member").keep_order(&call(op));
+        assert!(keep(&["a", "a", "b"], op(false)) && keep(&["a", "b", "a"], op(true)) && keep(&["a", "b", "a"], None));
+        assert!(!keep(&["a", "b", "a"], op(false)));
+    }
+}
