@@ -225,7 +225,7 @@ static void a_call_that_sleeps_is_interrupted(const struct row *row, enum way wa
     struct pair pair;
     struct call call;
     form(&pair);
-    /* From the group's fifth collective on a thread that waits for one carries it out itself. */
+    /* From the fifth collective on a thread that waits for one carries it out itself. */
     for (int i = 0; row->leaves == REQUEST && i < 4; i++) {
         both(&pair, barrier);
     }

@@ -548,8 +548,8 @@ void muster_config_free(muster_config_t *config);
 
 /**
  * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
- * joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook of
- * `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+ * joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook
+ * of `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
  *
  * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
@@ -563,7 +563,8 @@ void muster_config_free(muster_config_t *config);
  * the job's first cause, as MUSTER_ERR_PEER_LOST.
  *
  * Requires:
- * `config` must be NULL or a live configuration; `out` must be NULL or writable.
+ * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
+ * the environment meanwhile.
  */
 muster_status_t muster_init(const muster_config_t *config,
                             muster_cluster_t **out);
@@ -616,11 +617,12 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
  * process at a time; other calls may go on meanwhile.
  *
- * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the
- * nodes that have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread
- * is in it, or this process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns
- * MUSTER_ERR_ABORTED, each time. If a node is lost without recovery, or its launcher does not start it again, it
- * returns that first cause, MUSTER_ERR_PEER_LOST. While the scheduler is away it says so after a second or two.
+ * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
+ * have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
+ * process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a
+ * node is lost without recovery, or its launcher does not start it again, it returns that first cause, MUSTER_ERR_PEER_LOST.
+ * Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
+ * a node.
  *
  * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
  * be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,
@@ -657,7 +659,8 @@ void muster_cluster_free(muster_cluster_t *cluster);
  * `config` means the environment's settings. Returns when the port is bound.
  *
  * Requires:
- * `config` must be NULL or a live configuration; `out` must be NULL or writable.
+ * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
+ * the environment meanwhile.
  */
 muster_status_t muster_scheduler_start(const muster_config_t *config,
                                        muster_scheduler_t **out);
@@ -785,11 +788,11 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
  * `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
  *
- * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
- * whichever this process came to know first. Where they all hold, it is what ended the first of the groups that the
- * program made; one that has been freed does not count. What ends other groups later changes nothing. MUSTER_ERR_REVOKED
- * (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the newest
- * message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
+ * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
+ * this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
+ * have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
+ * MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the
+ * newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
  * still holds then (muster_group_failure says so), and what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
@@ -814,7 +817,9 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
 muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
- * The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as `size`.
+ * The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as
+ * `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than 1,024 nodes also what
+ * muster_group_member returns.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -907,8 +912,9 @@ int32_t muster_group_to_world(const muster_group_t *group, int32_t rank);
 int32_t muster_group_from_world(const muster_group_t *group, int32_t world_rank);
 
 /**
- * Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and
- * wait for its answer for one heartbeat time-out at most.
+ * Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and wait
+ * for its answer for one heartbeat time-out at most: then it is MUSTER_ERR_UNREACHABLE. MUSTER_ERR_INVALID for a rank that the
+ * group does not have.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -983,12 +989,12 @@ muster_status_t muster_group_create_members(muster_cluster_t *cluster,
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it
- * ends, and parent with it, with MUSTER_ERR_UNREACHABLE (rank -1) once the scheduler has not been heard for the
+ * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends, and
+ * parent with it, with MUSTER_ERR_UNREACHABLE, for which no rank is to blame, once the scheduler has not been heard for the
  * heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
- * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
- * back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
- * group has the default time-out.
+ * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
+ * its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
+ * time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -1052,8 +1058,8 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  * In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that the group
  * keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
  * `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
- * contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same ranks and
- * count. Blocking and errors as muster_barrier.
+ * contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same count and
+ * the same ranks on the same hosts. Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -1135,10 +1141,10 @@ muster_status_t muster_gather(muster_group_t *group,
 
 /**
  * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
- * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must not
- * overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects ends the
- * call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
- * MUSTER_ERR_INVALID, and nothing has begun.
+ * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
+ * not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
+ * ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
+ * MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs` elements.
  *
  * Requires:
  * As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -1174,10 +1180,10 @@ muster_status_t muster_scatter(muster_group_t *group,
                                int32_t root);
 
 /**
- * As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element
- * `displs[r]` of `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are
- * used at the root only. A rank that expects another number than the root gives ends the call with
- * MUSTER_ERR_MISMATCH.
+ * As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
+ * `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
+ * that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. In place at the root where `out`
+ * equals `in` plus its own `displs` elements.
  *
  * Requires:
  * As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -2075,13 +2081,14 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
                                   muster_request_t **request);
 
 /**
- * Makes a reduction operation of a function, and gives its number out, to be passed as `op` on any group of this cluster.
+ * Makes a reduction operation of a function, and writes its number to `*op`: calls on any group of this cluster take it as their
+ * `op`.
  *
- * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same
- * number of ranks always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must
- * be associative. Operations are numbered in the order in which they are made. Ranks that reduce together must have
- * made theirs in the same order, for a number that differs is a mismatch. At most 65,536 are made on one cluster,
- * freed ones included; beyond, MUSTER_ERR_LIMIT. Thread-safe; does not block.
+ * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
+ * ranks on each host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+ * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
+ * order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
+ * is MUSTER_ERR_LIMIT. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has

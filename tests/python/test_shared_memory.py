@@ -106,14 +106,14 @@ def test_the_schedulers_setting_counts():
 
 
 @pytest.mark.parametrize("shm", ["auto", "require"])
-def test_members_on_several_hosts_talk_over_tcp(shm):
-    """`require` is for groups of one host."""
+def test_members_each_on_a_host_of_its_own_talk_over_tcp(shm):
+    """`require` is for ranks that have others on their host."""
     with Cluster(node(LINES), workers=2, started=0, env={"MUSTER_SHM": shm, "MUSTER_LOG": "debug"}) as cluster:
         for rank in range(2):
             cluster.start_worker({"MUSTER_HOST_ID": f"host {rank}"})
         workers = cluster.succeed(timeout=LIMIT)
         ran(workers, 0)
-        assert all("its members are on several hosts" in worker.stderr for worker in workers)
+        assert all("each of its members is on a host of its own" in worker.stderr for worker in workers)
 
 
 def test_ranks_that_say_they_are_on_one_host_and_are_not_talk_over_tcp():

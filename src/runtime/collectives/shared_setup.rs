@@ -1,11 +1,11 @@
 //! How the ranks of a group come to share memory, or agree that they don't.
 //!
-//! Before a group's fourth collective, within its turn, all ranks of a group that is on one host take three *rounds*. In each every
-//! rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none does, so that all choose alike.
+//! Before a group's fourth collective, on several hosts before its first, all ranks of a group with several on one host take three
+//! *rounds*, within the call's turn. In each every rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none does, so that all choose alike.
 //! A round's frames carry the header of the call that is to come: ranks that call something else, or do not come, are found as in any
 //! call.
 //! 1. Each has a doorbell, and knows how much memory it may take.
-//! 2. Rank 0 has made the segment, and has handed it to all others by their doorbells.
+//! 2. The first rank of each host has made a segment, and has handed it to all others there by their doorbells.
 //! 3. Each has it mapped, and has had the pages made that it writes.
 //!
 //! Nobody waits but for a round: what a rank hands over in one is there in the next.
@@ -30,7 +30,7 @@ use ring::hmac;
 use std::fmt::Display;
 use std::fs::File;
 
-/// The first collective before which memory is set up: what is called but a few times is not worth it.
+/// The first collective before which memory is set up in a group on one host: what is called but a few times is not worth it.
 const FIRST: u64 = 4;
 /// What a rank tells in a round.
 const WORDS_BYTES: usize = 160;
@@ -66,15 +66,20 @@ fn hosts_of(context: &Context) -> Result<Hosts, String> {
 
 /// Finds out how the calls from this one on are carried out, if it is time to.
 pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
-    if !matches!(driver.way, Way::Untried) || running.sequence < FIRST {
+    let context = &group.context;
+    let formed = context.formed();
+    let is_early = running.sequence < FIRST;
+    if !matches!(driver.way, Way::Untried) || is_early && formed.local_size as usize == formed.members.len() {
         return Ok(());
     }
-    let context = &group.context;
     if context.size() < 2 {
         driver.way = Way::Links; // which nobody needs
         return Ok(());
     }
     let outcome = match hosts_of(context) {
+        // On several hosts the order of folding depends on it: all calls are to have the same.
+        Ok(hosts) if is_early && hosts.count() == 1 => return Ok(()),
+        Err(_) if is_early => return Ok(()),
         Err(why) => Ok(Err(why)),
         Ok(hosts) if hosts.most() > FOLDED_MAX => {
             let (most, of) = (hosts.most(), if hosts.count() == 1 { "" } else { " on one host" });

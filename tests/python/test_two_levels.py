@@ -1,0 +1,128 @@
+"""Groups with several ranks on each of several hosts: within a host through memory, between hosts one rank for each."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from cluster import Cluster, stop
+from nodes import node, said
+
+LIMIT = 120
+# Where ranks are killed within calls, and asked for what they know: as long as a busy machine may take.
+ENV = {"MUSTER_SHM": "auto", "MUSTER_LOG": "debug"}
+
+SUMS = """
+    c = join()
+    w, n = c.world, c.size
+    for count in (1, 700, 300_000):
+        for turn in range(6):
+            mine = [(c.rank + 1) * (turn + 1)] * count
+            assert w.allreduce(mine) == [n * (n + 1) // 2 * (turn + 1)] * count, (count, turn)
+            root = turn % n
+            sent = bytes([root + turn]) * count
+            assert w.broadcast(sent if c.rank == root else bytes(count), root) == sent, (count, turn)
+            w.barrier()
+    say(fine=True)
+    c.leave()
+"""
+
+
+def started(lines, hosts, env=None):
+    """A cluster whose ranks are on these hosts, as they say themselves."""
+    cluster = Cluster(node(lines), workers=len(hosts), started=0, env={**ENV, **(env or {})})
+    for rank, host in enumerate(hosts):
+        cluster.start_worker({"MUSTER_HOST_ID": host, "MS_NODE_ID": str(rank)})
+    return cluster
+
+
+def carried(worker):
+    line, = [line for line in worker.stderr.splitlines() if "world: " in line]
+    return line.partition("world: ")[2]
+
+
+@pytest.mark.parametrize("hosts", ["aaaabbb", "aaaab", "abab", "abbcca"])
+def test_results_are_right_wherever_ranks_are(hosts):
+    with started(SUMS, hosts) as cluster:
+        for rank, worker in enumerate(cluster.succeed(timeout=LIMIT)):
+            assert said(worker)["fine"]
+            count, here = len(set(hosts)), hosts.count(hosts[rank])
+            assert f"; links between {count} hosts)" in carried(worker)
+            assert carried(worker).startswith(f"memory ({here} rank"), carried(worker)
+
+
+def test_where_one_host_has_no_memory_all_take_one_level():
+    limit = "if c.rank == 3: import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))"
+    limited = SUMS.replace("w, n = c.world, c.size", f"w, n = c.world, c.size\n    {limit}")
+    with started(limited, "aaabbb") as cluster:
+        for worker in cluster.succeed(timeout=LIMIT):
+            assert said(worker)["fine"]
+            assert carried(worker).startswith("links (rank 3 ") and "the memory cannot be made" in carried(worker)
+
+
+WORK = """
+    c = join()
+    def work():
+        for turn in range(10 ** 9):
+            c.world.allreduce([c.rank] * (1 if turn % 2 else 100_000))
+            if turn == 8:
+                say(running=True)
+    told = fails(work)
+    say(**told, at=time.monotonic())
+    c.leave()
+"""
+
+
+# Host a has ranks 0 to 2, host b 3 and 4: the first of each speaks for it.
+@pytest.mark.parametrize("victim", range(5))
+def test_a_rank_that_dies_is_named_on_every_host(victim):
+    with started(WORK, "aaabb") as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"running"', LIMIT)
+        cluster.workers[victim].kill()
+        since = time.monotonic()
+        cluster.wait(timeout=LIMIT)
+        for worker in cluster.workers:
+            if worker is not cluster.workers[victim]:
+                words = said(worker)
+                assert words["error"] == "PEER_LOST" and words["sentence"].startswith(f"rank {victim} "), words
+                assert words["at"] - since < 4.0, "at once, on a machine that is busy"
+
+
+@pytest.mark.parametrize("victim", [1, 3, 4])
+def test_a_rank_that_stands_still_is_named_on_every_host(victim):
+    with started(WORK, "aaabb", {"MUSTER_TIMEOUT": "2"}) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"running"', LIMIT)
+        stop(cluster.workers[victim].pid)
+        for worker in cluster.workers:
+            if worker is not cluster.workers[victim]:
+                worker.wait_for('"error"', LIMIT)
+                words = said(worker)
+                assert words["error"] == "TIMEOUT" and f"rank {victim} " in words["sentence"], words
+        os.kill(cluster.workers[victim].pid, signal.SIGCONT)
+        cluster.wait(timeout=LIMIT)
+
+
+DIFFERS = """
+    c = join()
+    def differs():
+        for _ in range(5):
+            c.world.allreduce([1])
+        c.world.{odd} if c.rank == {rank} else c.world.allreduce([1, 2])
+        c.world.barrier()
+    say(**fails(differs))
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 2, 3, 4])
+@pytest.mark.parametrize("odd", ["allreduce([1])", "barrier()", "allgather(1)"])
+def test_a_rank_that_calls_something_else_is_named_on_every_host(rank, odd):
+    with started(DIFFERS.format(rank=rank, odd=odd), "aaabb", {"MUSTER_TIMEOUT": "60"}) as cluster:
+        cluster.wait(timeout=LIMIT)
+        for worker in cluster.workers:
+            words = said(worker)
+            assert words["error"] == "MISMATCH" and f"rank {rank} " in words["sentence"], words
+            assert words["after"] < 20, words
