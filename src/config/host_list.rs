@@ -34,7 +34,8 @@ pub fn of_list(text: &str) -> Option<Hosts> {
     }
     first.push_str(rest);
     let first = first.trim().to_owned();
-    (!first.is_empty()).then_some(Hosts { first, is_only })
+    // Brackets within brackets stand for nothing.
+    (!first.is_empty() && !first.contains(['[', ']'])).then_some(Hosts { first, is_only })
 }
 
 /// Of a hostfile of Open MPI's kind (`host slots=2`) or of Hydra's (`host:2`): the first word of the first line that has one.
@@ -71,7 +72,7 @@ mod tests {
         ] {
             assert_eq!(of_list(list), Some(Hosts { first: first.into(), is_only }), "{list}");
         }
-        for odd in ["", ",", "node[", "node[1-4", "[", " "] {
+        for odd in ["", ",", "node[", "node[1-4", "[", " ", "rack[0a[07-09],login", "rack]1[2]"] {
             assert_eq!(of_list(odd), None, "{odd:?}");
         }
     }

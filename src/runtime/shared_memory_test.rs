@@ -45,7 +45,7 @@ const REDUCTIONS: [(DType, ReduceOp); 6] = [
     (DType::Uint16, ReduceOp::Xor),
 ];
 
-/// Whose results are the same in whichever order they are folded.
+/// The results of these are the same in whichever order they are folded.
 const UNORDERED: [(DType, ReduceOp); 6] = [
     (DType::Int32, ReduceOp::Sum),
     (DType::Uint64, ReduceOp::Prod),
