@@ -1059,7 +1059,7 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  * keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
  * `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
  * contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same count and
- * the same ranks on the same hosts. Blocking and errors as muster_barrier.
+ * ranks; on several hosts see "The same bits" in docs/c-api.md. Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -2085,7 +2085,7 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
  * `op`.
  *
  * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
- * ranks on each host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+ * ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
  * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
  * order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
  * is MUSTER_ERR_LIMIT. Thread-safe; does not block.
@@ -2131,9 +2131,10 @@ muster_status_t muster_request_test(muster_request_t *request);
  * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
  * only. Blocking.
  *
- * A thread that so waits for the end of a collective carries it out itself, if nobody has begun, and the group's collectives that
- * were started before: that costs little more than the call that waits. muster_request_wait_all does the same. So a
- * reduction function may run on this thread. Interrupted, the thread leaves the collective where it is, and it goes on.
+ * A thread that waits without a limit for a collective carries it out itself, if nobody has begun, and the group's collectives
+ * that were started before: that costs little more than the call that waits. muster_request_wait_all does the same for requests
+ * of one cluster. So a reduction function may run on this thread. An interruption is heard where the collective sleeps. The
+ * thread leaves it there, and it goes on.
  *
  * Requires:
  * `request` must be NULL or a live request.

@@ -67,7 +67,7 @@ pub unsafe extern "C" fn muster_broadcast(
 /// keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
 /// `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
 /// contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same count and
-/// the same ranks on the same hosts. Blocking and errors as muster_barrier.
+/// ranks; on several hosts see "The same bits" in docs/c-api.md. Blocking and errors as muster_barrier.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody

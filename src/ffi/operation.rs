@@ -22,7 +22,7 @@ pub type muster_reduce_fn =
 /// `op`.
 ///
 /// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
-/// ranks on each host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+/// ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
 /// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
 /// order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
 /// is MUSTER_ERR_LIMIT. Thread-safe; does not block.

@@ -167,9 +167,10 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
 /// `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
 /// only. Blocking.
 ///
-/// A thread that so waits for the end of a collective carries it out itself, if nobody has begun, and the group's collectives that
-/// were started before: that costs little more than the call that waits. muster_request_wait_all does the same. So a
-/// reduction function may run on this thread. Interrupted, the thread leaves the collective where it is, and it goes on.
+/// A thread that waits without a limit for a collective carries it out itself, if nobody has begun, and the group's collectives
+/// that were started before: that costs little more than the call that waits. muster_request_wait_all does the same for requests
+/// of one cluster. So a reduction function may run on this thread. An interruption is heard where the collective sleeps. The
+/// thread leaves it there, and it goes on.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.

@@ -90,7 +90,7 @@ def test_a_rank_that_dies_is_named_on_every_host(victim):
                 assert words["at"] - since < 4.0, "at once, on a machine that is busy"
 
 
-@pytest.mark.parametrize("victim", [1, 3, 4])
+@pytest.mark.parametrize("victim", range(5))
 def test_a_rank_that_stands_still_is_named_on_every_host(victim):
     with started(WORK, "aaabb", {"MUSTER_TIMEOUT": "2"}) as cluster:
         for worker in cluster.workers:

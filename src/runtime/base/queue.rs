@@ -130,6 +130,14 @@ impl<J, T> Queue<J, T> {
         }
     }
 
+    /// A thread waits for what is there, and does not borrow it: one that dozes looks at once.
+    pub(crate) fn hurry(&self) {
+        let state = lock(&self.state);
+        if !state.lent && !state.jobs.is_empty() && state.rest == Rest::Dozes {
+            self.wake_at_once(state);
+        }
+    }
+
     /// The next job, waiting for it; none once the queue has ended and nothing is left. (The thread's side.)
     pub(crate) fn next(&self) -> Option<J> {
         let mut state = lock(&self.state);

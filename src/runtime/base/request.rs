@@ -41,6 +41,9 @@ pub(crate) trait Operations: Send + Sync {
         let _ = (operation, attention);
         Ok(())
     }
+
+    /// A thread waits for operations that it cannot carry out: the engine's own is not to doze.
+    fn hurry(&self) {}
 }
 
 /// The caller's end.
@@ -108,6 +111,11 @@ impl Request {
         by.carry_out(operation, attention)
     }
 
+    /// Waits for its end as a thread that does not carry it out.
+    pub(super) fn hurry(&self) {
+        self.by.iter().for_each(|(by, _)| by.hurry());
+    }
+
     /// How the operation ended, if it has.
     pub fn test(&self) -> Option<Outcome> {
         lock(&self.record.state).outcome.clone()
@@ -145,8 +153,9 @@ impl Request {
         let requests = requests.clone();
         drop(state);
         let attention = requests.0.program.interrupts.attention();
-        if limit.is_none() {
-            self.carry_out(&attention)?;
+        match limit {
+            None => self.carry_out(&attention)?,
+            Some(_) => self.hurry(),
         }
         requests.wait_in(self, limit, &attention)
     }

@@ -18,6 +18,7 @@ impl Request {
             return Ok(Some(found));
         }
         let homes = homes(requests);
+        requests.iter().for_each(|request| request.hurry());
         wait_for_some(requests, 1, limit, (&homes, &attention(&homes)))?;
         Ok(first())
     }
@@ -30,8 +31,10 @@ impl Request {
         }
         let homes = homes(requests);
         let attention = attention(&homes);
-        if limit.is_none() {
-            requests.iter().try_for_each(|request| request.carry_out(&attention))?;
+        // A thread that carries a call out hears only what interrupts that call's node.
+        match (limit, homes.len()) {
+            (None, 1) => requests.iter().try_for_each(|request| request.carry_out(&attention))?,
+            _ => requests.iter().for_each(|request| request.hurry()),
         }
         wait_for_some(requests, requests.len(), limit, (&homes, &attention))?;
         Ok(have_ended())

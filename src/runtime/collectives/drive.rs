@@ -10,7 +10,6 @@ use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::{Token, Woken};
 use crate::runtime::base::interrupts::Attention;
-use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::base::polling::Idle;
 use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
@@ -20,7 +19,7 @@ use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, Time};
-use crate::wire::{DataHeader, FrameHeader, LinkKind, WAITS_AFTER};
+use crate::wire::{DataHeader, FrameHeader, LinkKind};
 
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
@@ -37,24 +36,6 @@ impl<'a> Plan<'a> {
     /// For all ranks.
     pub(crate) fn of_all(shape: &'a Shape<'a>, algorithm: &'a Algorithm) -> Plan<'a> {
         Plan { shape, algorithm, ranks: None }
-    }
-}
-
-/// When a call that waits says so: to the scheduler, and in the log.
-pub(super) struct Patience {
-    report_at: Time,
-    warn_at: Time,
-}
-
-impl Patience {
-    /// Of a call that was made then.
-    pub(super) fn since(since: Time) -> Patience {
-        Patience { report_at: since + WAITS_AFTER, warn_at: since + WARN_AFTER }
-    }
-
-    /// When it says something next.
-    pub(super) fn next(&self) -> Time {
-        self.report_at.min(self.warn_at)
     }
 }
 
@@ -96,12 +77,13 @@ impl Collectives {
         let summed = shape.summed();
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
-        let mut patience = Patience::since(running.since);
-        driver.peers.silence.end();
         let mut head = None; // what is sent nowhere needs none
         let (first, mut begun) = match std::mem::take(&mut driver.place) {
             Place::Exchange(number, exchange) => (number, Some(*exchange)),
-            _ => (0, None),
+            _ => {
+                driver.peers.silence.end();
+                (0, None)
+            }
         };
         for number in first.. {
             match algorithm.step(shape, number) {
@@ -116,7 +98,7 @@ impl Collectives {
                         let receive = receive.map(|(from, landing)| (of(from), landing));
                         Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }
                     });
-                    let outcome = self.exchange(driver, running, &mut exchange, memory, &mut patience);
+                    let outcome = self.exchange(driver, running, &mut exchange, memory);
                     if let Err(Stop::Interrupted(_)) = outcome {
                         driver.place = Place::Exchange(number, Box::new(exchange));
                     }
@@ -154,7 +136,6 @@ impl Collectives {
         running: &Running<'_>,
         exchange: &mut Exchange,
         memory: &Memory<'_>,
-        patience: &mut Patience,
     ) -> Result<(), Stop> {
         let mut idle = Idle::default();
         let mut turn = 0u32;
@@ -184,7 +165,7 @@ impl Collectives {
             }
             let NodeState { polling, clock, .. } = &*self.context.state;
             if !exchange.may_poll(&driver.peers.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
-                self.sleep(driver, running, exchange, patience)?;
+                self.sleep(driver, running, exchange)?;
                 idle.end();
             }
         }
@@ -267,18 +248,12 @@ impl Collectives {
     }
 
     /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
-    fn sleep(
-        &self,
-        driver: &mut Driver,
-        running: &Running<'_>,
-        exchange: &mut Exchange,
-        patience: &mut Patience,
-    ) -> Result<(), Stop> {
+    fn sleep(&self, driver: &mut Driver, running: &Running<'_>, exchange: &mut Exchange) -> Result<(), Stop> {
         let now = self.context.state.clock.now();
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
         }
-        if self.tell_of_waiting(running, patience, now)? {
+        if self.tell_of_waiting(driver, running, now)? {
             return Ok(());
         }
         driver.peers.look_for_signs(&self.context, exchange.peers(), now)?;
@@ -291,18 +266,14 @@ impl Collectives {
         if self.watch_links(driver, receiving, sending)? {
             return Ok(());
         }
-        let until = running.deadline.min(patience.next()).min(opening).min(driver.peers.silence.look_at());
+        let until = running.deadline.min(driver.patience.next()).min(opening).min(driver.peers.silence.look_at());
         self.wait_and_serve(driver, running, until, receiving)
     }
 
     /// What a call does that is about to sleep: looks whether its caller has interrupted it, and says so if it has waited for long. Then
     /// it is to look again.
-    pub(super) fn tell_of_waiting(
-        &self,
-        running: &Running<'_>,
-        patience: &mut Patience,
-        now: Time,
-    ) -> Result<bool, Stop> {
+    pub(super) fn tell_of_waiting(&self, driver: &mut Driver, running: &Running<'_>, now: Time) -> Result<bool, Stop> {
+        let patience = &mut driver.patience;
         running.attention.ask().map_err(Stop::Interrupted)?;
         if now >= patience.report_at {
             // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be

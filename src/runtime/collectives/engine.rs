@@ -4,7 +4,7 @@
 
 use super::job::Jobs;
 use super::peers::Peers;
-use super::place::Place;
+use super::place::{Patience, Place};
 use super::shared::Way;
 use super::stop::Stop;
 use super::turns::Turns;
@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     pub(super) way: Way,
     /// From where on the call goes on that has changed threads.
     pub place: Place,
+    /// When the present call says that it waits.
+    pub patience: Patience,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
 }
@@ -83,6 +85,7 @@ impl Collectives {
                 digest: CallDigest::default(),
                 way: Way::Untried,
                 place: Place::Beginning,
+                patience: Patience::since(Time::default()),
                 next_check: Time::default(),
             }),
             mailbox,

@@ -13,12 +13,13 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Those of a group; none where it is not known where a member is, or that this process is one.
+    /// Those of a group; none where nodes know but some of each other, and not all of them the same.
     pub(super) fn of(context: &Context) -> Option<Hosts> {
-        let known = &context.formed().members;
-        let names: Option<Vec<_>> =
-            context.roster.members.iter().map(|index| known.find(*index).map(|member| member.host)).collect();
-        Hosts::of_names(&names?, context.rank()?)
+        let formed = context.formed();
+        let is_known = formed.members.len() == (formed.worker_num + formed.server_num) as usize;
+        let keys = || context.roster.members.iter().map(|index| Some(formed.members.find(*index)?.host.key));
+        let keys: Option<Vec<String>> = is_known.then(|| keys().collect()).flatten();
+        Hosts::of_names(&keys?, context.rank()?)
     }
 
     pub(super) fn of_names<N: PartialEq>(names: &[N], own: u32) -> Option<Hosts> {

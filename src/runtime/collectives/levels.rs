@@ -41,6 +41,11 @@ fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
     }
 }
 
+/// Whether a call is carried out so, in a group on these hosts.
+pub(super) fn takes_two(call: &Call, hosts: &Hosts) -> bool {
+    hosts.count() > 1 && steps(call, hosts).is_some()
+}
+
 /// A call on two levels.
 pub(super) struct Leveled<'a> {
     shape: Shape<'a>,
@@ -83,7 +88,15 @@ impl<'a> Leveled<'a> {
     /// The scratch that its schedule needs.
     pub(super) fn scratch_bytes(&self, group: &Collectives) -> usize {
         let between = self.between();
-        choose(&between, &group.thresholds).scratch_bytes(&between)
+        if self.speaks(group.context.own_rank()) {
+            choose(&between, &group.thresholds).scratch_bytes(&between)
+        } else {
+            0
+        }
+    }
+
+    fn speaks(&self, rank: u32) -> bool {
+        self.speakers[self.host as usize] == rank
     }
 
     /// Carries it out.
@@ -121,7 +134,7 @@ impl<'a> Leveled<'a> {
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
         match (step, &mut levels.shared) {
-            (Step::Between, _) if self.speakers[self.host as usize] == running.context.own_rank() => {
+            (Step::Between, _) if self.speaks(running.context.own_rank()) => {
                 let shape = self.between();
                 let algorithm = choose(&shape, &group.thresholds);
                 let plan = Plan { shape: &shape, algorithm, ranks: Some(&self.speakers) };

@@ -1,15 +1,34 @@
 //! How far a call is, between two moments at which its thread may sleep: what another thread needs to go on with it.
 
+use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::memory::buffer::Arithmetic;
 use crate::schedules::{Landing, Span};
 use crate::types::Time;
-use crate::wire::DATA_HEADER_BYTES;
+use crate::wire::{DATA_HEADER_BYTES, WAITS_AFTER};
 use std::time::Duration;
 
 /// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
 /// one of the two is made for nothing.
 pub(crate) const PEER_OPENS: Duration = Duration::from_millis(20);
+
+/// When a call that waits says so: to the scheduler, and in the log.
+pub(crate) struct Patience {
+    pub report_at: Time,
+    pub warn_at: Time,
+}
+
+impl Patience {
+    /// Of a call that was made then.
+    pub(crate) fn since(since: Time) -> Patience {
+        Patience { report_at: since + WAITS_AFTER, warn_at: since + WARN_AFTER }
+    }
+
+    /// When it says something next.
+    pub(crate) fn next(&self) -> Time {
+        self.report_at.min(self.warn_at)
+    }
+}
 
 /// How far a call is.
 #[derive(Default)]

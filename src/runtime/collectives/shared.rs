@@ -1,4 +1,4 @@
-//! The memory that the ranks of a group share, where all of them are on one host: what lies where, and what its words say.
+//! The memory that the ranks of a group share that are on one host: what lies where, and what its words say.
 //!
 //! Each rank has a *region*, which it alone writes, but for nothing: others only read there. So there are no locks, and a rank that
 //! is killed anywhere leaves nothing to repair. A region has, each in lines of its own:

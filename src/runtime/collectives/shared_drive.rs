@@ -8,7 +8,7 @@
 //! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it
 //! believes anything else of that peer.
 
-use super::drive::{grow, Patience};
+use super::drive::grow;
 use super::engine::{Collectives, Driver};
 use super::place::{Done, Place, STAGES};
 use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
@@ -79,7 +79,7 @@ pub(super) fn share(
         }
     };
     let (call, base) = (shared.calls, shared.pieces);
-    let waiting = Waiting { group, running, patience: Patience::since(running.since) };
+    let waiting = Waiting { group, running };
     let scratch = std::mem::take(&mut driver.piece);
     let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch, done };
     let outcome = sharer.carry_out(driver);

@@ -13,6 +13,7 @@
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
+use super::levels::takes_two;
 use super::shared::{Floor, Levels, Shared, Way, TOTAL_BYTES_MAX};
 use super::stop::{Running, Stop};
 use crate::error::{Error, Status};
@@ -68,8 +69,9 @@ fn hosts_of(context: &Context) -> Result<Hosts, String> {
 pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
     let context = &group.context;
     let formed = context.formed();
-    let is_early = running.sequence < FIRST;
-    if !matches!(driver.way, Way::Untried) || is_early && formed.local_size as usize == formed.members.len() {
+    let (is_early, is_one_host) =
+        (running.sequence < FIRST, formed.local_size == formed.worker_num && formed.server_num == 0);
+    if !matches!(driver.way, Way::Untried) || is_early && is_one_host {
         return Ok(());
     }
     if context.size() < 2 {
@@ -77,8 +79,9 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         return Ok(());
     }
     let outcome = match hosts_of(context) {
-        // On several hosts the order of folding depends on it: all calls are to have the same.
-        Ok(hosts) if is_early && hosts.count() == 1 => return Ok(()),
+        // On several hosts the order of folding depends on it: all such calls are to have the same.
+        Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => return Ok(()),
+        Ok(hosts) if hosts.count() == 1 && is_early => return Ok(()),
         Err(_) if is_early => return Ok(()),
         Err(why) => Ok(Err(why)),
         Ok(hosts) if hosts.most() > FOLDED_MAX => {
@@ -154,7 +157,7 @@ impl Setup<'_> {
             Err(why) => return Ok(Err(why)),
         };
         let (record, own) = (records[rank as usize], own.flatten());
-        let floor = own.as_ref().map(|_| self.floor(&records)).transpose();
+        let floor = own.as_ref().map(|_| self.floor(rank, &records)).transpose().map(Option::flatten);
         let (made, segment) = split(match (&floor, &own) {
             (Err(why), _) => Err(why.clone()),
             (Ok(Some(floor)), Some(own)) if rank == here[0] => {
@@ -175,11 +178,19 @@ impl Setup<'_> {
         Ok(self.round(mapped)?.map(|_| shared.flatten()))
     }
 
-    /// What lies where in the memory of this host's members; why there is none.
-    fn floor(&self, records: &[Record]) -> Result<Floor, String> {
+    /// What lies where in the memory of this host's members. Where that is too little there is none: the one that has least says so.
+    fn floor(&self, rank: u32, records: &[Record]) -> Result<Option<Floor>, String> {
         let here = self.hosts.here();
-        let least = here.iter().map(|rank| records[*rank as usize].free / PART_TAKEN).min().unwrap_or(0);
-        Floor::of(here.len(), page_bytes(), least).ok_or_else(|| self.too_little(records))
+        let free_of = |rank: &u32| records[*rank as usize].free;
+        let least = here.iter().copied().min_by_key(free_of).unwrap_or(rank);
+        let free = free_of(&least);
+        match Floor::of(here.len(), page_bytes(), free / PART_TAKEN) {
+            None if least == rank => {
+                let (free, ranks) = (mebibytes(free), here.len());
+                Err(format!("it has {free} of memory left, and a quarter of that is too little for {ranks} ranks"))
+            }
+            floor => Ok(floor),
+        }
     }
 
     /// Tells all others whether this rank can go on, and hears of them. The inner error names the first that can't, and why.
@@ -198,15 +209,6 @@ impl Setup<'_> {
             .zip(0..)
             .map(|(bytes, rank)| decode(bytes).map_err(|why| format!("{}: {why}", self.context.describe(rank))));
         Ok(decoded.collect())
-    }
-
-    /// The rank of this host that has the least memory left, where that is too little: all of them say the same.
-    fn too_little(&self, records: &[Record]) -> String {
-        let here = self.hosts.here();
-        let free_of = |rank: &u32| records[*rank as usize].free;
-        let rank = here.iter().copied().min_by_key(free_of).unwrap_or(0);
-        let (who, free) = (self.context.describe(rank), mebibytes(free_of(&rank)));
-        format!("{who}: it has {free} of memory left, and a quarter of that is too little for {} ranks", here.len())
     }
 
     /// The part of a host's first rank: makes the segment, and hands it to all others there.

@@ -5,7 +5,6 @@
 //! here: a verdict, a peer's last word, the end of a peer's link. A rank that is about to sleep for a peer to which it has no link
 //! yet has one opened, so that it hears of that peer's end.
 
-use super::drive::Patience;
 use super::engine::{Collectives, Driver, DOORBELL};
 use super::shared::Shared;
 use super::stop::{Awaited, Running, Stop};
@@ -21,7 +20,6 @@ const LOOKS: u32 = 400;
 pub(super) struct Waiting<'a> {
     pub group: &'a Collectives,
     pub running: &'a Running<'a>,
-    pub patience: Patience,
 }
 
 impl Waiting<'_> {
@@ -91,7 +89,7 @@ impl Waiting<'_> {
         if now >= self.running.deadline {
             return Err(Stop::Timeout(Some(Awaited { peer, fault: None })));
         }
-        if self.group.tell_of_waiting(self.running, &mut self.patience, now)? {
+        if self.group.tell_of_waiting(driver, self.running, now)? {
             return Ok(());
         }
         // What a peer published before it left counts, so that is looked for once more when its end is known.
@@ -102,7 +100,7 @@ impl Waiting<'_> {
             return Ok(());
         }
         driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);
-        let until = self.running.deadline.min(self.patience.next());
+        let until = self.running.deadline.min(driver.patience.next());
         self.group.wait_and_serve(driver, self.running, until, None)?;
         shared.own.drain();
         Ok(())

@@ -147,6 +147,11 @@ impl Turn<'_> {
         self.end.set(End::GoesWell);
     }
 
+    /// Whether the thread that took it is to wait for it.
+    pub(crate) fn is_behind_others(&self) -> bool {
+        !self.is_held && !self.come.get()
+    }
+
     /// Whether another thread took it.
     pub(crate) fn is_held(&self) -> bool {
         self.is_held

@@ -92,8 +92,8 @@ fn borrow(from: &Group, last: u64, leaves: bool) {
             return from.jobs.give_back(Some((number, completer)));
         }
         from.ran.run(number);
-        drop(turn);
         completer.complete(Ok(None));
+        drop(turn);
         from.jobs.give_back(None);
     }
 }
@@ -107,8 +107,8 @@ fn start(on: &Arc<Group>) -> Option<Request> {
                 let turn = group.turns.hold(number, None);
                 assert!(turn.wait(|| None, &Attention::none()).unwrap());
                 group.ran.run(number);
-                drop(turn);
                 completer.complete(Ok(None));
+                drop(turn);
             }
         }))
     };

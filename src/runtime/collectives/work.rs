@@ -8,8 +8,9 @@
 
 use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
-use super::job::{Job, Work};
+use super::job::{Job, Jobs, Work};
 use super::levels::Leveled;
+use super::place::{Patience, Place};
 use super::shared::Way;
 use super::shared_drive::{share, sharing};
 use super::shared_setup::find_way;
@@ -208,6 +209,9 @@ impl Collectives {
         body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since, attention);
+        if turn.is_behind_others() {
+            self.jobs.hurry();
+        }
         match turn.wait(|| self.context.state.clock.until(running.deadline), running.attention) {
             Ok(true) => {}
             Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
@@ -224,6 +228,9 @@ impl Collectives {
         })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
+        if matches!(driver.place, Place::Beginning) {
+            driver.patience = Patience::since(since);
+        }
         turn.enter();
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
         let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
@@ -277,6 +284,18 @@ impl Collectives {
     }
 }
 
+/// A job that is borrowed: given back when this ends, however that may be; nothing, if it is done.
+struct Lent<'a> {
+    jobs: &'a Jobs,
+    back: Option<Job>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.jobs.give_back(self.back.take());
+    }
+}
+
 /// What carries a call.
 enum Carriage<'a> {
     Links,
@@ -309,11 +328,20 @@ impl Operations for Collectives {
             return Ok(());
         }
         let is_next = |job: &Job| job.turn <= *last && job.may_change_threads() && self.turns.has_come(job.turn);
-        while let Some(job) = self.jobs.borrow(is_next) {
+        loop {
+            attention.ask()?;
+            let Some(job) = self.jobs.borrow(is_next) else { break };
+            let mut lent = Lent { jobs: &self.jobs, back: None };
             let (job, why) = self.work_and_tell(job, attention).unzip();
-            self.jobs.give_back(job);
+            lent.back = job;
+            drop(lent);
             why.map_or(Ok(()), Err)?;
         }
+        self.jobs.hurry(); // what is left
         Ok(())
+    }
+
+    fn hurry(&self) {
+        self.jobs.hurry();
     }
 }
