@@ -28,8 +28,8 @@ const CLOCK_TURNS: u32 = 64;
 pub(crate) struct Plan<'a> {
     pub shape: &'a Shape<'a>,
     pub algorithm: &'a Algorithm,
-    /// The ranks in the group of those that the shape counts; none: it counts all.
-    pub ranks: Option<&'a [u32]>,
+    /// The rank in the group of each that the shape counts; none: it counts all.
+    pub ranks: Option<&'a dyn Fn(u32) -> u32>,
 }
 
 impl<'a> Plan<'a> {
@@ -93,7 +93,7 @@ impl Collectives {
                             memory.forget_checksums(Landing::into(&landing));
                         }
                         let head = *head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
-                        let of = |rank: u32| ranks.map_or(rank, |ranks| ranks[rank as usize]);
+                        let of = |rank: u32| ranks.map_or(rank, |of| of(rank));
                         let send = send.map(|(to, span)| (of(to), span));
                         let receive = receive.map(|(from, landing)| (of(from), landing));
                         Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }

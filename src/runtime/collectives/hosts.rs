@@ -61,10 +61,15 @@ impl Hosts {
         self.members.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// One rank of each host, for whom it speaks: the root, if there is one, and otherwise the lowest.
-    pub(super) fn speakers(&self, root: Option<u32>) -> Vec<u32> {
-        let speaker = |ranks: &Vec<u32>| ranks.iter().copied().find(|rank| Some(*rank) == root).unwrap_or(ranks[0]);
-        self.members.iter().map(speaker).collect()
+    /// The host that has this rank.
+    pub(super) fn host_of(&self, rank: u32) -> u32 {
+        self.members.iter().position(|ranks| ranks.contains(&rank)).unwrap_or(0) as u32
+    }
+
+    /// The rank that speaks for a host: the root, if it is there, and otherwise the lowest.
+    pub(super) fn speaker(&self, host: u32, root: Option<u32>) -> u32 {
+        let ranks = &self.members[host as usize];
+        root.filter(|root| ranks.contains(root)).unwrap_or(ranks[0])
     }
 
     /// Whether a call's contributions come in order of rank if each host's are combined first, or need not.
@@ -83,7 +88,9 @@ mod tests {
     fn members_are_told_apart_by_their_hosts() {
         let hosts = Hosts::of_names(&["b", "a", "b", "c"], 2).expect("it is a member");
         assert_eq!((hosts.count(), hosts.here(), hosts.place(), hosts.most()), (3, &[0, 2][..], 1, 2));
-        assert_eq!((hosts.speakers(None), hosts.speakers(Some(2))), (vec![0, 1, 3], vec![2, 1, 3]));
+        let speakers = |root| [0, 1, 2].map(|host| hosts.speaker(host, root));
+        assert_eq!((speakers(None), speakers(Some(2))), ([0, 1, 3], [2, 1, 3]));
+        assert_eq!([0, 1, 2, 3].map(|rank| hosts.host_of(rank)), [0, 1, 0, 2]);
         assert_eq!(Hosts::of_names(&["a"], 1), None);
     }
 

@@ -50,30 +50,29 @@ pub(super) fn takes_two(call: &Call, hosts: &Hosts) -> bool {
 pub(super) struct Leveled<'a> {
     shape: Shape<'a>,
     steps: &'static [Step],
-    speakers: Vec<u32>,
-    /// This rank's host, among all.
-    host: u32,
 }
 
 impl<'a> Leveled<'a> {
     /// The call with this shape, if it is carried out so.
     pub(super) fn of(levels: &Levels, shape: &Shape<'a>) -> Option<Leveled<'a>> {
-        let steps = steps(&shape.call, &levels.hosts)?;
-        let speakers = levels.hosts.speakers(shape.call.root);
-        Some(Leveled { shape: *shape, steps, speakers, host: levels.hosts.own_host() })
+        Some(Leveled { shape: *shape, steps: steps(&shape.call, &levels.hosts)? })
+    }
+
+    /// The rank that speaks for a host.
+    fn speaker(&self, hosts: &Hosts, host: u32) -> u32 {
+        hosts.speaker(host, self.shape.call.root)
     }
 
     /// What the speakers call.
-    fn between(&self) -> Shape<'a> {
-        let root = self.shape.call.root.and_then(|root| (0..).zip(&self.speakers).find(|(_, rank)| **rank == root));
-        let call = Call { root: root.map(|(host, _)| host), ..self.shape.call };
+    fn between(&self, hosts: &Hosts) -> Shape<'a> {
+        let call = Call { root: self.shape.call.root.map(|root| hosts.host_of(root)), ..self.shape.call };
         let in_place = call.kind == CallKind::Allreduce;
-        Shape { rank: self.host, size: self.speakers.len() as u32, call, in_place, layout: None }
+        Shape { rank: hosts.own_host(), size: hosts.count() as u32, call, in_place, layout: None }
     }
 
     /// What the members of a host call.
     fn within(&self, hosts: &Hosts, kind: CallKind) -> Shape<'a> {
-        let speaker = self.speakers[self.host as usize];
+        let speaker = self.speaker(hosts, hosts.own_host());
         let place = hosts.here().iter().position(|rank| *rank == speaker).unwrap_or(0) as u32;
         let call = Call {
             kind,
@@ -86,17 +85,16 @@ impl<'a> Leveled<'a> {
     }
 
     /// The scratch that its schedule needs.
-    pub(super) fn scratch_bytes(&self, group: &Collectives) -> usize {
-        let between = self.between();
-        if self.speaks(group.context.own_rank()) {
-            choose(&between, &group.thresholds).scratch_bytes(&between)
-        } else {
-            0
+    pub(super) fn scratch_bytes(&self, group: &Collectives, hosts: &Hosts) -> usize {
+        let between = self.between(hosts);
+        match self.speaks(hosts) {
+            true => choose(&between, &group.thresholds).scratch_bytes(&between),
+            false => 0,
         }
     }
 
-    fn speaks(&self, rank: u32) -> bool {
-        self.speakers[self.host as usize] == rank
+    fn speaks(&self, hosts: &Hosts) -> bool {
+        self.speaker(hosts, hosts.own_host()) == self.shape.rank
     }
 
     /// Carries it out.
@@ -133,16 +131,17 @@ impl<'a> Leveled<'a> {
         (step, memory): (Step, &Memory<'_>),
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        match (step, &mut levels.shared) {
-            (Step::Between, _) if self.speaks(running.context.own_rank()) => {
-                let shape = self.between();
+        let Levels { shared, hosts } = levels;
+        match (step, shared) {
+            (Step::Between, _) if self.speaks(hosts) => {
+                let shape = self.between(hosts);
                 let algorithm = choose(&shape, &group.thresholds);
-                let plan = Plan { shape: &shape, algorithm, ranks: Some(&self.speakers) };
+                let plan = Plan { shape: &shape, algorithm, ranks: Some(&|host| self.speaker(hosts, host)) };
                 let memory = if shape.in_place { memory.on_output() } else { *memory };
                 group.carry_out(driver, running, &plan, &memory, function)
             }
             (Step::Within(kind), Some(shared)) => {
-                let shape = self.within(&levels.hosts, kind);
+                let shape = self.within(hosts, kind);
                 let sharing = sharing(shared, &shape, choose(&shape, &group.thresholds));
                 share((group, driver), shared, running, sharing.ok_or(Stop::Bug)?, memory, function)
             }

@@ -140,6 +140,8 @@ impl Floor {
 pub(super) enum Way {
     /// Over links, until it is time to look whether there is another way.
     Untried,
+    /// Over links, on these hosts, until a call would take two levels.
+    Apart(Box<Hosts>),
     /// Over links.
     Links,
     /// Through memory.

@@ -71,16 +71,22 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     let formed = context.formed();
     let (is_early, is_one_host) =
         (running.sequence < FIRST, formed.local_size == formed.worker_num && formed.server_num == 0);
-    if !matches!(driver.way, Way::Untried) || is_early && is_one_host {
-        return Ok(());
-    }
-    if context.size() < 2 {
-        driver.way = Way::Links; // which nobody needs
-        return Ok(());
-    }
-    let outcome = match hosts_of(context) {
+    let hosts = match &driver.way {
+        Way::Untried if is_early && is_one_host => return Ok(()),
+        Way::Untried if context.size() < 2 => {
+            driver.way = Way::Links; // which nobody needs
+            return Ok(());
+        }
+        Way::Untried => hosts_of(context),
+        Way::Apart(hosts) if takes_two(&running.call, hosts) => Ok(Hosts::clone(hosts)),
+        Way::Apart(_) | Way::Links | Way::Shared(_) | Way::Levels(_) => return Ok(()),
+    };
+    let outcome = match hosts {
         // On several hosts the order of folding depends on it: all such calls are to have the same.
-        Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => return Ok(()),
+        Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
+            driver.way = Way::Apart(Box::new(hosts));
+            return Ok(());
+        }
         Ok(hosts) if hosts.count() == 1 && is_early => return Ok(()),
         Err(_) if is_early => return Ok(()),
         Err(why) => Ok(Err(why)),

@@ -128,10 +128,10 @@ impl Collectives {
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
             let carriage = Carriage::of(&way, &shape, algorithm);
-            let scratch_bytes = match &carriage {
-                Carriage::Links => algorithm.scratch_bytes(&shape),
-                Carriage::Memory(_) => 0,
-                Carriage::Levels(leveled) => leveled.scratch_bytes(self),
+            let scratch_bytes = match (&carriage, &way) {
+                (Carriage::Memory(_), _) => 0,
+                (Carriage::Levels(leveled), Way::Levels(levels)) => leveled.scratch_bytes(self, &levels.hosts),
+                _ => algorithm.scratch_bytes(&shape),
             };
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
@@ -309,7 +309,7 @@ impl<'a> Carriage<'a> {
         match way {
             Way::Shared(shared) => sharing(shared, shape, algorithm).map_or(Carriage::Links, Carriage::Memory),
             Way::Levels(levels) => Leveled::of(levels, shape).map_or(Carriage::Links, Carriage::Levels),
-            Way::Untried | Way::Links => Carriage::Links,
+            Way::Untried | Way::Apart(_) | Way::Links => Carriage::Links,
         }
     }
 }
