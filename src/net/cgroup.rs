@@ -1,8 +1,11 @@
-//! How much memory this process may still take: of the host's, and of each control group that it is in.
+//! What the control groups that a process is in leave it: how much memory it may still take, and how much it may compute.
 //!
-//! A process that takes more than its group may have is killed. The kernel says so to nobody before. So who takes much at once
-//! asks here. Both versions of control groups are read, and all groups above a process's own. What cannot be read does not count:
-//! in a container the names of the groups outside often lead nowhere, and the mount's root is then the container's own group.
+//! A process that takes more memory than its group may have is killed. The kernel says so to nobody before. So who takes much at once
+//! asks here. A quota of time limits how much a group computes, not on which processors: its processes see all of them, and are
+//! held back together.
+//!
+//! Both versions of control groups are read, and all groups above a process's own, as far as they are mounted. What cannot be read
+//! does not count.
 
 use std::path::{Path, PathBuf};
 
@@ -17,28 +20,104 @@ pub fn free_memory() -> Option<u64> {
 fn free_below(root: &Path) -> Option<u64> {
     let of_host = text(&root.join("proc/meminfo")).and_then(|told| number_behind(&told, "MemAvailable:"));
     let of_host = of_host.map(|kib| kib.saturating_mul(1024));
-    let own = text(&root.join("proc/self/cgroup")).unwrap_or_default();
-    of_host.into_iter().chain(own.lines().filter_map(|line| free_of_line(root, line))).min()
+    let of_groups = folders(root, "memory").into_iter().filter_map(|(_, folder)| free_of(&below(root, &folder)));
+    of_host.into_iter().chain(of_groups).min()
 }
 
-/// What one line of /proc/self/cgroup leads to: `0::/own/group`, or `4:memory:/own/group`.
-fn free_of_line(root: &Path, line: &str) -> Option<u64> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, parts.next()?);
-    let mount = root.join("sys/fs/cgroup");
-    let mounts = match controllers {
-        "" => vec![mount.join("unified"), mount],
-        _ if controllers.split(',').any(|one| one == "memory") => vec![mount.join("memory"), mount.join(controllers)],
-        _ => return None,
-    };
-    let groups = mounts.iter().flat_map(|mount| groups(mount, path));
-    groups.filter_map(|group| free_of(&group)).min()
+/// How much a control group lets its processes compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quota {
+    /// As many processors' worth of time.
+    pub cores: f64,
+    /// The file that says so.
+    pub file: PathBuf,
 }
 
-/// A group and all above it.
-fn groups(mount: &Path, path: &str) -> Vec<PathBuf> {
-    let own = Path::new(path.trim_start_matches('/'));
-    own.ancestors().map(|group| mount.join(group)).collect()
+/// The smallest quota that holds for this process, if there is one.
+pub fn quota() -> Option<Quota> {
+    quota_below(Path::new("/"))
+}
+
+fn quota_below(root: &Path) -> Option<Quota> {
+    let quotas = folders(root, "cpu").into_iter().filter_map(|(version, folder)| version.quota(root, &folder));
+    quotas.min_by(|one, other| one.cores.total_cmp(&other.cores))
+}
+
+/// The folders of the process's group and of those above it, in the hierarchies that have this controller.
+fn folders(root: &Path, controller: &str) -> Vec<(Version, PathBuf)> {
+    let read = |path: &str| text(&root.join(path)).unwrap_or_default();
+    let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
+    let mut folders = Vec::new();
+    for mount in mounts.lines().filter_map(|line| Mount::read(line, controller)) {
+        let group = groups.lines().find_map(|line| mount.version.group(line, controller)).unwrap_or("/");
+        // A container may be told its group by the host's name, and see no more than that group.
+        let inside = Path::new(group).strip_prefix(mount.top).unwrap_or(Path::new(""));
+        folders.extend(inside.ancestors().map(|folder| (mount.version, Path::new(mount.at).join(folder))));
+    }
+    folders
+}
+
+/// Which control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where a hierarchy of them can be read.
+struct Mount<'a> {
+    version: Version,
+    /// The group that is mounted.
+    top: &'a str,
+    at: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// A line of mountinfo, if it is one with this controller.
+    fn read(line: &'a str, controller: &str) -> Option<Mount<'a>> {
+        let (place, kind) = line.split_once(" - ")?;
+        let (mut place, mut kind) = (place.split(' ').skip(3), kind.split(' '));
+        let (top, at) = (place.next()?, place.next()?);
+        let version = match kind.next()? {
+            "cgroup2" => Version::Two,
+            "cgroup" if kind.nth(1)?.split(',').any(|option| option == controller) => Version::One,
+            _ => return None,
+        };
+        Some(Mount { version, top, at })
+    }
+}
+
+impl Version {
+    /// The process's group, if that is what this line of /proc/self/cgroup tells.
+    fn group<'a>(self, line: &'a str, controller: &str) -> Option<&'a str> {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match self {
+            Version::One => controllers.split(',').any(|one| one == controller),
+            Version::Two => number == "0" && controllers.is_empty(),
+        };
+        is_it.then_some(group)
+    }
+
+    fn quota(self, root: &Path, folder: &Path) -> Option<Quota> {
+        let read = |name: &str| text(&below(root, &folder.join(name)));
+        let (name, time, period) = match self {
+            Version::One => ("cpu.cfs_quota_us", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+            Version::Two => {
+                let text = read("cpu.max")?;
+                let (time, period) = text.trim().split_once(' ')?;
+                ("cpu.max", time.to_owned(), period.to_owned())
+            }
+        };
+        // No quota is -1 there, and "max" here.
+        let (time, period) = (time.trim().parse::<f64>().ok()?, period.trim().parse::<f64>().ok()?);
+        (time > 0.0 && period > 0.0).then(|| Quota { cores: time / period, file: folder.join(name) })
+    }
+}
+
+/// A path of the system, below another root.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn free_of(group: &Path) -> Option<u64> {
@@ -94,31 +173,83 @@ mod tests {
         free_below(&Root::of(files).0)
     }
 
+    /// The quota, as told by these files.
+    fn told(files: &[(&str, &str)]) -> Option<(f64, String)> {
+        quota_below(&Root::of(files).0).map(|quota| (quota.cores, quota.file.display().to_string()))
+    }
+
+    const VERSION_TWO: (&str, &str) =
+        ("proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+
     const HOST: (&str, &str) = ("proc/meminfo", "MemTotal: 2000 kB\nMemAvailable:  1000 kB\n");
 
     #[test]
     fn the_host_counts_where_there_is_no_group() {
         assert_eq!(free(&[("proc/other", "")]), None);
         assert_eq!(free(&[HOST]), Some(1_024_000));
-        assert_eq!(free(&[HOST, ("proc/self/cgroup", "0::/a/b\n")]), Some(1_024_000), "its files are not there");
+        assert_eq!(
+            free(&[HOST, VERSION_TWO, ("proc/self/cgroup", "0::/a/b\n")]),
+            Some(1_024_000),
+            "its files are not there"
+        );
     }
 
     #[test]
     fn the_tightest_of_all_groups_above_counts_in_either_version() {
-        let own = ("proc/self/cgroup", "0::/a/b\n");
+        let (mounts, own) = (VERSION_TWO, ("proc/self/cgroup", "0::/a/b\n"));
         let (limit, used) = (("sys/fs/cgroup/a/b/memory.max", "max\n"), ("sys/fs/cgroup/a/b/memory.current", "10\n"));
-        assert_eq!(free(&[HOST, own, limit, used]), Some(1_024_000), "no limit");
+        assert_eq!(free(&[HOST, mounts, own, limit, used]), Some(1_024_000), "no limit");
         let (above, its) = (("sys/fs/cgroup/a/memory.max", "5000\n"), ("sys/fs/cgroup/a/memory.current", "3000\n"));
-        assert_eq!(free(&[HOST, own, limit, used, above, its]), Some(2000));
+        assert_eq!(free(&[HOST, mounts, own, limit, used, above, its]), Some(2000));
         let files = ("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 500\n");
-        assert_eq!(free(&[HOST, own, limit, used, above, its, files]), Some(2500));
+        assert_eq!(free(&[HOST, mounts, own, limit, used, above, its, files]), Some(2500));
         let own = ("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/1234\n0::/\n");
+        let mounts =
+            ("proc/self/mountinfo", "31 24 0:27 /docker/1234 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
         let (limit, used) = (
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "700000"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "800000"),
         );
-        assert_eq!(free(&[HOST, own, limit, used]), Some(0), "a container's own group is the mount's root");
+        assert_eq!(free(&[HOST, mounts, own, limit, used]), Some(0), "a container's own group is the mount's root");
         let files = ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 300000\n");
-        assert_eq!(free(&[HOST, own, limit, used, files]), Some(200_000));
+        assert_eq!(free(&[HOST, mounts, own, limit, used, files]), Some(200_000));
+    }
+
+    #[test]
+    fn the_smallest_quota_of_a_group_and_those_above_it_counts() {
+        let version_two = [
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+        ];
+        assert_eq!(told(&version_two), None);
+        let above = [&version_two[..], &[("sys/fs/cgroup/a/cpu.max", "150000 100000\n")]].concat();
+        assert_eq!(told(&above), Some((1.5, "/sys/fs/cgroup/a/cpu.max".to_owned())));
+        let both = [&above[..], &[("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n")]].concat();
+        assert_eq!(told(&both), Some((0.5, "/sys/fs/cgroup/a/b/cpu.max".to_owned())));
+    }
+
+    #[test]
+    fn the_first_version_has_two_files_and_a_container_sees_its_own_group_alone() {
+        let files = [
+            ("proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n0::/\n"),
+            (
+                "proc/self/mountinfo",
+                "31 24 0:27 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
+                 32 24 0:28 /docker/x /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n\
+                 33 24 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        assert_eq!(told(&files), Some((3.0, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us".to_owned())));
+        let unlimited = [&files[..2], &[("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"), files[3]]].concat();
+        assert_eq!(told(&unlimited), None);
+        // A group outside of what is mounted: what can be seen counts.
+        let outside = [&[("proc/self/cgroup", "4:cpu:/../y\n")], &files[1..]].concat();
+        assert_eq!(told(&outside).map(|(cores, _)| cores), Some(3.0));
+        for odd in ["", "4", "4:cpu", "0:::/"] {
+            assert_eq!(told(&[("proc/self/cgroup", odd), ("proc/self/mountinfo", "1 2 3\n - \nx - cgroup2")]), None);
+        }
     }
 }

@@ -46,7 +46,8 @@ const REDUCTIONS: [(DType, ReduceOp); 6] = [
 ];
 
 /// The results of these are the same in whichever order they are folded.
-const UNORDERED: [(DType, ReduceOp); 6] = [
+const UNORDERED: [(DType, ReduceOp); 7] = [
+    (DType::Int64, ReduceOp::Avg),
     (DType::Int32, ReduceOp::Sum),
     (DType::Uint64, ReduceOp::Prod),
     (DType::Bfloat16, ReduceOp::Avg),
@@ -161,18 +162,27 @@ fn outcome(
         count: if unequal { sum as u64 * u64::from(known) } else { count as u64 },
         layout: if known { crate::types::hash(all.counts.iter().copied()) } else { 0 },
     };
-    let (input, mut output) = (numbers(dtype, rank + count, given), vec![0; taken * dtype.size()]);
+    let (mut input, mut output) = (numbers(dtype, rank + count, given), vec![0; taken * dtype.size()]);
     if kind == Broadcast && is_root {
         output = numbers(dtype, count, taken);
     }
-    let buffers = if in_place && given == taken && given > 0 {
-        output.copy_from_slice(&input);
-        CallBuffers::in_one(&mut output)
-    } else {
-        CallBuffers::of(&input, &mut output)
+    let whole = if given < taken { &mut output } else { &mut input };
+    let own = (rank * count * dtype.size())..((rank + 1) * count * dtype.size());
+    let buffers = match (in_place, kind) {
+        (true, Allreduce | Reduce | Alltoall) if given == taken => CallBuffers::in_one(&mut input),
+        (true, Allgather) => {
+            whole[own.clone()].copy_from_slice(&numbers(dtype, rank + count, given));
+            CallBuffers::with_input_in(whole, own.clone())
+        }
+        (true, ReduceScatter) => CallBuffers::with_output_in(whole, own.clone()),
+        _ => CallBuffers::of(&input, &mut output),
     };
     make(group, Work { layout, ..Work::plain(call, buffers) });
-    output
+    match (in_place, kind) {
+        (true, Allreduce | Reduce | Alltoall) if given == taken => input,
+        (true, ReduceScatter) => input[own].to_vec(),
+        _ => output,
+    }
 }
 
 /// Everything, one after another.
@@ -191,13 +201,13 @@ fn all_outcomes(cluster: &Cluster, make: Make<'_>, reductions: &[(DType, ReduceO
             let some = if count > 100_000 { 1 } else { reductions.len() };
             match reduces {
                 true => reductions[..some].iter().for_each(|(dtype, op)| {
-                    for in_place in [false, kind == CallKind::Allreduce] {
+                    for in_place in [false, true] {
                         outcomes.push(outcome(of, (kind, *dtype, Some(*op)), count, in_place));
                     }
                 }),
                 false => {
                     let count = count / group.size() as usize;
-                    for in_place in [false, kind == CallKind::Alltoall] {
+                    for in_place in [false, true] {
                         outcomes.push(outcome(of, (kind, DType::Uint16, None), count, in_place));
                     }
                 }
@@ -224,6 +234,55 @@ fn results_are_those_of_tcp_to_the_bit() {
     for workers in [2, 3, 5, 8] {
         let (over_links, shared) = (run("off", workers, at_once), run("require", workers, at_once));
         assert_equal(over_links.into_iter().zip(shared), &format!("{workers} ranks"));
+    }
+}
+
+/// Ranks of these calls know different counts. One that gives more than is expected is named, as over links.
+#[test]
+fn a_rank_that_gives_other_counts_is_named() {
+    for kind in [CallKind::Gatherv, CallKind::Scatterv, CallKind::Alltoallv] {
+        let fails = |cluster: &Cluster| {
+            let group = cluster.group(GroupId::WORLD);
+            let of = (&*group, &(|group: &Group, work: Work<'_>| group.run(work).unwrap()) as Make<'_>);
+            for _ in 0..4 {
+                outcome(of, (CallKind::Barrier, DType::Uint8, None), 0, false);
+            }
+            let cause = std::cell::RefCell::new(String::new());
+            let make = |group: &Group, mut work: Work<'_>| {
+                let layout = work.layout.as_mut().expect("parts differ");
+                let is_odd = group.rank() == Some(if kind == CallKind::Scatterv { 2 } else { 1 });
+                // The root of a scatterv gives rank 1 less than that expects; otherwise rank 1 gives rank 2 more.
+                match kind {
+                    CallKind::Gatherv if is_odd => layout.own += 1,
+                    CallKind::Scatterv if is_odd => layout.input.counts[1] -= 1,
+                    CallKind::Alltoallv if is_odd => layout.input.counts[2] -= 1,
+                    _ => {}
+                }
+                let longer = vec![0; 4096];
+                let mut output = vec![0; 4096];
+                let buffers = CallBuffers::of(&longer, &mut output);
+                let barrier = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+                // A rank of which nobody expects anything else may end the call.
+                let next = |()| group.run(Work::plain(barrier, CallBuffers::of(&[], &mut [])));
+                let error = group.run(Work { buffers, ..work }).and_then(next).expect_err("counts differ");
+                assert_eq!(error.status(), Status::Mismatch, "{error:?}");
+                *cause.borrow_mut() = error.message().to_owned();
+            };
+            outcome((&*group, &make), (kind, DType::Uint16, None), 9, false);
+            cause.into_inner()
+        };
+        let causes = run("require", 3, fails);
+        let [giver, taker, given, expected] = match kind {
+            CallKind::Gatherv => [1, 2, 4, 3],
+            CallKind::Scatterv => [2, 1, 2, 3],
+            _ => [1, 2, 2, 3],
+        };
+        for cause in causes {
+            assert!(cause.contains(&format!("rank {giver} ")) && cause.contains(&format!("rank {taker} ")), "{cause}");
+            assert!(
+                cause.contains(&format!(" {given} elements")) && cause.contains(&format!(" {expected} are expected"))
+            );
+        }
     }
 }
 

@@ -80,4 +80,5 @@ pub use algorithm::{choose, Algorithm, Thresholds, ALGORITHMS, EXACT};
 pub use conversion::Conversion;
 pub use order::Fold;
 pub use shape::{Layout, Parts, Shape};
-pub use sharing::{Sharing, Taking};
+pub use sharing::{Mistold, Sharing, Taking};
+pub use widen::sum_type;

@@ -216,6 +216,16 @@ impl Shape<'_> {
         self.call.op == Some(ReduceOp::Avg) && self.size > 1
     }
 
+    /// What a call comes to in a group of one, where that is one copy, or none: what its schedule would do. None: it may be more.
+    pub fn copy_alone(&self) -> Option<[Span; 2]> {
+        let is_plain = self.size == 1 && self.layout.is_none() && !self.is_exact();
+        let stays = self.in_place || matches!(self.call.kind, CallKind::Barrier | CallKind::Broadcast);
+        is_plain.then(|| match stays {
+            true => [Span::EMPTY; 2],
+            false => [self.whole(Buffer::Input), self.whole(Buffer::Output)],
+        })
+    }
+
     /// Elements; `check` has seen that they fit.
     pub(super) fn count(&self) -> usize {
         self.call.count as usize
@@ -235,11 +245,41 @@ pub(super) fn around(rank: u32, distance: u32, size: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedules::{choose, Action, Thresholds};
+    use crate::types::CallKind::{Allgatherv, Alltoallv, Gatherv, GroupCreate, GroupSplit, ReduceScatterv, Scatterv};
     use crate::types::DType;
 
     fn shape(kind: CallKind, count: u64) -> Shape<'static> {
         let call = Call { kind, dtype: Some(DType::Float64), op: Some(ReduceOp::Sum), root: Some(0), count, layout: 0 };
         Shape { rank: 0, size: 4, call, in_place: false, layout: None }
+    }
+
+    #[test]
+    fn what_a_group_of_one_copies_is_what_its_schedules_do() {
+        for kind in CallKind::ALL {
+            let shape = Shape { size: 1, ..shape(kind, 5) };
+            let is_unequal = matches!(kind, Gatherv | Scatterv | ReduceScatterv | Allgatherv | Alltoallv);
+            if is_unequal || matches!(kind, GroupCreate | GroupSplit) {
+                continue;
+            }
+            for in_place in [false, true] {
+                let shape = Shape { in_place, ..shape };
+                let algorithm = choose(&shape, &Thresholds::default());
+                let steps = (0..).map(|step| algorithm.step(&shape, step)).take_while(|step| *step != Action::Done);
+                // Some copy by way of the scratch.
+                let end = steps.fold(shape.whole(Buffer::Input), |at, step| match step {
+                    Action::Copy { from, to } if from == at => to,
+                    other => panic!("{kind}: {other:?} with {at:?}"),
+                });
+                let [from, to] = shape.copy_alone().expect("it is plain");
+                let is_there = end.buffer == Buffer::Input || in_place;
+                let wanted = if is_there { [Span::EMPTY; 2] } else { [shape.whole(Buffer::Input), end] };
+                assert_eq!([from, to], wanted, "{kind}, in place: {in_place}");
+            }
+        }
+        let exact = Call { op: Some(ReduceOp::SumExact), ..shape(CallKind::Allreduce, 5).call };
+        assert_eq!(Shape { size: 1, call: exact, ..shape(CallKind::Allreduce, 5) }.copy_alone(), None);
+        assert_eq!(shape(CallKind::Allreduce, 5).copy_alone(), None);
     }
 
     #[test]

@@ -34,15 +34,56 @@ pub struct Sharing<'a> {
     algorithm: &'static Algorithm,
     /// An average's elements may be wider on their way: how they become so, and how the result becomes narrow again.
     widened: Option<[Conversion; 2]>,
+    /// How long the longest part is, where ranks have told each other.
+    told_longest: Option<usize>,
+}
+
+/// What is wrong with what a rank has told of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistold {
+    /// It gives this rank so many elements, where so many are expected.
+    Differs(u32, u64, u64),
+    /// It gives more than any memory holds.
+    TooMany(u32, u64),
 }
 
 impl<'a> Sharing<'a> {
-    /// The call that this schedule would carry out; none where ranks know too little of each other's parts, and of exact sums, which
-    /// are not folded.
+    /// The call that this schedule would carry out; none of exact sums, which are not folded.
     pub fn of(shape: Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
-        use CallKind::{Alltoallv, Gatherv, GroupCreate, GroupSplit, Scatterv};
-        let unknown = matches!(shape.call.kind, Gatherv | Scatterv | Alltoallv | GroupCreate | GroupSplit);
-        (!unknown && !shape.is_exact()).then(|| Sharing { shape, algorithm, widened: conversions(&shape) })
+        let is_carried = !matches!(shape.call.kind, CallKind::GroupCreate | CallKind::GroupSplit) && !shape.is_exact();
+        is_carried.then(|| Sharing { shape, algorithm, widened: conversions(&shape), told_longest: None })
+    }
+
+    /// Whether ranks know too little of each other's parts, so that each is to tell all others first.
+    pub fn needs_telling(&self) -> bool {
+        use CallKind::{Alltoallv, Gatherv, Scatterv};
+        matches!(self.shape.call.kind, Gatherv | Scatterv | Alltoallv) && self.told_longest.is_none()
+    }
+
+    /// What this rank tells: how many elements each of its parts has.
+    pub fn tells(&self) -> impl Iterator<Item = u64> + '_ {
+        let own = self.shape.rank;
+        (0..self.parts()).map(move |part| if self.gives(own) { self.elements(own, part) as u64 } else { 0 })
+    }
+
+    /// The same call, once all have told; `told` is what a rank told of a part.
+    pub fn told(self, told: impl Fn(u32, u32) -> u64) -> Result<Sharing<'a>, Mistold> {
+        let (own, part, parts) = (self.shape.rank, self.taken_part(), self.parts() as usize);
+        let most = isize::MAX as usize / (self.element() * parts).max(1);
+        let mut longest = 0;
+        for rank in 0..self.shape.size {
+            for part in 0..parts as u32 {
+                let count = told(rank, part);
+                let fits = usize::try_from(count).ok().filter(|count| *count <= most);
+                longest = longest.max(fits.ok_or(Mistold::TooMany(rank, count))?);
+            }
+            let is_for_this = rank != own && self.gives(rank) && self.takes();
+            let expected = || self.elements(rank, part) as u64;
+            if is_for_this && told(rank, part) != expected() {
+                return Err(Mistold::Differs(rank, told(rank, part), expected()));
+            }
+        }
+        Ok(Sharing { told_longest: Some(longest), ..self })
     }
 
     /// What becomes of the contributions.
@@ -63,22 +104,22 @@ impl<'a> Sharing<'a> {
 
     /// Whether this rank gets something.
     pub fn takes(&self) -> bool {
-        use CallKind::{Gather, Reduce};
-        !matches!(self.shape.call.kind, Gather | Reduce) || self.shape.is_root()
+        use CallKind::{Gather, Gatherv, Reduce};
+        !matches!(self.shape.call.kind, Gather | Gatherv | Reduce) || self.shape.is_root()
     }
 
     /// Whether a rank gives something.
     pub fn gives(&self, rank: u32) -> bool {
-        use CallKind::{Broadcast, Scatter};
-        let at_root_only = matches!(self.shape.call.kind, Broadcast | Scatter);
+        use CallKind::{Broadcast, Scatter, Scatterv};
+        let at_root_only = matches!(self.shape.call.kind, Broadcast | Scatter | Scatterv);
         !at_root_only || rank == self.shape.root()
     }
 
     /// How many parts a contribution has.
     pub fn parts(&self) -> u32 {
-        use CallKind::{Alltoall, ReduceScatter, ReduceScatterv, Scatter};
+        use CallKind::{Alltoall, Alltoallv, ReduceScatter, ReduceScatterv, Scatter, Scatterv};
         match self.shape.call.kind {
-            Alltoall | ReduceScatter | ReduceScatterv | Scatter => self.shape.size,
+            Alltoall | Alltoallv | ReduceScatter | ReduceScatterv | Scatter | Scatterv => self.shape.size,
             _ => 1,
         }
     }
@@ -98,17 +139,28 @@ impl<'a> Sharing<'a> {
         self.shape.call.op
     }
 
-    /// How many elements a part has of what `from` gives.
+    /// How many elements a part has of what `from` gives, as far as this rank knows: what it gives, and what it takes.
     pub fn elements(&self, from: u32, part: u32) -> usize {
+        use CallKind::{Allgatherv, Alltoallv, Gatherv, Scatterv};
         let Some(layout) = self.shape.layout else { return self.shape.count() };
-        match self.shape.call.kind {
-            CallKind::Allgatherv => layout.output.counts[from as usize] as usize,
-            _ => layout.input.counts[part as usize] as usize,
-        }
+        let is_own = from == self.shape.rank;
+        let (given, taken) = (|| layout.input.counts[part as usize], || layout.output.counts[from as usize]);
+        let elements = match self.shape.call.kind {
+            Allgatherv => taken(),
+            Gatherv if is_own => layout.own,
+            Gatherv => taken(),
+            Scatterv if !is_own => layout.own,
+            Alltoallv if !is_own => taken(),
+            _ => given(),
+        };
+        elements as usize
     }
 
     /// The longest part that any rank gives.
     pub fn longest(&self) -> usize {
+        if let Some(longest) = self.told_longest {
+            return longest;
+        }
         let layout = self.shape.layout.map(|layout| match self.shape.call.kind {
             CallKind::Allgatherv => &layout.output.counts,
             _ => &layout.input.counts,
@@ -149,9 +201,11 @@ impl<'a> Sharing<'a> {
 
     /// Where the elements `first..end` of what `from` gives this rank belong.
     pub fn place(&self, from: u32, [first, end]: [usize; 2]) -> Span {
-        use CallKind::{Allgather, Allgatherv, Alltoall, Gather};
+        use CallKind::{Allgather, Allgatherv, Alltoall, Alltoallv, Gather, Gatherv};
         let begin = match self.shape.call.kind {
-            Allgather | Allgatherv | Alltoall | Gather => self.shape.part(Buffer::Output, from).offset,
+            Allgather | Allgatherv | Alltoall | Alltoallv | Gather | Gatherv => {
+                self.shape.part(Buffer::Output, from).offset
+            }
             _ => 0,
         };
         self.within(Buffer::Output, begin, [first, end])
@@ -191,5 +245,59 @@ impl<'a> Sharing<'a> {
     fn within(&self, buffer: Buffer, begin: usize, [first, end]: [usize; 2]) -> Span {
         let element = self.shape.element();
         Span::new(buffer, begin + first * element, (end - first) * element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedules::{choose, Layout, Parts, Thresholds};
+    use crate::types::Call;
+
+    fn sharing(kind: CallKind, rank: u32, layout: &Layout) -> Sharing<'_> {
+        let call = Call { kind, dtype: Some(DType::Uint16), op: None, root: Some(1), count: 0, layout: 0 };
+        let shape = Shape { rank, size: 3, call, in_place: false, layout: Some(layout) };
+        Sharing::of(shape, choose(&shape, &Thresholds::default())).expect("no exact sum")
+    }
+
+    fn parts(counts: [u64; 3]) -> Parts {
+        Parts { counts: counts.into(), displs: vec![0, counts[0], counts[0] + counts[1]] }
+    }
+
+    #[test]
+    fn ranks_tell_how_long_their_parts_are_and_the_taker_holds_it_against_what_it_expects() {
+        let (root, other) = (
+            Layout { own: 4, input: Parts::default(), output: parts([3, 4, 0]) },
+            Layout { own: 3, ..Layout::default() },
+        );
+        let (at_root, at_other) = (sharing(CallKind::Gatherv, 1, &root), sharing(CallKind::Gatherv, 0, &other));
+        assert!(at_root.needs_telling() && at_other.needs_telling());
+        assert_eq!([at_root.tells().collect::<Vec<_>>(), at_other.tells().collect()], [vec![4], vec![3]]);
+        let told = |counts: [u64; 3]| move |rank: u32, _: u32| counts[rank as usize];
+        let known = at_root.told(told([3, 4, 0])).expect("as is expected");
+        assert_eq!((known.needs_telling(), known.longest(), known.elements(0, 0)), (false, 4, 3));
+        assert_eq!(at_root.told(told([3, 4, 9])).err(), Some(Mistold::Differs(2, 9, 0)));
+        assert_eq!(at_other.told(told([3, 4, 9])).expect("it takes nothing").longest(), 9);
+        assert_eq!(at_other.told(told([3, u64::MAX, 0])).err(), Some(Mistold::TooMany(1, u64::MAX)));
+    }
+
+    #[test]
+    fn where_each_rank_gets_another_part_there_is_a_row_of_counts() {
+        let layout = Layout { own: 0, input: parts([1, 2, 3]), output: parts([7, 2, 9]) };
+        let call = sharing(CallKind::Alltoallv, 1, &layout);
+        assert_eq!(call.tells().collect::<Vec<_>>(), [1, 2, 3]);
+        let rows = |seven: u64| {
+            move |rank: u32, part: u32| [[0, seven, 5], [1, 2, 3], [0, 9, 0]][rank as usize][part as usize]
+        };
+        assert_eq!(call.told(rows(7)).map(|known| (known.longest(), known.elements(2, 1))), Ok((9, 9)));
+        assert_eq!(call.told(rows(8)).err(), Some(Mistold::Differs(0, 8, 7)));
+        let root = Layout { own: 2, input: parts([1, 2, 3]), output: Parts::default() };
+        let other = Layout { own: 3, ..Layout::default() };
+        let rows = |rank: u32, part: u32| u64::from(rank == 1) * u64::from(part + 1);
+        for (rank, layout, tells) in [(1, &root, [1, 2, 3]), (2, &other, [0; 3])] {
+            let call = sharing(CallKind::Scatterv, rank, layout);
+            assert_eq!(call.tells().collect::<Vec<_>>(), tells);
+            assert_eq!(call.told(rows).map(|known| known.longest()), Ok(3));
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::types::{Call, CallKind, DType, ReduceOp};
 pub(super) type Schedule = fn(&Shape<'_>, u32) -> Action;
 
 /// The type in which so many elements of this one can be summed, where that is another.
-pub(super) fn sum_type(dtype: DType, size: u32) -> Option<DType> {
+pub fn sum_type(dtype: DType, size: u32) -> Option<DType> {
     match dtype {
         DType::Int8 if size <= 1 << 8 => Some(DType::Int16),
         DType::Int8 => Some(DType::Int32),

@@ -8,6 +8,7 @@ import pytest
 
 from cluster import Cluster, stop
 from nodes import node, said
+from packaged import packaged
 
 LIMIT = 120
 # Where ranks are killed within calls, and asked for what they know: as long as a busy machine may take.
@@ -29,9 +30,9 @@ SUMS = """
 """
 
 
-def started(lines, hosts, env=None):
+def started(lines, hosts, env=None, program=node):
     """A cluster whose ranks are on these hosts, as they say themselves."""
-    cluster = Cluster(node(lines), workers=len(hosts), started=0, env={**ENV, **(env or {})})
+    cluster = Cluster(program(lines), workers=len(hosts), started=0, env={**ENV, **(env or {})})
     for rank, host in enumerate(hosts):
         cluster.start_worker({"MUSTER_HOST_ID": host, "MS_NODE_ID": str(rank)})
     return cluster
@@ -50,6 +51,91 @@ def test_results_are_right_wherever_ranks_are(hosts):
             count, here = len(set(hosts)), hosts.count(hosts[rank])
             assert f"; links between {count} hosts)" in carried(worker)
             assert carried(worker).startswith(f"memory ({here} rank"), carried(worker)
+
+
+EVERY_KIND = """
+import numpy as np
+c = muster.init()
+same = np.testing.assert_array_equal
+keep_lower = c.operation(lambda lower, inout, dtype: inout.__setitem__(slice(None), lower), commutative=False)
+def every(g, count):
+    rank, size = g.rank, g.size
+    def of(each):
+        return np.arange(count, dtype=np.float64) % 97 + each
+    mine, everyone = of(rank), np.array([of(each) for each in range(size)])
+    total = everyone.sum(0)
+    for root in range(size):
+        for op, wanted in [("sum", total), ("avg", total / size), (keep_lower, of(0))]:
+            got = g.reduce(mine, out=np.empty(count), root=root, op=op)
+            same(got, wanted) if rank == root else None
+            in_place = mine.copy()
+            g.reduce(in_place, root=root, op=op)
+            same(in_place, wanted if rank == root else mine)
+    same(np.ravel(g.allgather(mine)), everyone.ravel())
+    whole = np.zeros((size, count))
+    whole[rank] = mine
+    g.allgather(whole[rank], out=whole)
+    same(whole, everyone)
+    parts = np.array([mine + 7 * to for to in range(size)])
+    for op, wanted in [("sum", total + 7 * size * rank), ("avg", (total + 7 * size * rank) / size), (keep_lower, of(0) + 7 * rank)]:
+        same(np.ravel(g.reduce_scatter(parts, op=op)), wanted)
+        in_place = parts.copy()
+        g.reduce_scatter(in_place, out=in_place[rank], op=op)
+        same(in_place[rank], wanted)
+    same(g.allreduce(mine.copy(), op="avg"), total / size)
+    same(g.allreduce(mine.copy(), op=keep_lower), of(0))
+    begun = [g.iallgather(mine), g.ireduce_scatter(parts), g.iallreduce(mine.copy()), g.ireduce(mine, out=np.empty(count), root=size - 1)]
+    got = [request.wait() for request in reversed(begun)][::-1]
+    for each, wanted in zip(got, [everyone, total + 7 * size * rank, total]):
+        same(np.ravel(each), wanted.ravel())
+    same(got[3], total) if rank == size - 1 else None
+for count in (1, 300, 30_000):
+    every(c.world, count)
+half = c.world.split(c.rank % 2, key=-c.rank)
+for count in (1, 3000):
+    every(half, count)
+say(fine=True)
+c.finalize()
+"""
+
+
+@pytest.mark.parametrize("hosts", ["aaaabbb", "aaaab", "abab", "abbcca"])
+def test_every_kind_is_right_in_the_world_and_in_parts_of_it(hosts):
+    with started(EVERY_KIND, hosts, program=packaged) as cluster:
+        for worker in cluster.succeed(timeout=LIMIT):
+            assert said(worker)["fine"]
+            assert f"; links between {len(set(hosts))} hosts)" in carried(worker)
+
+
+COMES_BACK_ELSEWHERE = """
+    c = join()
+    def right():
+        n = c.size
+        for count in (1, 50_000):
+            assert c.world.allreduce([c.rank + 1] * count) == [n * (n + 1) // 2] * count
+            assert c.world.broadcast(bytes([c.rank]) * count, 2) == bytes([2]) * count
+    if c.restarts == 0:
+        right()
+        c.world.barrier()
+        if c.rank == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(**fails(c.world.barrier))
+        c.recover(60_000)
+    right()
+    say(epoch=c.epoch)
+    c.leave()
+"""
+
+
+def test_a_rank_may_come_back_on_another_host(tmp_path):
+    with started(COMES_BACK_ELSEWHERE, "aabb", {"MS_ENABLE_RECOVERY": "1", "MS_RECOVERY_PATH": str(tmp_path)}) as cluster:
+        assert cluster.workers[3].wait(LIMIT) == -signal.SIGKILL
+        cluster.start_worker({"MUSTER_HOST_ID": "a", "MS_NODE_ID": "3"})
+        for worker in (*cluster.workers[:3], cluster.workers[4]):
+            assert worker.wait(LIMIT) == 0, worker.describe()
+            assert said(worker)["epoch"] == 2
+        lines = [line for line in cluster.workers[0].stderr.splitlines() if "world: memory" in line]
+        assert [line.partition("memory (")[2][:7] for line in lines] == ["2 ranks", "3 ranks"], lines
 
 
 def test_where_one_host_has_no_memory_all_take_one_level():

@@ -7,10 +7,10 @@
 //! [`Trust`] says. Pure but for [`Polling`], and tested below.
 
 use super::clock::Clock;
-use crate::net::host;
+use crate::net::{cgroup, host};
 use crate::types::Time;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a call polls before it sleeps, where no setting says; a wake-up from sleep costs about as much.
@@ -97,12 +97,40 @@ pub(crate) struct Polling {
     pub(crate) set: Option<Duration>,
     /// How many processors this process may run on.
     pub(crate) cores: u32,
+    /// The same, or fewer, if a control group has a quota. It is read when it is first asked for: a start has no need of it.
+    free: OnceLock<u32>,
+    /// How many threads poll that serve, and so would sleep otherwise.
+    servants: AtomicU32,
 }
 
 impl Polling {
     /// Full of trust.
     pub(crate) fn new(set: Option<Duration>) -> Polling {
-        Polling { back_at: AtomicU64::new(0), trust: Mutex::new(Trust::FULL), set, cores: host::cores() }
+        let (free, servants) = (OnceLock::new(), AtomicU32::new(0));
+        Polling {
+            back_at: AtomicU64::new(0),
+            trust: Mutex::new(Trust::FULL),
+            set,
+            cores: host::cores(),
+            free,
+            servants,
+        }
+    }
+
+    /// How many processors' time this process may use, together with the others of its control group.
+    pub(crate) fn free_cores(&self) -> u32 {
+        *self.free.get_or_init(|| match cgroup::quota() {
+            Some(quota) => self.cores.min(quota.cores as u32),
+            None => self.cores,
+        })
+    }
+
+    /// A place for a thread that serves to poll, where so many ranks share the processors: if there is a processor for each rank, and
+    /// for as many such threads of each as there are of this one.
+    pub(crate) fn place_beside(&self, local_size: u32) -> Option<PlaceToPoll<'_>> {
+        let place = PlaceToPoll(&self.servants);
+        let servants = self.servants.fetch_add(1, Ordering::Relaxed) + 1;
+        (local_size.saturating_mul(1 + servants) <= self.free_cores()).then_some(place)
     }
 
     /// Whether yields have come back soon of late: nobody else wants the processors, as far as is known.
@@ -125,6 +153,15 @@ impl Polling {
             self.back_at.store(trust.back_at.0, Ordering::Relaxed);
         }
         true
+    }
+}
+
+/// Held by a thread that serves, while it polls.
+pub(crate) struct PlaceToPoll<'a>(&'a AtomicU32);
+
+impl Drop for PlaceToPoll<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -389,6 +426,22 @@ mod tests {
             tester.found();
         }
         assert_eq!((tester.fruitless, tester.clock.is_none()), (0, true));
+    }
+
+    #[test]
+    fn threads_that_serve_poll_where_there_is_a_processor_for_all() {
+        let polling = |cores| Polling { free: OnceLock::from(cores), ..Polling::new(None) };
+        for (cores, local_size, places) in
+            [(2, 1, 1), (1, 1, 0), (4, 1, 3), (8, 4, 1), (7, 4, 0), (16, 4, 3), (0, 1, 0)]
+        {
+            let polling = polling(cores);
+            let taken: Vec<_> = (0..places + 2).map_while(|_| polling.place_beside(local_size)).collect();
+            assert_eq!(taken.len(), places, "{cores} processors, {local_size} ranks");
+            drop(taken);
+            assert_eq!(polling.servants.load(Ordering::Relaxed), 0);
+        }
+        let polling = Polling::new(None);
+        assert!(polling.free_cores() <= polling.cores);
     }
 
     #[test]

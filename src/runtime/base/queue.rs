@@ -45,6 +45,9 @@ enum Rest {
 /// How long a job may lie before a thread that dozes finds it. To look takes some microseconds.
 const DOZE: Duration = Duration::from_micros(500);
 
+/// For how many looks of a thread that polls a job is left to others. A look takes about a microsecond.
+const LOOKS_LEFT: u32 = 4;
+
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
         let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
@@ -138,6 +141,24 @@ impl<J, T> Queue<J, T> {
         }
     }
 
+    /// Waits a little for the next job without sleeping, as long as `looks_again` says, which lets others run. What comes meanwhile is
+    /// left for some looks to those who may borrow it: they are sooner than this thread and another wake-up. Where others have
+    /// borrowed a job it returns at once. (The thread's side.)
+    pub(crate) fn poll(&self, mut looks_again: impl FnMut() -> bool) {
+        let mut looks = 0; // since a job is there
+        let mut is_first = true;
+        loop {
+            let state = lock(&self.state);
+            looks += u32::from(!state.jobs.is_empty());
+            let is_over = state.ended || state.lent || state.was_lent || (is_first && looks > 0) || looks > LOOKS_LEFT;
+            drop(state);
+            if is_over || !looks_again() {
+                return;
+            }
+            is_first = false;
+        }
+    }
+
     /// The next job, waiting for it; none once the queue has ended and nothing is left. (The thread's side.)
     pub(crate) fn next(&self) -> Option<J> {
         let mut state = lock(&self.state);
@@ -179,5 +200,53 @@ impl<J, T> Queue<J, T> {
             drop(state); // the thread wants it next
             self.changed.notify_all();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// How often a thread looks that polls in this queue, which gives way so often; `meanwhile` happens with its third look.
+    fn looks(queue: &Queue<u32, ()>, most: u32, meanwhile: impl Fn()) -> u32 {
+        let looks = Cell::new(0);
+        queue.poll(|| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 3 {
+                meanwhile();
+            }
+            looks.get() < most
+        });
+        looks.get()
+    }
+
+    #[test]
+    fn a_thread_polls_until_something_comes_which_it_leaves_to_others_for_a_while() {
+        let queue = Queue::default();
+        let put = || {
+            queue.put(|| Ok(()), || (5, ())).unwrap();
+        };
+        assert_eq!(looks(&queue, 10, || {}), 10, "nothing comes");
+        assert_eq!(looks(&queue, 100, put), 3 + LOOKS_LEFT);
+        assert_eq!(looks(&queue, 100, || {}), 0, "it was there before");
+        assert_eq!(queue.borrow(|_| true), Some(5));
+        assert_eq!(looks(&queue, 100, || {}), 0, "it is lent");
+        queue.give_back(None);
+        assert_eq!(looks(&queue, 100, || {}), 0, "others borrow what comes");
+        put();
+        assert_eq!(queue.next(), Some(5));
+    }
+
+    #[test]
+    fn nobody_polls_for_longer_than_is_said_or_after_the_end() {
+        let queue = Queue::default();
+        let put = || {
+            queue.put(|| Ok(()), || (5, ())).unwrap();
+        };
+        assert_eq!(looks(&queue, 4, put), 4);
+        assert_eq!(queue.next(), Some(5));
+        queue.end();
+        assert_eq!(looks(&queue, 100, || {}), 0);
     }
 }

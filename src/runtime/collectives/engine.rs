@@ -2,6 +2,7 @@
 //!
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
+use super::hosts::Hosts;
 use super::job::Jobs;
 use super::peers::Peers;
 use super::place::{Patience, Place};
@@ -49,6 +50,8 @@ pub(crate) struct Driver {
     pub place: Place,
     /// When the present call says that it waits.
     pub patience: Patience,
+    /// When it began, if calls are recorded.
+    pub begun: Option<Time>,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
+    /// Where its members are, if they are on several hosts, until a call takes two levels.
+    pub(super) apart: OnceLock<Hosts>,
     /// What carries them, once that is found out.
     pub carrier: OnceLock<GroupCarrier>,
     pub turns: Turns,
@@ -67,6 +72,31 @@ pub(crate) struct Collectives {
     pub track: Option<Arc<Track>>,
     /// Of calls that have ended, for those to come.
     spare_lists: Mutex<Vec<Vec<u64>>>,
+}
+
+impl Driver {
+    /// Takes the steps of a call, one after another, each of which may be left in its middle.
+    pub(super) fn by_steps(
+        &mut self,
+        count: usize,
+        mut take: impl FnMut(&mut Driver, usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let first = match std::mem::take(&mut self.place) {
+            Place::Step(step, inside) => {
+                self.place = *inside;
+                step
+            }
+            _ => 0,
+        };
+        for step in first..count {
+            let outcome = take(self, step);
+            if let Err(Stop::Interrupted(_)) = outcome {
+                self.place = Place::Step(step, Box::new(std::mem::take(&mut self.place)));
+            }
+            outcome?;
+        }
+        Ok(())
+    }
 }
 
 impl Collectives {
@@ -86,9 +116,11 @@ impl Collectives {
                 way: Way::Untried,
                 place: Place::Beginning,
                 patience: Patience::since(Time::default()),
+                begun: None,
                 next_check: Time::default(),
             }),
             mailbox,
+            apart: OnceLock::new(),
             carrier: OnceLock::new(),
             turns: Turns::default(),
             jobs: Jobs::default(),

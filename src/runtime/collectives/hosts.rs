@@ -1,6 +1,7 @@
 //! The hosts of a group's members.
 
 use crate::runtime::state::context::Context;
+use crate::schedules::{Layout, Parts};
 use crate::types::Call;
 
 /// Which members are on which host: the same on all ranks.
@@ -10,6 +11,10 @@ pub(super) struct Hosts {
     members: Vec<Vec<u32>>,
     /// This rank's host, and its place there.
     own: (usize, usize),
+    /// How many members there are.
+    size: u32,
+    /// Whether the members of each host follow each other, in the order of hosts.
+    are_in_order: bool,
 }
 
 impl Hosts {
@@ -33,12 +38,50 @@ impl Hosts {
         let members: Vec<Vec<u32>> = members.into_iter().map(|(_, ranks)| ranks).collect();
         let place = |ranks: &Vec<u32>| ranks.iter().position(|rank| *rank == own);
         let own = members.iter().enumerate().find_map(|(host, ranks)| Some((host, place(ranks)?)))?;
-        Some(Hosts { members, own })
+        let size = names.len() as u32;
+        let are_in_order = members.iter().flatten().copied().eq(0..size);
+        Some(Hosts { members, own, size, are_in_order })
     }
 
     /// How many.
     pub(super) fn count(&self) -> usize {
         self.members.len()
+    }
+
+    /// How many members they have.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Whether ranks are in the order of their hosts.
+    pub(super) fn are_in_order(&self) -> bool {
+        self.are_in_order
+    }
+
+    /// All ranks, in the order of their hosts.
+    pub(super) fn ranks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.members.iter().flatten().copied()
+    }
+
+    /// How many ranks are on the hosts before this rank's.
+    pub(super) fn ranks_before(&self) -> usize {
+        self.members[..self.own.0].iter().map(Vec::len).sum()
+    }
+
+    /// Lays out the hosts' parts, one after another, where each rank has so many elements. Where the lists are long enough it
+    /// allocates nothing.
+    pub(super) fn lay_out(&self, count: u64, layout: &mut Layout) {
+        layout.own = count * self.here().len() as u64;
+        for Parts { counts, displs } in [&mut layout.input, &mut layout.output] {
+            let mut before = 0;
+            counts.clear();
+            displs.clear();
+            for ranks in &self.members {
+                counts.push(count * ranks.len() as u64);
+                displs.push(before);
+                before += count * ranks.len() as u64;
+            }
+        }
     }
 
     /// The members on this rank's.
@@ -74,8 +117,7 @@ impl Hosts {
 
     /// Whether a call's contributions come in order of rank if each host's are combined first, or need not.
     pub(super) fn keep_order(&self, call: &Call) -> bool {
-        let in_order = || self.members.iter().flatten().copied().eq(0..self.members.iter().flatten().count() as u32);
-        call.op.is_none_or(|op| op.is_commutative()) || in_order()
+        call.op.is_none_or(|op| op.is_commutative()) || self.are_in_order
     }
 }
 
@@ -92,6 +134,18 @@ mod tests {
         assert_eq!((speakers(None), speakers(Some(2))), ([0, 1, 3], [2, 1, 3]));
         assert_eq!([0, 1, 2, 3].map(|rank| hosts.host_of(rank)), [0, 1, 0, 2]);
         assert_eq!(Hosts::of_names(&["a"], 1), None);
+    }
+
+    #[test]
+    fn parts_of_hosts_follow_each_other() {
+        let hosts = Hosts::of_names(&["b", "a", "b", "c"], 3).expect("it is a member");
+        assert_eq!((hosts.size(), hosts.ranks().collect::<Vec<_>>()), (4, vec![0, 2, 1, 3]));
+        let mut layout = Layout::default();
+        for _ in 0..2 {
+            hosts.lay_out(10, &mut layout);
+            assert_eq!((&layout.output.counts[..], &layout.output.displs[..]), (&[20, 10, 10][..], &[0, 20, 30][..]));
+            assert_eq!((layout.own, &layout.input, hosts.ranks_before()), (10, &layout.output, 3));
+        }
     }
 
     #[test]

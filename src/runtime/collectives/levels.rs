@@ -6,44 +6,71 @@
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
-use super::place::Place;
-use super::shared::Levels;
+use super::shared::{Levels, PIECE_BYTES_LEAST};
 use super::shared_drive::{share, sharing};
 use super::stop::{Running, Stop};
 use crate::net::shm::LINE_BYTES;
 use crate::runtime::memory::buffer::Memory;
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{choose, Buffer, Shape, Span};
+use crate::schedules::{choose, sum_type, Buffer, Layout, Shape, Span};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
-/// One of the calls of which a call on two levels consists.
+/// One of the steps of which a call on two levels consists. A rank that has no part in one goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Among the members of each host; the speaker is the root, where there is one.
+    /// A call among the members of each host; the speaker is the root, where there is one.
     Within(CallKind),
     /// The call itself, among the speakers.
     Between,
+    /// The sum of an average is divided, where the result is.
+    Divide,
+    /// The ranks' parts of what was folded are put in the order of hosts, so that a host's follow each other.
+    OrderByHosts,
+    /// The ranks' parts of the result are put in the order of ranks.
+    OrderByRanks,
 }
 
-/// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank. An average is one, for
-/// its sum would be rounded, or overflow, before it is divided.
+/// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank. An average is one if
+/// its elements would be summed as another type.
 fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
-    use CallKind::{Allreduce, Barrier, Broadcast, Reduce};
-    let is_folded_whole = call.op.is_some_and(|op| op == ReduceOp::Avg || op.is_exact());
-    let fits = call.dtype.is_none_or(|dtype| dtype.size() <= LINE_BYTES);
-    match call.kind {
-        Barrier => Some(&[Step::Within(Barrier), Step::Between, Step::Within(Barrier)]),
-        Broadcast if fits => Some(&[Step::Between, Step::Within(Broadcast)]),
-        Allreduce if fits && !is_folded_whole && hosts.keep_order(call) => {
-            Some(&[Step::Within(Reduce), Step::Between, Step::Within(Broadcast)])
+    use CallKind::{Allgather, Allreduce, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+    use Step::{Between, Divide, OrderByHosts, OrderByRanks, Within};
+    let element = call.dtype.map_or(0, DType::size);
+    let has_type = || call.dtype.is_some_and(|dtype| sum_type(dtype, hosts.size()).is_none());
+    let can_fold = || match call.op {
+        Some(ReduceOp::Avg) => has_type(),
+        op => !op.is_some_and(ReduceOp::is_exact) && hosts.keep_order(call),
+    };
+    let steps: &'static [Step] = match call.kind {
+        Barrier => &[Within(Barrier), Between, Within(Barrier)],
+        Broadcast => &[Between, Within(Broadcast)],
+        Allgather => &[Within(Gather), Between, Within(Broadcast), OrderByRanks],
+        Allreduce if can_fold() => &[Within(Reduce), Between, Divide, Within(Broadcast)],
+        Reduce if can_fold() => &[Within(Reduce), Between, Divide],
+        // The speaker's piece has a part for each member.
+        ReduceScatter if can_fold() && hosts.most() * element <= PIECE_BYTES_LEAST => {
+            &[Within(Reduce), OrderByHosts, Between, Divide, Within(Scatter)]
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    (element <= LINE_BYTES).then_some(steps)
 }
 
 /// Whether a call is carried out so, in a group on these hosts.
 pub(super) fn takes_two(call: &Call, hosts: &Hosts) -> bool {
     hosts.count() > 1 && steps(call, hosts).is_some()
+}
+
+/// Where in this rank's memory a call's steps find and leave what they work on.
+struct Areas {
+    /// What this host's members have brought together: at its speaker, in the order of ranks.
+    folded: Span,
+    /// The same, as the speakers' call takes it.
+    brought: Span,
+    /// What the speakers' call gives this host.
+    got: Span,
+    /// From where on the scratch is free.
+    free: usize,
 }
 
 /// A call on two levels.
@@ -54,8 +81,12 @@ pub(super) struct Leveled<'a> {
 
 impl<'a> Leveled<'a> {
     /// The call with this shape, if it is carried out so.
-    pub(super) fn of(levels: &Levels, shape: &Shape<'a>) -> Option<Leveled<'a>> {
-        Some(Leveled { shape: *shape, steps: steps(&shape.call, &levels.hosts)? })
+    pub(super) fn of(levels: &mut Levels, shape: &Shape<'a>) -> Option<Leveled<'a>> {
+        let steps = steps(&shape.call, &levels.hosts)?;
+        if matches!(shape.call.kind, CallKind::Allgather | CallKind::ReduceScatter) {
+            levels.hosts.lay_out(shape.call.count, &mut levels.parts);
+        }
+        Some(Leveled { shape: *shape, steps })
     }
 
     /// The rank that speaks for a host.
@@ -63,38 +94,130 @@ impl<'a> Leveled<'a> {
         hosts.speaker(host, self.shape.call.root)
     }
 
-    /// What the speakers call.
-    fn between(&self, hosts: &Hosts) -> Shape<'a> {
-        let call = Call { root: self.shape.call.root.map(|root| hosts.host_of(root)), ..self.shape.call };
-        let in_place = call.kind == CallKind::Allreduce;
-        Shape { rank: hosts.own_host(), size: hosts.count() as u32, call, in_place, layout: None }
+    fn speaks(&self, hosts: &Hosts) -> bool {
+        self.speaker(hosts, hosts.own_host()) == self.shape.rank
     }
 
-    /// What the members of a host call.
-    fn within(&self, hosts: &Hosts, kind: CallKind) -> Shape<'a> {
-        let speaker = self.speaker(hosts, hosts.own_host());
-        let place = hosts.here().iter().position(|rank| *rank == speaker).unwrap_or(0) as u32;
-        let call = Call {
-            kind,
-            op: self.shape.call.op.filter(|_| kind == CallKind::Reduce),
-            root: (kind != CallKind::Barrier).then_some(place),
-            ..self.shape.call
-        };
-        let in_place = self.shape.in_place && kind == CallKind::Reduce;
-        Shape { rank: hosts.place() as u32, size: hosts.here().len() as u32, call, in_place, layout: None }
+    /// So many ranks' parts, or a whole vector where ranks have no parts, in bytes.
+    fn bytes(&self, parts: usize) -> usize {
+        self.shape.call.count as usize * self.shape.call.dtype.map_or(0, DType::size) * parts
     }
 
-    /// The scratch that its schedule needs.
-    pub(super) fn scratch_bytes(&self, group: &Collectives, hosts: &Hosts) -> usize {
-        let between = self.between(hosts);
-        match self.speaks(hosts) {
-            true => choose(&between, &group.thresholds).scratch_bytes(&between),
-            false => 0,
+    fn areas(&self, hosts: &Hosts) -> Areas {
+        use CallKind::{Allgather, Allreduce, Broadcast, Reduce, ReduceScatter};
+        let (ranks, here) = (hosts.size() as usize, hosts.here().len());
+        let is_alone = here == 1;
+        let span = |buffer, first: usize, parts: usize| Span::new(buffer, self.bytes(first), self.bytes(parts));
+        let nothing = Span::EMPTY;
+        let output = span(Buffer::Output, 0, 1);
+        let input = span(Buffer::Input, 0, 1);
+        match (self.shape.call.kind, self.speaks(hosts)) {
+            (Broadcast, _) => Areas { folded: nothing, brought: nothing, got: output, free: 0 },
+            (Allreduce, _) => {
+                let folded = if is_alone { input } else { output };
+                Areas { folded, brought: folded, got: output, free: 0 }
+            }
+            (Reduce, true) => {
+                let is_root = self.shape.call.root == Some(self.shape.rank);
+                let got = if is_root { output } else { nothing };
+                let (folded, free) = match (is_alone, is_root) {
+                    (true, _) => (input, 0),
+                    (false, true) => (output, 0),
+                    (false, false) => (span(Buffer::Scratch, 0, 1), self.bytes(1)),
+                };
+                Areas { folded, brought: folded, got, free }
+            }
+            (Allgather, _) => {
+                let (buffer, free) = match hosts.are_in_order() {
+                    true => (Buffer::Output, 0),
+                    false => (Buffer::Scratch, self.bytes(ranks)),
+                };
+                let folded = if is_alone { input } else { span(buffer, hosts.ranks_before(), here) };
+                Areas { folded, brought: folded, got: span(buffer, 0, ranks), free }
+            }
+            (ReduceScatter, true) => {
+                let mut taken = 0;
+                let mut scratch = |parts: usize| {
+                    taken += parts;
+                    span(Buffer::Scratch, taken - parts, parts)
+                };
+                let folded = if is_alone { span(Buffer::Input, 0, ranks) } else { scratch(ranks) };
+                let brought = if hosts.are_in_order() { folded } else { scratch(ranks) };
+                let got = if is_alone { output } else { scratch(here) };
+                Areas { folded, brought, got, free: self.bytes(taken) }
+            }
+            _ => Areas { folded: nothing, brought: nothing, got: nothing, free: 0 },
         }
     }
 
-    fn speaks(&self, hosts: &Hosts) -> bool {
-        self.speaker(hosts, hosts.own_host()) == self.shape.rank
+    /// What the speakers call. `parts` are the hosts'.
+    fn between<'p>(&self, hosts: &Hosts, parts: &'p Layout) -> Shape<'p> {
+        use CallKind::{Allgather, Allgatherv, Allreduce, Reduce, ReduceScatter, ReduceScatterv};
+        let own = &self.shape.call;
+        let (is_alone, in_place) = (hosts.here().len() == 1, self.shape.in_place);
+        let is_equal = hosts.size() as usize == hosts.most() * hosts.count();
+        let in_place = match own.kind {
+            Allreduce => in_place || !is_alone,
+            Reduce => own.root == Some(self.shape.rank) && (in_place || !is_alone),
+            Allgather => (in_place && hosts.are_in_order()) || !is_alone,
+            ReduceScatter => in_place && hosts.are_in_order() && is_alone,
+            _ => false,
+        };
+        let (kind, count, layout) = match own.kind {
+            Allgather | ReduceScatter if is_equal => (own.kind, own.count * hosts.most() as u64, None),
+            Allgather => (Allgatherv, own.count * u64::from(hosts.size()), Some(parts)),
+            ReduceScatter => (ReduceScatterv, own.count * u64::from(hosts.size()), Some(parts)),
+            _ => (own.kind, own.count, None),
+        };
+        let root = own.root.map(|root| hosts.host_of(root));
+        let call = Call { kind, op: self.summed(), root, count, ..*own };
+        Shape { rank: hosts.own_host(), size: hosts.count() as u32, call, in_place, layout }
+    }
+
+    /// The operation of each level.
+    fn summed(&self) -> Option<ReduceOp> {
+        self.shape.call.op.map(|op| if op == ReduceOp::Avg { ReduceOp::Sum } else { op })
+    }
+
+    /// What the members of a host call, and where their inputs and outputs lie.
+    fn within(&self, hosts: &Hosts, kind: CallKind) -> (Shape<'static>, [Span; 2]) {
+        let areas = self.areas(hosts);
+        let speaker = self.speaker(hosts, hosts.own_host());
+        let place = hosts.here().iter().position(|rank| *rank == speaker).unwrap_or(0) as u32;
+        let own = &self.shape.call;
+        // What is folded for a reduce-scatter, and what an all-gather gives, are all ranks' parts.
+        let is_of_all = match kind {
+            CallKind::Reduce => own.kind == CallKind::ReduceScatter,
+            CallKind::Broadcast => own.kind == CallKind::Allgather,
+            _ => false,
+        };
+        let parts = if is_of_all { hosts.size() as usize } else { 1 };
+        let given = |parts| Span::new(Buffer::Input, 0, self.bytes(parts));
+        let spans = match kind {
+            CallKind::Reduce | CallKind::Gather => [given(parts), areas.folded],
+            CallKind::Scatter => [areas.got, Span::new(Buffer::Output, 0, self.bytes(1))],
+            _ => [Span::EMPTY, areas.got],
+        };
+        let call = Call {
+            kind,
+            op: self.summed().filter(|_| kind == CallKind::Reduce),
+            root: (kind != CallKind::Barrier).then_some(place),
+            count: own.count * parts as u64,
+            ..*own
+        };
+        let in_place = kind == CallKind::Gather && self.shape.in_place && hosts.are_in_order();
+        let shape = Shape { rank: hosts.place() as u32, size: hosts.here().len() as u32, call, in_place, layout: None };
+        (shape, spans)
+    }
+
+    /// The scratch that it needs.
+    pub(super) fn scratch_bytes(&self, group: &Collectives, levels: &Levels) -> usize {
+        let between = self.between(&levels.hosts, &levels.parts);
+        let of_schedule = match self.speaks(&levels.hosts) {
+            true => choose(&between, &group.thresholds).scratch_bytes(&between),
+            false => 0,
+        };
+        self.areas(&levels.hosts).free + of_schedule
     }
 
     /// Carries it out.
@@ -106,21 +229,9 @@ impl<'a> Leveled<'a> {
         memory: &Memory<'_>,
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let first = match std::mem::take(&mut driver.place) {
-            Place::Step(step, inside) => {
-                driver.place = *inside;
-                step
-            }
-            _ => 0,
-        };
-        for (number, step) in self.steps.iter().enumerate().skip(first) {
-            let outcome = self.take_step((group, driver), levels, running, (*step, memory), function);
-            if let Err(Stop::Interrupted(_)) = outcome {
-                driver.place = Place::Step(number, Box::new(std::mem::take(&mut driver.place)));
-            }
-            outcome?;
-        }
-        Ok(())
+        driver.by_steps(self.steps.len(), |driver, step| {
+            self.take_step((group, driver), levels, running, (self.steps[step], memory), function)
+        })
     }
 
     fn take_step(
@@ -131,28 +242,61 @@ impl<'a> Leveled<'a> {
         (step, memory): (Step, &Memory<'_>),
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let Levels { shared, hosts } = levels;
+        let Levels { shared, hosts, parts } = levels;
         match (step, shared) {
             (Step::Between, _) if self.speaks(hosts) => {
-                let shape = self.between(hosts);
+                let shape = self.between(hosts, parts);
                 let algorithm = choose(&shape, &group.thresholds);
                 let plan = Plan { shape: &shape, algorithm, ranks: Some(&|host| self.speaker(hosts, host)) };
-                let memory = if shape.in_place { memory.on_output() } else { *memory };
-                group.carry_out(driver, running, &plan, &memory, function)
+                let Areas { brought, got, free, .. } = self.areas(hosts);
+                group.carry_out(driver, running, &plan, &memory.part([brought, got], free), function)
             }
             (Step::Within(kind), Some(shared)) => {
-                let shape = self.within(hosts, kind);
-                let sharing = sharing(shared, &shape, choose(&shape, &group.thresholds));
-                share((group, driver), shared, running, sharing.ok_or(Stop::Bug)?, memory, function)
+                let (shape, spans) = self.within(hosts, kind);
+                let sharing = sharing(shared, &shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
+                let free = self.areas(hosts).free;
+                share((group, driver), shared, running, sharing, &memory.part(spans, free), function)
             }
-            // It has no part in this: another speaks for it, or nobody else is on its host. Then its input is all that there is.
-            (Step::Between, _) => Ok(()),
-            (Step::Within(CallKind::Reduce), None) if !self.shape.in_place => {
-                let bytes = self.shape.call.count as usize * self.shape.call.dtype.map_or(1, DType::size);
-                memory.copy(Span::new(Buffer::Input, 0, bytes), Span::new(Buffer::Output, 0, bytes));
+            (Step::Divide, _) => {
+                self.divide(hosts, memory);
                 Ok(())
             }
-            (Step::Within(_), None) => Ok(()),
+            (Step::OrderByHosts, _) if self.speaks(hosts) => {
+                let Areas { folded, brought, .. } = self.areas(hosts);
+                self.order(hosts, memory, |ordered, rank| [(folded, rank), (brought, ordered)]);
+                Ok(())
+            }
+            (Step::OrderByRanks, _) => {
+                let (got, output) = (self.areas(hosts).got, Span::new(Buffer::Output, 0, 0));
+                self.order(hosts, memory, |ordered, rank| [(got, ordered), (output, rank)]);
+                Ok(())
+            }
+            // It has no part in this: another speaks for it, or nobody else is on its host. Then its input is all that there is.
+            (Step::Between | Step::OrderByHosts | Step::Within(_), _) => Ok(()),
+        }
+    }
+
+    /// Divides the sum of an average, where this rank has it.
+    fn divide(&self, hosts: &Hosts, memory: &Memory<'_>) {
+        let Some(dtype) = self.shape.call.dtype.filter(|_| self.shape.call.op == Some(ReduceOp::Avg)) else { return };
+        let got = self.areas(hosts).got;
+        if self.speaks(hosts) {
+            memory.forget_checksums(got);
+            memory.divide(got, hosts.size(), dtype);
+        }
+    }
+
+    /// Copies each rank's part, where the order of hosts is another than that of ranks. `ends` has the areas, and which part of each, of
+    /// the part that is so far on by hosts, and is of that rank.
+    fn order(&self, hosts: &Hosts, memory: &Memory<'_>, ends: impl Fn(usize, usize) -> [(Span, usize); 2]) {
+        if hosts.are_in_order() {
+            return;
+        }
+        for (ordered, rank) in hosts.ranks().enumerate() {
+            let [from, to] = ends(ordered, rank as usize)
+                .map(|(area, part)| Span::new(area.buffer, area.offset + self.bytes(part), self.bytes(1)));
+            memory.forget_checksums(to);
+            memory.copy(from, to);
         }
     }
 }
@@ -169,7 +313,11 @@ mod tests {
         let takes = |op, hosts| steps(&call(CallKind::Allreduce, Some(op)), hosts).is_some();
         let ordered = ReduceOp::User { number: 0, commutative: false };
         assert!(takes(ReduceOp::Sum, &mixed) && takes(ordered, &apart) && !takes(ordered, &mixed));
-        assert!(!takes(ReduceOp::Avg, &apart) && !takes(ReduceOp::SumExact, &apart));
+        assert!(takes(ReduceOp::Avg, &apart) && !takes(ReduceOp::SumExact, &apart));
+        let halves = Call { dtype: Some(DType::Bfloat16), ..call(CallKind::Allreduce, Some(ReduceOp::Avg)) };
+        assert!(steps(&halves, &apart).is_none());
         assert!(steps(&call(CallKind::Alltoall, None), &apart).is_none());
+        let large = Call { dtype: Some(DType::Element(LINE_BYTES as u32 + 1)), ..call(CallKind::Allgather, None) };
+        assert!(steps(&large, &apart).is_none());
     }
 }

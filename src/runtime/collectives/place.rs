@@ -39,7 +39,7 @@ pub(crate) enum Place {
     Exchange(u32, Box<Exchange>),
     /// In shared memory.
     Memory(Done),
-    /// On two levels: in this step, and there.
+    /// Of a call that consists of steps: in this one, and there.
     Step(usize, Box<Place>),
 }
 

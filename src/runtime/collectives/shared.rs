@@ -11,7 +11,7 @@
 //! A counter or a line's number is published by one store, after what it tells of was written. Before a rank writes over a place it
 //! waits until all have done with what lay there.
 //!
-//! What others write there is data: it is compared, and copied or folded as elements. No length and no place is read from it.
+//! What others write there is data: it is compared, and copied or folded as elements. No length of a buffer and no place is read from it.
 //! What is done with all that is in `shared_drive`, how a rank waits in `shared_wait`, and how the memory comes to be in
 //! `shared_setup`.
 
@@ -21,6 +21,7 @@ use super::stop::{Running, Stop};
 use crate::net::doorbell::{Address, Doorbell};
 use crate::net::shm::{Segment, LINE_BYTES};
 use crate::runtime::links::link::LinkEnd;
+use crate::schedules::{Layout, Mistold, Sharing};
 use crate::wire::{DataHeader, DATA_HEADER_BYTES};
 
 /// How many calls can be under way before the first of them is done by all.
@@ -32,7 +33,7 @@ pub(super) const FLAT_BYTES: usize = 4096;
 /// The longest piece of a contribution.
 const PIECE_BYTES: usize = 128 << 10;
 /// A piece that is shorter is not worth the trouble.
-const PIECE_BYTES_LEAST: usize = 4 << 10;
+pub(super) const PIECE_BYTES_LEAST: usize = 4 << 10;
 /// The most memory of a group.
 pub(super) const TOTAL_BYTES_MAX: u64 = 32 << 20;
 
@@ -140,8 +141,8 @@ impl Floor {
 pub(super) enum Way {
     /// Over links, until it is time to look whether there is another way.
     Untried,
-    /// Over links, on these hosts, until a call would take two levels.
-    Apart(Box<Hosts>),
+    /// Over links, on several hosts, until a call would take two levels.
+    Apart,
     /// Over links.
     Links,
     /// Through memory.
@@ -156,6 +157,8 @@ pub(super) struct Levels {
     /// The memory of this host's members; none where this rank is alone there.
     pub shared: Option<Box<Shared>>,
     pub hosts: Hosts,
+    /// Where the hosts' parts lie of the call that is carried out, where ranks have parts.
+    pub parts: Layout,
 }
 
 /// The memory of a group's members on one host, as one of them has it. Ranks are those among these members.
@@ -173,6 +176,8 @@ pub(super) struct Shared {
     pub done_by_all: u64,
     /// How many pieces there have been in all calls.
     pub pieces: u64,
+    /// What the ranks have told each other last of how long their parts are: 8 bytes for each part, one rank's after another's.
+    pub told: Vec<u8>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -237,6 +242,20 @@ impl Shared {
             Ok(data) if data.digest != running.data.digest => Stop::Earlier(rank),
             _ => Stop::Ended(rank, LinkEnd::Corrupt("what it called, in shared memory, makes no sense".to_owned())),
         }
+    }
+
+    /// A call of whose parts the ranks have told each other.
+    pub(super) fn told_of<'a>(&self, sharing: Sharing<'a>) -> Result<Sharing<'a>, Stop> {
+        let parts = sharing.parts();
+        let counts = self.told.as_chunks().0;
+        let told = sharing.told(|rank, part| u64::from_le_bytes(counts[(rank * parts + part) as usize]));
+        told.map_err(|mistold| match mistold {
+            Mistold::Differs(rank, theirs, expected) => Stop::Counts(self.members[rank as usize], theirs, expected),
+            Mistold::TooMany(rank, count) => {
+                let odd = format!("a part of {count} elements, in shared memory, is more than any memory holds");
+                Stop::Ended(self.members[rank as usize], LinkEnd::Corrupt(odd))
+            }
+        })
     }
 
     /// Says that this rank is about to sleep for a peer, after which it is to look once more for what it waits for.

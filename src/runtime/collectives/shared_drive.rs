@@ -14,10 +14,11 @@ use super::place::{Done, Place, STAGES};
 use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
 use super::shared_wait::Waiting;
 use super::stop::{Running, Stop};
-use crate::runtime::memory::buffer::{Arithmetic, Memory};
+use crate::runtime::memory::buffer::{Arithmetic, CallBuffers, Memory};
 use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding};
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{Algorithm, Shape, Sharing, Taking};
+use crate::schedules::{choose, Algorithm, Shape, Sharing, Taking};
+use crate::types::{Call, CallKind, DType};
 
 /// One call under way in shared memory.
 struct Sharer<'a> {
@@ -61,6 +62,52 @@ pub(super) fn sharing<'a>(shared: &Shared, shape: &Shape<'a>, algorithm: &'stati
     has_room.then_some(sharing)
 }
 
+/// Carries it out, after the ranks have told each other how long their parts are, where that is needed.
+pub(super) fn share_all(
+    (group, driver): (&Collectives, &mut Driver),
+    shared: &mut Shared,
+    running: &Running<'_>,
+    sharing: Sharing<'_>,
+    memory: &Memory<'_>,
+    function: Option<UserFunction>,
+) -> Result<(), Stop> {
+    if !sharing.needs_telling() {
+        return share((group, driver), shared, running, sharing, memory, function);
+    }
+    driver.by_steps(2, |driver, step| match step {
+        0 => tell_counts((group, driver), shared, running, &sharing),
+        _ => {
+            let sharing = shared.told_of(sharing)?;
+            share((group, driver), shared, running, sharing, memory, function)
+        }
+    })
+}
+
+/// Tells the others how long this rank's parts are, and hears it of theirs: an all-gather of numbers, which goes with the call's line.
+fn tell_counts(
+    (group, driver): (&Collectives, &mut Driver),
+    shared: &mut Shared,
+    running: &Running<'_>,
+    sharing: &Sharing<'_>,
+) -> Result<(), Stop> {
+    let (ranks, count, dtype) = (shared.floor.ranks, sharing.parts(), DType::Uint64);
+    let row_bytes = count as usize * dtype.size();
+    let mut told = std::mem::take(&mut shared.told);
+    grow(&mut told, row_bytes * (1 + ranks))?;
+    let (all, own) = told.split_at_mut(row_bytes * ranks);
+    own.chunks_exact_mut(dtype.size())
+        .zip(sharing.tells())
+        .for_each(|(to, count)| to.copy_from_slice(&count.to_le_bytes()));
+    let call =
+        Call { kind: CallKind::Allgather, dtype: Some(dtype), op: None, root: None, count: count.into(), layout: 0 };
+    let shape = Shape { rank: shared.rank, size: ranks as u32, call, in_place: false, layout: None };
+    let memory = CallBuffers::of(&own[..row_bytes], all).memory();
+    let telling = Sharing::of(shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
+    let outcome = share((group, driver), shared, running, telling, &memory, None);
+    shared.told = told;
+    outcome
+}
+
 /// Carries it out.
 pub(super) fn share(
     (group, driver): (&Collectives, &mut Driver),
@@ -98,7 +145,7 @@ impl Sharer<'_> {
         }
         let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
         let line = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
-        let is_flat = longest * parts * self.sharing.element() <= FLAT_BYTES;
+        let is_flat = longest.saturating_mul(parts * self.sharing.element()) <= FLAT_BYTES;
         if !self.done.has_come {
             self.come(driver, is_flat.then_some(line))?;
         }

@@ -24,7 +24,7 @@ use crate::net::{cgroup, host};
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::memory::buffer_shared::FOLDED_MAX;
 use crate::runtime::state::context::Context;
-use crate::schedules::{choose, Shape};
+use crate::schedules::{choose, Layout, Shape};
 use crate::types::{Call, CallKind, DType, SharedMemory};
 use crate::wire::{Carrier, GroupCarrier};
 use ring::hmac;
@@ -78,13 +78,17 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
             return Ok(());
         }
         Way::Untried => hosts_of(context),
-        Way::Apart(hosts) if takes_two(&running.call, hosts) => Ok(Hosts::clone(hosts)),
-        Way::Apart(_) | Way::Links | Way::Shared(_) | Way::Levels(_) => return Ok(()),
+        Way::Apart => match group.apart.get() {
+            Some(hosts) if takes_two(&running.call, hosts) => Ok(hosts.clone()),
+            _ => return Ok(()),
+        },
+        Way::Links | Way::Shared(_) | Way::Levels(_) => return Ok(()),
     };
     let outcome = match hosts {
         // On several hosts the order of folding depends on it: all such calls are to have the same.
         Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
-            driver.way = Way::Apart(Box::new(hosts));
+            driver.way = Way::Apart;
+            group.apart.get_or_init(|| hosts);
             return Ok(());
         }
         Ok(hosts) if hosts.count() == 1 && is_early => return Ok(()),
@@ -104,7 +108,7 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
             let words = what_is_shared(context, &hosts, shared.as_deref());
             let way = match (hosts.count(), shared) {
                 (1, Some(shared)) => Way::Shared(shared),
-                (_, shared) => Way::Levels(Box::new(Levels { shared, hosts })),
+                (_, shared) => Way::Levels(Box::new(Levels { shared, hosts, parts: Layout::default() })),
             };
             (way, Carrier::Memory, words)
         }
@@ -256,7 +260,18 @@ impl Setup<'_> {
         let others = others.map_err(|error| refused("a doorbell has no name", error))?;
         own.drain();
         let (rank, members) = (place, members.to_vec());
-        let shared = Shared { segment, floor, rank, members, own, others, calls: 0, done_by_all: 0, pieces: 0 };
+        let shared = Shared {
+            segment,
+            floor,
+            rank,
+            members,
+            own,
+            others,
+            calls: 0,
+            done_by_all: 0,
+            pieces: 0,
+            told: Vec::new(),
+        };
         Ok((record, shared))
     }
 

@@ -47,7 +47,7 @@ impl Waiting<'_> {
     ) -> Result<(), Stop> {
         let context = &*self.group.context;
         let state = &context.state;
-        if context.formed().local_size <= state.polling.cores && state.polling.has_trust(&state.clock) {
+        if context.formed().local_size <= state.polling.free_cores() && state.polling.has_trust(&state.clock) {
             for _ in 0..LOOKS {
                 spin_loop();
                 if has_come(shared) {

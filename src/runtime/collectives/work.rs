@@ -9,19 +9,21 @@
 use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Jobs, Work};
-use super::levels::Leveled;
+use super::levels::{takes_two, Leveled};
 use super::place::{Patience, Place};
 use super::shared::Way;
-use super::shared_drive::{share, sharing};
+use super::shared_drive::{share_all, sharing};
 use super::shared_setup::find_way;
 use super::stop::{Running, Stop};
 use super::turns::Turn;
 use crate::error::{memory, Error, Result, Status};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
+use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::base::request::{Operation, Operations, Request};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::trace_file::Entry;
 use crate::schedules::{choose, Algorithm, Shape, Sharing};
 use crate::types::{Call, CallKind, DType, ReduceOp, Time};
@@ -40,8 +42,12 @@ const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
     pub fn run(&self, work: Work<'_>) -> Result<()> {
-        self.shape(&work)?.check()?;
+        let shape = self.shape(&work)?;
+        shape.check()?;
         self.context.begin()?;
+        if copy_alone(self, &shape, &work.buffers) {
+            return Ok(());
+        }
         let since = self.context.state.clock.now();
         let attention = self.context.state.program.interrupts.attention();
         let turn = self.turns.take(Some((work.call, since)));
@@ -127,10 +133,10 @@ impl Collectives {
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
-            let carriage = Carriage::of(&way, &shape, algorithm);
+            let carriage = Carriage::of(&mut way, &shape, algorithm);
             let scratch_bytes = match (&carriage, &way) {
                 (Carriage::Memory(_), _) => 0,
-                (Carriage::Levels(leveled), Way::Levels(levels)) => leveled.scratch_bytes(self, &levels.hosts),
+                (Carriage::Levels(leveled), Way::Levels(levels)) => leveled.scratch_bytes(self, levels),
                 _ => algorithm.scratch_bytes(&shape),
             };
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -150,7 +156,7 @@ impl Collectives {
                 }
                 match (carriage, &mut way) {
                     (Carriage::Memory(sharing), Way::Shared(shared)) => {
-                        share((self, driver), shared, running, sharing, &memory, work.function)
+                        share_all((self, driver), shared, running, sharing, &memory, work.function)
                     }
                     (Carriage::Levels(leveled), Way::Levels(levels)) => {
                         leveled.carry_out((self, driver), levels, running, &memory, work.function)
@@ -230,17 +236,17 @@ impl Collectives {
         running.data.digest = driver.digest.in_short();
         if matches!(driver.place, Place::Beginning) {
             driver.patience = Patience::since(since);
+            driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         }
         turn.enter();
         let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
-        let begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
         if let Err(Stop::Interrupted(why)) = &outcome {
             if turn.pass_on() {
                 return Err(why.clone());
             }
         }
-        if let Some((track, begun)) = self.track.as_ref().zip(begun) {
+        if let Some((track, begun)) = self.track.as_ref().zip(driver.begun) {
             let (sequence, ended, is_ok) = (running.sequence, self.context.state.clock.now(), outcome.is_ok());
             track.record(&Entry { call, sequence, bytes, called: since, begun, ended, is_ok });
         }
@@ -266,7 +272,13 @@ impl Collectives {
     }
 
     fn work_off(&self) {
-        while let Some(job) = self.jobs.next() {
+        let NodeState { polling, clock, .. } = &*self.context.state;
+        loop {
+            if let Some(_place) = polling.place_beside(self.context.formed().local_size) {
+                let (mut idle, polls) = (Idle::default(), Polls::new(1, 1, polling.set));
+                self.jobs.poll(|| polling.poll(&mut idle, &polls, clock));
+            }
+            let Some(job) = self.jobs.next() else { break };
             self.work_and_tell(job, &Attention::none()); // nothing interrupts it
         }
     }
@@ -282,6 +294,17 @@ impl Collectives {
         }
         None
     }
+}
+
+/// Carries out a short call that is no more than a copy, in a cluster of one: nobody waits for it, or is told of it.
+fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>) -> bool {
+    let formed = group.context.formed();
+    let is_short = buffers.longer() <= AT_ONCE_BYTES_MAX && buffers.copied_bytes() == 0;
+    if !is_short || group.track.is_some() || formed.worker_num + formed.server_num > 1 {
+        return false;
+    }
+    let Some([from, to]) = shape.copy_alone() else { return false };
+    group.turns.at_once(|| buffers.memory().copy(from, to)).is_some()
 }
 
 /// A job that is borrowed: given back when this ends, however that may be; nothing, if it is done.
@@ -305,11 +328,11 @@ enum Carriage<'a> {
 
 impl<'a> Carriage<'a> {
     /// The same on every rank.
-    fn of(way: &Way, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Carriage<'a> {
+    fn of(way: &mut Way, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Carriage<'a> {
         match way {
             Way::Shared(shared) => sharing(shared, shape, algorithm).map_or(Carriage::Links, Carriage::Memory),
             Way::Levels(levels) => Leveled::of(levels, shape).map_or(Carriage::Links, Carriage::Levels),
-            Way::Untried | Way::Apart(_) | Way::Links => Carriage::Links,
+            Way::Untried | Way::Apart | Way::Links => Carriage::Links,
         }
     }
 }
@@ -324,10 +347,13 @@ impl Operations for Collectives {
     fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
         let Operation::Collective(_, last) = operation else { return Ok(()) };
         // To find the way of a group's calls is nothing that a thread may leave in the middle.
-        if self.context.size() > 1 && self.carrier.get().is_none() {
-            return Ok(());
-        }
-        let is_next = |job: &Job| job.turn <= *last && job.may_change_threads() && self.turns.has_come(job.turn);
+        let finds_way = |job: &Job| {
+            let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&job.work.call, hosts));
+            self.context.size() > 1 && self.carrier.get().is_none() && !stays_apart()
+        };
+        let is_next = |job: &Job| {
+            job.turn <= *last && job.may_change_threads() && !finds_way(job) && self.turns.has_come(job.turn)
+        };
         loop {
             attention.ask()?;
             let Some(job) = self.jobs.borrow(is_next) else { break };

@@ -63,6 +63,20 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input: (both.0, both.1), output: both, placement: Placement::InPlace, lifetime: PhantomData }
     }
 
+    /// A buffer, part of which is the input.
+    #[cfg(test)]
+    pub fn with_input_in(buffer: &'a mut [u8], part: std::ops::Range<usize>) -> CallBuffers<'a> {
+        let input = (buffer[part.clone()].as_ptr(), part.len());
+        CallBuffers { input, ..CallBuffers::in_one(buffer) }
+    }
+
+    /// A buffer, part of which is the output.
+    #[cfg(test)]
+    pub fn with_output_in(buffer: &'a mut [u8], part: std::ops::Range<usize>) -> CallBuffers<'a> {
+        let output = (buffer[part.clone()].as_mut_ptr(), part.len());
+        CallBuffers { output, ..CallBuffers::in_one(buffer) }
+    }
+
     /// The same, for a request that has ended before they go.
     #[cfg(test)]
     pub fn of_request(self) -> CallBuffers<'static> {
@@ -213,6 +227,14 @@ impl<'a> Memory<'a> {
     /// The same memory for a call that is in place on its output.
     pub fn on_output(self) -> Memory<'a> {
         Memory { input: (self.output.0, self.output.1), list: None, ..self }
+    }
+
+    /// The same memory for a part of a call: these are its input and its output, and its scratch is what follows there.
+    pub fn part(self, [input, output]: [Span; 2], scratch_from: usize) -> Memory<'a> {
+        assert!(scratch_from <= self.scratch.1, "{scratch_from} bytes of a scratch of {}", self.scratch.1);
+        let scratch = (self.scratch.0.wrapping_add(scratch_from), self.scratch.1 - scratch_from);
+        let (input, output) = ((self.start(input), input.len), (self.start_mut(output), output.len));
+        Memory { input, output, scratch, list: None, ..self }
     }
 
     /// The list that this buffer is.
