@@ -315,11 +315,13 @@ static void cut_a_link(const char *scheduler_port) {
 
 static muster_status_t link_is_cut(struct part *part) {
     muster_request_t *request = NULL;
-    CHECK_OK(muster_allreduce(part->world, part->in, part->out, 4 * MIB, MUSTER_INT32, MUSTER_SUM));
     muster_status_t status =
-        muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, MUSTER_SUM, &request);
+        muster_allreduce(part->world, part->in, part->out, 4 * MIB, MUSTER_INT32, MUSTER_SUM);
+    if (status == MUSTER_OK) {
+        status = muster_iallreduce(part->world, part->in, part->out, LARGE / 4, MUSTER_INT32, MUSTER_SUM, &request);
+    }
     if (status != MUSTER_OK) {
-        return status; /* the others were quicker */
+        return status; /* the others were quicker: one that has ended the first call may cut a link that another still needs */
     }
     if (part->is_odd) {
         cut_a_link(part->ranks->port);

@@ -89,8 +89,23 @@ def every(g, count):
     for each, wanted in zip(got, [everyone, total + 7 * size * rank, total]):
         same(np.ravel(each), wanted.ravel())
     same(got[3], total) if rank == size - 1 else None
+def long_sums():
+    # So long that chunks are on their way between hosts while others are folded; the last one is short.
+    for count in (600_000, 1_000_001):
+        wanted = sum(np.arange(count, dtype=np.float64) + each for each in range(c.size))
+        for op, result in [("sum", wanted), ("avg", wanted / c.size)]:
+            mine = np.arange(count, dtype=np.float64) + c.rank
+            same(c.world.allreduce(mine, out=np.empty(count), op=op), result)
+            same(c.world.iallreduce(mine, op=op).wait(), result)
+            for root in range(c.size):
+                got = c.world.reduce(mine, out=np.empty(count), root=root, op=op)
+                same(got, result) if c.rank == root else None
+        for root in range(c.size):
+            sent = np.arange(count, dtype=np.float64) * (root + 1)
+            same(c.world.broadcast(sent.copy() if c.rank == root else np.empty(count), root=root), sent)
 for count in (1, 300, 30_000):
     every(c.world, count)
+long_sums()
 half = c.world.split(c.rank % 2, key=-c.rank)
 for count in (1, 3000):
     every(half, count)
@@ -174,6 +189,50 @@ def test_a_rank_that_dies_is_named_on_every_host(victim):
                 words = said(worker)
                 assert words["error"] == "PEER_LOST" and words["sentence"].startswith(f"rank {victim} "), words
                 assert words["at"] - since < 4.0, "at once, on a machine that is busy"
+
+
+LONG_WORK = """
+import numpy as np
+c = muster.init()
+mine, out = np.full(1_500_000, float(c.rank)), np.empty(1_500_000)
+def work():
+    for turn in range(10 ** 9):
+        c.world.allreduce(mine, out=out)
+        if turn == 3:
+            say(running=True)
+say(**told(work), at=time.monotonic())
+c.finalize()
+"""
+
+
+@pytest.mark.parametrize("victim", range(5))
+def test_a_rank_that_dies_in_a_long_call_is_named_on_every_host(victim):
+    with started(LONG_WORK, "aaabb", program=packaged) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"running"', LIMIT)
+        cluster.workers[victim].kill()
+        since = time.monotonic()
+        cluster.wait(timeout=LIMIT)
+        for worker in cluster.workers:
+            if worker is not cluster.workers[victim]:
+                words = said(worker)
+                assert words["status"] == "PEER_LOST" and words["rank"] == victim, words
+                assert words["at"] - since < 4.0, "at once, on a machine that is busy"
+
+
+@pytest.mark.parametrize("victim", [0, 1, 4])
+def test_a_rank_that_stands_still_in_a_long_call_is_named_on_every_host(victim):
+    with started(LONG_WORK, "aaabb", {"MUSTER_TIMEOUT": "2"}, program=packaged) as cluster:
+        for worker in cluster.workers:
+            worker.wait_for('"running"', LIMIT)
+        stop(cluster.workers[victim].pid)
+        for worker in cluster.workers:
+            if worker is not cluster.workers[victim]:
+                worker.wait_for('"error"', LIMIT)
+                words = said(worker)
+                assert words["status"] == "TIMEOUT" and f"rank {victim} " in words["sentence"], words
+        os.kill(cluster.workers[victim].pid, signal.SIGCONT)
+        cluster.wait(timeout=LIMIT)
 
 
 @pytest.mark.parametrize("victim", range(5))

@@ -55,7 +55,7 @@ impl Running<'_> {
             Stop::Timeout(awaited) => self.timed_out(awaited),
             Stop::Interrupted(_) => (self.interrupted(), false),
             Stop::Failed(error) => (self.failed(&error), false),
-            Stop::Bug => {
+            Stop::NotYet(_) | Stop::Bug => {
                 let bug = Error::new(Status::Internal, "a bug in this library, printed there; please report it");
                 (self.failed(&bug), false)
             }

@@ -20,6 +20,7 @@ use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
 use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{DataHeader, FrameHeader, LinkKind};
+use std::os::fd::RawFd;
 
 /// How often a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
@@ -62,6 +63,7 @@ impl Collectives {
             limit_ms,
             since,
             attention,
+            is_woven: false,
         }
     }
 
@@ -99,7 +101,7 @@ impl Collectives {
                         Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }
                     });
                     let outcome = self.exchange(driver, running, &mut exchange, memory);
-                    if let Err(Stop::Interrupted(_)) = outcome {
+                    if outcome.as_ref().is_err_and(Stop::goes_on) {
                         driver.place = Place::Exchange(number, Box::new(exchange));
                     }
                     outcome?;
@@ -163,9 +165,12 @@ impl Collectives {
                 }
                 continue;
             }
+            if running.is_woven {
+                return Err(Stop::NotYet(None));
+            }
             let NodeState { polling, clock, .. } = &*self.context.state;
             if !exchange.may_poll(&driver.peers.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
-                self.sleep(driver, running, exchange)?;
+                self.sleep(driver, running, exchange, None)?;
                 idle.end();
             }
         }
@@ -247,8 +252,15 @@ impl Collectives {
         Stop::Timeout(driver.peers.awaited(&self.context, exchange.peers(), now))
     }
 
-    /// Sleeps until something happens on any link of the group, or to it; serves the links that the call does not use.
-    fn sleep(&self, driver: &mut Driver, running: &Running<'_>, exchange: &mut Exchange) -> Result<(), Stop> {
+    /// Sleeps until something happens on any link of the group, or to it, or to this descriptor; serves the links that the call
+    /// does not use.
+    pub(super) fn sleep(
+        &self,
+        driver: &mut Driver,
+        running: &Running<'_>,
+        exchange: &mut Exchange,
+        also: Option<RawFd>,
+    ) -> Result<(), Stop> {
         let now = self.context.state.clock.now();
         if now >= running.deadline {
             return Err(self.out_of_time(driver, exchange, now));
@@ -266,6 +278,7 @@ impl Collectives {
         if self.watch_links(driver, receiving, sending)? {
             return Ok(());
         }
+        also.into_iter().for_each(|descriptor| driver.watch.add(Token(DOORBELL), descriptor, true, false));
         let until = running.deadline.min(driver.patience.next()).min(opening).min(driver.peers.silence.look_at());
         self.wait_and_serve(driver, running, until, receiving)
     }

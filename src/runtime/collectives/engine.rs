@@ -90,7 +90,7 @@ impl Driver {
         };
         for step in first..count {
             let outcome = take(self, step);
-            if let Err(Stop::Interrupted(_)) = outcome {
+            if outcome.as_ref().is_err_and(Stop::goes_on) {
                 self.place = Place::Step(step, Box::new(std::mem::take(&mut self.place)));
             }
             outcome?;

@@ -17,7 +17,7 @@ use crate::types::{Call, CallKind, DType, ReduceOp};
 
 /// One of the steps of which a call on two levels consists. A rank that has no part in one goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// A call among the members of each host; the speaker is the root, where there is one.
     Within(CallKind),
     /// The call itself, among the speakers.
@@ -75,8 +75,8 @@ struct Areas {
 
 /// A call on two levels.
 pub(super) struct Leveled<'a> {
-    shape: Shape<'a>,
-    steps: &'static [Step],
+    pub shape: Shape<'a>,
+    pub steps: &'static [Step],
 }
 
 impl<'a> Leveled<'a> {
@@ -94,7 +94,7 @@ impl<'a> Leveled<'a> {
         hosts.speaker(host, self.shape.call.root)
     }
 
-    fn speaks(&self, hosts: &Hosts) -> bool {
+    pub(super) fn speaks(&self, hosts: &Hosts) -> bool {
         self.speaker(hosts, hosts.own_host()) == self.shape.rank
     }
 
@@ -234,7 +234,7 @@ impl<'a> Leveled<'a> {
         })
     }
 
-    fn take_step(
+    pub(super) fn take_step(
         &self,
         (group, driver): (&Collectives, &mut Driver),
         levels: &mut Levels,
@@ -242,7 +242,7 @@ impl<'a> Leveled<'a> {
         (step, memory): (Step, &Memory<'_>),
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let Levels { shared, hosts, parts } = levels;
+        let Levels { shared, hosts, parts, .. } = levels;
         match (step, shared) {
             (Step::Between, _) if self.speaks(hosts) => {
                 let shape = self.between(hosts, parts);
@@ -254,7 +254,9 @@ impl<'a> Leveled<'a> {
             (Step::Within(kind), Some(shared)) => {
                 let (shape, spans) = self.within(hosts, kind);
                 let sharing = sharing(shared, &shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
-                let free = self.areas(hosts).free;
+                let Areas { folded, free, .. } = self.areas(hosts);
+                // There may have lain what was sent of another chunk.
+                memory.forget_checksums(folded);
                 share((group, driver), shared, running, sharing, &memory.part(spans, free), function)
             }
             (Step::Divide, _) => {

@@ -8,6 +8,7 @@ pub(crate) mod failure;
 mod hosts;
 pub(crate) mod job;
 mod levels;
+mod levels_woven;
 pub(crate) mod peers;
 pub(crate) mod place;
 pub(crate) mod revoke_check;

@@ -41,6 +41,17 @@ pub(crate) enum Place {
     Memory(Done),
     /// Of a call that consists of steps: in this one, and there.
     Step(usize, Box<Place>),
+    /// Of a call whose chunks are woven: how far each of its parts is.
+    Woven(Box<Woven>),
+}
+
+/// How far a call is whose chunks are under way within the host and between hosts at the same time.
+#[derive(Default)]
+pub(crate) struct Woven {
+    /// How many steps are done through memory, and where the next is.
+    pub memory: (u64, Place),
+    /// How many are done between hosts, and where the next is.
+    pub links: (u64, Place),
 }
 
 /// What one exchange still has to do.

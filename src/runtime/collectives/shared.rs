@@ -157,6 +157,8 @@ pub(super) struct Levels {
     /// The memory of this host's members; none where this rank is alone there.
     pub shared: Option<Box<Shared>>,
     pub hosts: Hosts,
+    /// For what is folded in memory while the driver's holds a piece that is on its way between hosts.
+    pub piece: Vec<u8>,
     /// Where the hosts' parts lie of the call that is carried out, where ranks have parts.
     pub parts: Layout,
 }

@@ -130,7 +130,7 @@ pub(super) fn share(
     let scratch = std::mem::take(&mut driver.piece);
     let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch, done };
     let outcome = sharer.carry_out(driver);
-    if let Err(Stop::Interrupted(_)) = outcome {
+    if outcome.as_ref().is_err_and(Stop::goes_on) {
         driver.place = Place::Memory(sharer.done);
     }
     driver.piece = sharer.scratch;

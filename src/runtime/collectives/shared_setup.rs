@@ -108,7 +108,10 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
             let words = what_is_shared(context, &hosts, shared.as_deref());
             let way = match (hosts.count(), shared) {
                 (1, Some(shared)) => Way::Shared(shared),
-                (_, shared) => Way::Levels(Box::new(Levels { shared, hosts, parts: Layout::default() })),
+                (_, shared) => {
+                    let (piece, parts) = (Vec::new(), Layout::default());
+                    Way::Levels(Box::new(Levels { shared, hosts, piece, parts }))
+                }
             };
             (way, Carrier::Memory, words)
         }

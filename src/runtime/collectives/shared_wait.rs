@@ -35,6 +35,9 @@ impl Waiting<'_> {
         if has_come(shared) {
             return Ok(());
         }
+        if self.running.is_woven {
+            return Err(Stop::NotYet(Some(peer)));
+        }
         self.wait_longer(driver, shared, peer, &has_come)
     }
 

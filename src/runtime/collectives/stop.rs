@@ -41,6 +41,8 @@ pub(crate) enum Stop {
     Memory(usize),
     /// The program has interrupted the call.
     Interrupted(Error),
+    /// Part of a call that is woven with another part cannot go on at once; in memory, for which rank of the host it waits.
+    NotYet(Option<u32>),
     /// Something that this process needs cannot be had.
     Failed(Error),
     /// It has panicked: a bug of this library.
@@ -48,6 +50,11 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// Whether the call, or this part of it, goes on later from where it is.
+    pub(crate) fn goes_on(&self) -> bool {
+        matches!(self, Stop::Interrupted(_) | Stop::NotYet(_))
+    }
+
     /// Why its caller does not wait for it any more, if that is what has ended it.
     pub(crate) fn interrupted(&self) -> Option<&Error> {
         match self {
@@ -69,6 +76,8 @@ pub(crate) struct Running<'a> {
     pub since: Time,
     /// Its caller's, while it waits for the call.
     pub attention: &'a Attention<'a>,
+    /// Only a part of it is looked at, which does not wait, but says that it cannot go on yet.
+    pub is_woven: bool,
 }
 
 impl Running<'_> {

@@ -10,6 +10,7 @@ use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Jobs, Work};
 use super::levels::{takes_two, Leveled};
+use super::levels_woven;
 use super::place::{Patience, Place};
 use super::shared::Way;
 use super::shared_drive::{share_all, sharing};
@@ -136,7 +137,7 @@ impl Collectives {
             let carriage = Carriage::of(&mut way, &shape, algorithm);
             let scratch_bytes = match (&carriage, &way) {
                 (Carriage::Memory(_), _) => 0,
-                (Carriage::Levels(leveled), Way::Levels(levels)) => leveled.scratch_bytes(self, levels),
+                (Carriage::Levels(leveled), Way::Levels(levels)) => levels_woven::scratch_bytes(leveled, self, levels),
                 _ => algorithm.scratch_bytes(&shape),
             };
             let mut scratch = std::mem::take(&mut driver.scratch);
@@ -159,7 +160,7 @@ impl Collectives {
                         share_all((self, driver), shared, running, sharing, &memory, work.function)
                     }
                     (Carriage::Levels(leveled), Way::Levels(levels)) => {
-                        leveled.carry_out((self, driver), levels, running, &memory, work.function)
+                        levels_woven::carry_out(&leveled, (self, driver), levels, running, &memory, work.function)
                     }
                     _ => {
                         let plan = Plan::of_all(&shape, algorithm);
