@@ -343,7 +343,7 @@ pub static TABLE: [Setting; 51] = [
     )
     .default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")
-    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from its first). They use TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).").default("auto"),
+    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).").default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",
@@ -355,9 +355,9 @@ pub static TABLE: [Setting; 51] = [
         Key::PollUs,
         "poll_us",
         Kind::Whole { min: 0, max: 1_000_000 },
-        "How many microseconds a waiting call polls before it sleeps.",
+        "How many microseconds a waiting call, or a progress thread, polls before it sleeps.",
     )
-    .more("0 is never. If unset it is 50, and up to 400 where ranks share processors. Nothing polls while other programs want the processors."),
+    .more("0 is never. If unset it is 50, and for calls up to 400 where ranks share processors. A progress thread polls only where there is a processor for it beside all ranks. Nothing polls while other programs want the processors."),
     Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.")
     .more("If standard error does not take a line, the line is dropped. A later line says how many were.").default("warn"),
     Setting::new(Key::Trace, "trace", Kind::Path, "A folder for the timeline of this run's collectives.")

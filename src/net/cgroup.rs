@@ -9,8 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// More than a file of these has that is of use.
-const FILE_BYTES: u64 = 64 << 10;
+/// More than these files have. A host of many containers has thousands of mounts.
+const FILE_BYTES: u64 = 16 << 20;
 
 /// How many bytes this process may still take, as far as the kernel says; none where it says nothing.
 pub fn free_memory() -> Option<u64> {
@@ -48,11 +48,20 @@ fn folders(root: &Path, controller: &str) -> Vec<(Version, PathBuf)> {
     let read = |path: &str| text(&root.join(path)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
     let mut folders = Vec::new();
-    for mount in mounts.lines().filter_map(|line| Mount::read(line, controller)) {
-        let group = groups.lines().find_map(|line| mount.version.group(line, controller)).unwrap_or("/");
-        // A container may be told its group by the host's name, and see no more than that group.
-        let inside = Path::new(group).strip_prefix(mount.top).unwrap_or(Path::new(""));
-        folders.extend(inside.ancestors().map(|folder| (mount.version, Path::new(mount.at).join(folder))));
+    for version in [Version::One, Version::Two] {
+        let group = Path::new(groups.lines().find_map(|line| version.group(line, controller)).unwrap_or("/"));
+        let mounts = mounts.lines().filter_map(|line| Mount::read(line, controller));
+        let mounts: Vec<Mount<'_>> = mounts.filter(|mount| mount.version == version).collect();
+        let knows_group = mounts.iter().any(|mount| group.starts_with(mount.top));
+        for mount in mounts {
+            let inside = match group.strip_prefix(mount.top) {
+                Ok(inside) => inside,
+                Err(_) if knows_group => continue, // another group's
+                // A container may be told its group by the host's name, and see no more than that group.
+                Err(_) => Path::new(""),
+            };
+            folders.extend(inside.ancestors().map(|folder| (version, Path::new(mount.at).join(folder))));
+        }
     }
     folders
 }
@@ -225,6 +234,11 @@ mod tests {
         assert_eq!(told(&version_two), None);
         let above = [&version_two[..], &[("sys/fs/cgroup/a/cpu.max", "150000 100000\n")]].concat();
         assert_eq!(told(&above), Some((1.5, "/sys/fs/cgroup/a/cpu.max".to_owned())));
+        // The mount of another group is nothing to this process, and there may be many mounts.
+        let others = "29 24 0:26 /c /run/c rw - cgroup2 cgroup2 rw\n".repeat(10_000);
+        let many = format!("{others}{}", version_two[1].1);
+        let (told_above, others) = (told(&above), ("run/c/cpu.max", "1000 100000\n"));
+        assert_eq!(told(&[&above[..1], &above[2..], &[("proc/self/mountinfo", &many), others]].concat()), told_above);
         let both = [&above[..], &[("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n")]].concat();
         assert_eq!(told(&both), Some((0.5, "/sys/fs/cgroup/a/b/cpu.max".to_owned())));
     }
@@ -248,8 +262,13 @@ mod tests {
         // A group outside of what is mounted: what can be seen counts.
         let outside = [&[("proc/self/cgroup", "4:cpu:/../y\n")], &files[1..]].concat();
         assert_eq!(told(&outside).map(|(cores, _)| cores), Some(3.0));
-        for odd in ["", "4", "4:cpu", "0:::/"] {
-            assert_eq!(told(&[("proc/self/cgroup", odd), ("proc/self/mountinfo", "1 2 3\n - \nx - cgroup2")]), None);
+        // Lines that make no sense lead nowhere, and hide nothing.
+        let odd = ["", "4", "4:cpu", "0:::/", "1 2 3\n - \nx - cgroup2\n"];
+        for odd in odd {
+            let lines = files.map(|(name, text)| (name, format!("{odd}\n{text}")));
+            let mut odd_files: Vec<_> = lines[..2].iter().map(|(name, text)| (*name, text.as_str())).collect();
+            odd_files.extend(&files[2..]);
+            assert_eq!(told(&odd_files).map(|(cores, _)| cores), Some(3.0), "{odd}");
         }
     }
 }

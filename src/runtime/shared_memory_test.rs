@@ -11,9 +11,9 @@ use super::node::cluster::Cluster;
 use crate::config::Config;
 use crate::error::Status;
 use crate::schedules::{Layout, Parts};
-use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
+use crate::types::{Call, CallKind, DType, GroupId, ReduceOp, Time};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KINDS: [CallKind; 14] = [
     CallKind::Barrier,
@@ -284,6 +284,52 @@ fn a_rank_that_gives_other_counts_is_named() {
             );
         }
     }
+}
+
+/// A cluster of one enters no short call in its log; another does. What has been started before is done before.
+#[test]
+fn a_short_call_in_a_cluster_of_one_is_a_copy_and_overtakes_nothing() {
+    let sum = |count| {
+        let (dtype, op) = (Some(DType::Uint8), Some(ReduceOp::Sum));
+        Call { kind: CallKind::Allreduce, dtype, op, root: None, count, layout: 0 }
+    };
+    let entered = |cluster: &Cluster| {
+        let group = cluster.group(GroupId::WORLD);
+        let newest = || group.log(|log| log.newest(GroupId::WORLD, Time(0)));
+        let (input, mut output) = ([7; 5], [0; 5]);
+        group.run(Work::plain(sum(5), CallBuffers::of(&input, &mut output))).unwrap();
+        let after_short = newest().map(|newest| newest.entered);
+        let (long_input, mut long_output) = (vec![7; 20 << 20], vec![0; 20 << 20]);
+        let long = Work::plain(sum(20 << 20), CallBuffers::of(&long_input, &mut long_output).of_request());
+        let request = group.start(long).unwrap();
+        group.run(Work::plain(sum(5), CallBuffers::of(&input, &mut output))).unwrap();
+        assert!(request.wait(Some(Duration::ZERO)).is_some(), "it was called before");
+        assert_eq!((output[0], long_output[0]), (7 * group.size() as u8, 7 * group.size() as u8));
+        (after_short, newest().map(|newest| newest.entered))
+    };
+    assert_eq!(run("off", 1, entered)[0].0, None);
+    for (after_short, after_all) in run("off", 2, entered) {
+        assert_eq!((after_short, after_all), (Some(1), Some(3)));
+    }
+}
+
+/// A progress thread that sleeps holds no place among those that poll.
+#[test]
+fn a_progress_thread_gives_its_place_back_before_it_sleeps() {
+    run("off", 1, |cluster| {
+        let group = cluster.group(GroupId::WORLD);
+        let (input, mut output) = (vec![7; 1 << 20], vec![0; 1 << 20]);
+        let (dtype, op) = (Some(DType::Uint8), Some(ReduceOp::Sum));
+        let call = Call { kind: CallKind::Allreduce, dtype, op, root: None, count: 1 << 20, layout: 0 };
+        let work = Work::plain(call, CallBuffers::of(&input, &mut output).of_request());
+        group.start(work).unwrap().wait(None).unwrap().unwrap();
+        let polling = &group.context.state.polling;
+        let begun = Instant::now();
+        while polling.has_servants() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it polls for much less");
+            std::thread::yield_now();
+        }
+    });
 }
 
 /// Everything by requests for which a thread waits that is interrupted all the time; and how often a call was found that had to

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cluster import MUSTER, Cluster, clean_environment
+from cluster import MUSTER, Cluster, Process, clean_environment
 from launch import until
 from nodes import alone_fails_at_once, await_joined, node
 from pages import Page, paste, prepare
@@ -152,6 +152,14 @@ def test_clocks_of_two_hosts_are_brought_together_by_their_collectives(tmp_path)
         return alone[0]["args"]["clock_ns"] / 1000 + begun[0] - joined[0]
 
     assert abs(zero(0) - zero(1)) <= error + 1
+
+
+def test_short_calls_of_a_cluster_of_one_are_recorded_too(tmp_path):
+    lines = "c = join()\nfor _ in range(3): c.world.allreduce([1, 2])\nc.leave()"
+    with Process(node(lines), {"MUSTER_TRACE": tmp_path}) as process:
+        assert process.wait(LIMIT) == 0, process.describe()
+    _, events = merged(tmp_path)
+    assert len([event for event in events if event.get("cat") == "collective" and event["name"].startswith("allreduce")]) == 3
 
 
 def test_without_the_setting_nothing_is_written(tmp_path):

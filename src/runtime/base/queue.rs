@@ -6,7 +6,7 @@
 //! - Whatever was taken in is worked off, also what was taken in just before the end.
 //! - While a job is lent nobody gets the one behind it, and the thread does not end.
 //!
-//! Tested in `loom_test.rs`, in every order of threads.
+//! Tested in `loom_test.rs`, in every order of threads, but for `poll`, which only looks.
 
 use crate::error::{memory, Result};
 use crate::runtime::base::sync::{lock, wait, Condvar, Mutex, MutexGuard};
@@ -29,6 +29,8 @@ struct Work<J, T> {
     lent: bool,
     /// One has been since the thread has last looked.
     was_lent: bool,
+    /// A thread waits that does not borrow.
+    hurried: bool,
     ended: bool,
 }
 
@@ -51,7 +53,8 @@ const LOOKS_LEFT: u32 = 4;
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
         let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
-        let state = Work { jobs, promised: 0, thread, rest, lent: false, was_lent: false, ended: false };
+        let state =
+            Work { jobs, promised: 0, thread, rest, lent: false, was_lent: false, hurried: false, ended: false };
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -133,11 +136,14 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// A thread waits for what is there, and does not borrow it: one that dozes looks at once.
+    /// A thread waits for what is there, and does not borrow it: one that dozes or polls takes it at once.
     pub(crate) fn hurry(&self) {
-        let state = lock(&self.state);
-        if !state.lent && !state.jobs.is_empty() && state.rest == Rest::Dozes {
-            self.wake_at_once(state);
+        let mut state = lock(&self.state);
+        if !state.lent && !state.jobs.is_empty() {
+            state.hurried = true;
+            if state.rest == Rest::Dozes {
+                self.wake_at_once(state);
+            }
         }
     }
 
@@ -150,7 +156,8 @@ impl<J, T> Queue<J, T> {
         loop {
             let state = lock(&self.state);
             looks += u32::from(!state.jobs.is_empty());
-            let is_over = state.ended || state.lent || state.was_lent || (is_first && looks > 0) || looks > LOOKS_LEFT;
+            let is_left = !state.hurried && looks <= LOOKS_LEFT;
+            let is_over = state.ended || state.lent || state.was_lent || (is_first && looks > 0) || !is_left;
             drop(state);
             if is_over || !looks_again() {
                 return;
@@ -165,6 +172,7 @@ impl<J, T> Queue<J, T> {
         loop {
             if !state.lent {
                 if let Some(job) = state.jobs.pop_front() {
+                    state.hurried = false;
                     return Some(job);
                 }
                 if state.ended {
@@ -230,6 +238,12 @@ mod tests {
         assert_eq!(looks(&queue, 10, || {}), 10, "nothing comes");
         assert_eq!(looks(&queue, 100, put), 3 + LOOKS_LEFT);
         assert_eq!(looks(&queue, 100, || {}), 0, "it was there before");
+        assert_eq!(queue.next(), Some(5));
+        let put_and_wait = || {
+            put();
+            queue.hurry();
+        };
+        assert_eq!(looks(&queue, 100, put_and_wait), 3, "a thread waits for it that does not borrow it");
         assert_eq!(queue.borrow(|_| true), Some(5));
         assert_eq!(looks(&queue, 100, || {}), 0, "it is lent");
         queue.give_back(None);

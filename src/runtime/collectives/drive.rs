@@ -81,7 +81,7 @@ impl Collectives {
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let mut head = None; // what is sent nowhere needs none
         let (first, mut begun) = match std::mem::take(&mut driver.place) {
-            Place::Exchange(number, exchange) => (number, Some(*exchange)),
+            Place::Exchange(number, exchange) => (number, Some(exchange)),
             _ => {
                 driver.peers.silence.end();
                 (0, None)
@@ -90,19 +90,25 @@ impl Collectives {
         for number in first.. {
             match algorithm.step(shape, number) {
                 Action::Exchange { send, receive } => {
-                    let mut exchange = begun.take().unwrap_or_else(|| {
-                        if let Some((_, landing)) = receive {
-                            memory.forget_checksums(Landing::into(&landing));
+                    let (mut kept, mut fresh) = (begun.take(), None);
+                    let exchange = match &mut kept {
+                        Some(kept) => &mut **kept,
+                        None => {
+                            if let Some((_, landing)) = receive {
+                                memory.forget_checksums(Landing::into(&landing));
+                            }
+                            let head = *head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
+                            let of = |rank: u32| ranks.map_or(rank, |of| of(rank));
+                            let send = send.map(|(to, span)| (of(to), span));
+                            let receive = receive.map(|(from, landing)| (of(from), landing));
+                            let opening = Opening::Peer;
+                            fresh.insert(Exchange { head, send, receive, started: false, arithmetic, opening })
                         }
-                        let head = *head.get_or_insert_with(|| running.data.encode_in(&mut driver.head));
-                        let of = |rank: u32| ranks.map_or(rank, |of| of(rank));
-                        let send = send.map(|(to, span)| (of(to), span));
-                        let receive = receive.map(|(from, landing)| (of(from), landing));
-                        Exchange { head, send, receive, started: false, arithmetic, opening: Opening::Peer }
-                    });
-                    let outcome = self.exchange(driver, running, &mut exchange, memory);
+                    };
+                    let outcome = self.exchange(driver, running, exchange, memory);
                     if outcome.as_ref().is_err_and(Stop::goes_on) {
-                        driver.place = Place::Exchange(number, Box::new(exchange));
+                        let exchange = kept.or_else(|| fresh.map(Box::new)).ok_or(Stop::Bug)?;
+                        driver.place = Place::Exchange(number, exchange);
                     }
                     outcome?;
                 }

@@ -62,7 +62,7 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
-    /// Where its members are, if they are on several hosts, until a call takes two levels.
+    /// Where its members are, if they are on several hosts, and the first call took one level.
     pub(super) apart: OnceLock<Hosts>,
     /// What carries them, once that is found out.
     pub carrier: OnceLock<GroupCarrier>,

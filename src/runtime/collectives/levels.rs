@@ -30,6 +30,9 @@ pub(super) enum Step {
     OrderByRanks,
 }
 
+/// A call whose ranks' parts together are longer does not get them a second time in scratch.
+const SCRATCH_BYTES_MAX: u64 = 64 << 20;
+
 /// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank. An average is one if
 /// its elements would be summed as another type.
 fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
@@ -41,14 +44,18 @@ fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
         Some(ReduceOp::Avg) => has_type(),
         op => !op.is_some_and(ReduceOp::is_exact) && hosts.keep_order(call),
     };
+    let bytes = call.count.saturating_mul(element as u64).saturating_mul(hosts.size().into());
+    let fits_scratch = bytes <= SCRATCH_BYTES_MAX;
     let steps: &'static [Step] = match call.kind {
         Barrier => &[Within(Barrier), Between, Within(Barrier)],
         Broadcast => &[Between, Within(Broadcast)],
-        Allgather => &[Within(Gather), Between, Within(Broadcast), OrderByRanks],
+        Allgather if hosts.are_in_order() || fits_scratch => {
+            &[Within(Gather), Between, Within(Broadcast), OrderByRanks]
+        }
         Allreduce if can_fold() => &[Within(Reduce), Between, Divide, Within(Broadcast)],
         Reduce if can_fold() => &[Within(Reduce), Between, Divide],
         // The speaker's piece has a part for each member.
-        ReduceScatter if can_fold() && hosts.most() * element <= PIECE_BYTES_LEAST => {
+        ReduceScatter if can_fold() && fits_scratch && hosts.most() * element <= PIECE_BYTES_LEAST => {
             &[Within(Reduce), OrderByHosts, Between, Divide, Within(Scatter)]
         }
         _ => return None,
@@ -319,6 +326,10 @@ mod tests {
         let halves = Call { dtype: Some(DType::Bfloat16), ..call(CallKind::Allreduce, Some(ReduceOp::Avg)) };
         assert!(steps(&halves, &apart).is_none());
         assert!(steps(&call(CallKind::Alltoall, None), &apart).is_none());
+        let parts = |count| Call { count, ..call(CallKind::Allgather, None) };
+        let most = SCRATCH_BYTES_MAX / 12; // of 3 ranks
+        assert!(steps(&parts(most), &mixed).is_some() && steps(&parts(most + 1), &mixed).is_none());
+        assert!(steps(&parts(most + 1), &apart).is_some(), "it needs no scratch");
         let large = Call { dtype: Some(DType::Element(LINE_BYTES as u32 + 1)), ..call(CallKind::Allgather, None) };
         assert!(steps(&large, &apart).is_none());
     }

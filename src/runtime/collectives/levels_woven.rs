@@ -181,23 +181,31 @@ impl Weaver<'_> {
                 (None, Some(chunk)) => self.go_on_between(driver, levels, chunk, Manner::Waits)?,
                 (Some(next), Some(chunk)) => {
                     let in_memory = self.go_on_in_memory(driver, levels, next, Manner::Looks);
-                    let peer = match in_memory {
-                        Err(Stop::NotYet(peer)) => peer,
-                        outcome => {
-                            outcome?;
-                            idle.end();
-                            continue;
+                    let between = self.go_on_between(driver, levels, chunk, Manner::Looks);
+                    match (in_memory, between) {
+                        (Err(Stop::NotYet(peer)), Err(Stop::NotYet(_))) => {
+                            self.wait_for_both(driver, levels, peer, &mut idle)?;
                         }
-                    };
-                    match self.go_on_between(driver, levels, chunk, Manner::Looks) {
-                        Err(Stop::NotYet(_)) => self.wait_for_both(driver, levels, peer, &mut idle)?,
-                        outcome => {
-                            outcome?;
+                        (in_memory, between) => {
+                            for outcome in [in_memory, between] {
+                                if !matches!(outcome, Err(Stop::NotYet(_))) {
+                                    outcome?;
+                                }
+                            }
                             idle.end();
+                            self.keep_to_time()?;
                         }
                     }
                 }
             }
+        }
+    }
+
+    /// Nothing waits while both go on, so that the clock is looked at here.
+    fn keep_to_time(&self) -> Result<(), Stop> {
+        match self.group.context.state.clock.now() >= self.running.deadline {
+            true => Err(Stop::Timeout(None)),
+            false => Ok(()),
         }
     }
 
@@ -281,11 +289,15 @@ impl Weaver<'_> {
         }
         let (Some(peer), Some(next)) = (peer, self.next_in_memory(true)) else { return Ok(()) };
         levels.shared.iter().for_each(|shared| shared.fall_asleep(peer));
+        // This rank is to hear of the end of that one, by a link to it. What it has published before counts.
+        let member = levels.shared.as_ref().map_or(0, |shared| shared.members[peer as usize]);
+        let ended = driver.peers.link(&self.group.context, member).map(drop).err();
         // It may have come just before that was said.
-        let outcome = match self.go_on_in_memory(driver, levels, next, Manner::Looks) {
-            Err(Stop::NotYet(Some(still))) if still == peer => self.sleep(driver, levels),
-            Err(Stop::NotYet(_)) => Ok(()),
-            outcome => outcome,
+        let outcome = match (self.go_on_in_memory(driver, levels, next, Manner::Looks), ended) {
+            (Err(Stop::NotYet(Some(still))), None) if still == peer => self.sleep(driver, levels),
+            (Err(Stop::NotYet(Some(still))), Some(ended)) if still == peer => Err(ended),
+            (Err(Stop::NotYet(_)), _) => Ok(()),
+            (outcome, _) => outcome,
         };
         levels.shared.iter().for_each(|shared| shared.wake_up());
         outcome

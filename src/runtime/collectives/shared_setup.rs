@@ -1,6 +1,6 @@
 //! How the ranks of a group come to share memory, or agree that they don't.
 //!
-//! Before a group's fourth collective, on several hosts before its first, all ranks of a group with several on one host take three
+//! Before a group's fourth collective, on several hosts before the first that takes two levels, all ranks of a group with several on one host take three
 //! *rounds*, within the call's turn. In each every rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none does, so that all choose alike.
 //! A round's frames carry the header of the call that is to come: ranks that call something else, or do not come, are found as in any
 //! call.

@@ -50,7 +50,7 @@ impl Waiting<'_> {
     ) -> Result<(), Stop> {
         let context = &*self.group.context;
         let state = &context.state;
-        if context.formed().local_size <= state.polling.free_cores() && state.polling.has_trust(&state.clock) {
+        if context.formed().local_size <= state.polling.cores && state.polling.has_trust(&state.clock) {
             for _ in 0..LOOKS {
                 spin_loop();
                 if has_come(shared) {
@@ -114,7 +114,9 @@ impl Waiting<'_> {
         if self.group.take_signal() {
             self.group.look_up(driver)?;
         }
-        match self.group.context.state.clock.now() >= self.running.deadline {
+        // A part of a call that only looks leaves the time to who weaves it, and knows what else is waited for.
+        let is_late = !self.running.is_woven && self.group.context.state.clock.now() >= self.running.deadline;
+        match is_late {
             true => Err(Stop::Timeout(None)),
             false => Ok(()),
         }

@@ -42,16 +42,6 @@ impl Turns {
         (state.taken == state.ended).then(|| self.take_in(state, called))
     }
 
-    /// Does something short as the next turn, if nobody has one.
-    pub(crate) fn at_once<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
-        let mut state = lock(&self.state);
-        (state.taken == state.ended).then(|| {
-            let result = body();
-            (state.taken, state.ended) = (state.taken + 1, state.ended + 1);
-            result
-        })
-    }
-
     fn take_in(&self, mut state: MutexGuard<'_, State>, called: Called) -> Turn<'_> {
         state.taken += 1;
         let number = state.taken;
@@ -232,10 +222,6 @@ mod tests {
         });
         assert_eq!(turns.take_if_free(None).map(|turn| turn.number()), Some(2 + 8 * 200 + 1));
         assert_eq!(turns.take_number(), 2 + 8 * 200 + 2);
-        assert_eq!(turns.at_once(|| 5), None, "somebody is before it");
-        drop(turns.hold(2 + 8 * 200 + 2, None));
-        assert_eq!(turns.at_once(|| 5), Some(5));
-        assert_eq!(turns.take_number(), 2 + 8 * 200 + 4);
     }
 
     #[test]

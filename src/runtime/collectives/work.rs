@@ -275,7 +275,8 @@ impl Collectives {
     fn work_off(&self) {
         let NodeState { polling, clock, .. } = &*self.context.state;
         loop {
-            if let Some(_place) = polling.place_beside(self.context.formed().local_size) {
+            let formed = self.context.formed();
+            if let Some(_place) = polling.place_beside(formed.local_size.saturating_add(formed.server_num)) {
                 let (mut idle, polls) = (Idle::default(), Polls::new(1, 1, polling.set));
                 self.jobs.poll(|| polling.poll(&mut idle, &polls, clock));
             }
@@ -305,7 +306,9 @@ fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>)
         return false;
     }
     let Some([from, to]) = shape.copy_alone() else { return false };
-    group.turns.at_once(|| buffers.memory().copy(from, to)).is_some()
+    let Some(_turn) = group.turns.take_if_free(None) else { return false };
+    buffers.memory().copy(from, to);
+    true
 }
 
 /// A job that is borrowed: given back when this ends, however that may be; nothing, if it is done.

@@ -224,11 +224,6 @@ impl<'a> Memory<'a> {
         Memory { input: (copy.as_ptr(), length), list: self.list_of(Buffer::Output), ..self }
     }
 
-    /// The same memory for a call that is in place on its output.
-    pub fn on_output(self) -> Memory<'a> {
-        Memory { input: (self.output.0, self.output.1), list: None, ..self }
-    }
-
     /// The same memory for a part of a call: these are its input and its output, and its scratch is what follows there.
     pub fn part(self, [input, output]: [Span; 2], scratch_from: usize) -> Memory<'a> {
         assert!(scratch_from <= self.scratch.1, "{scratch_from} bytes of a scratch of {}", self.scratch.1);
