@@ -172,7 +172,7 @@ def test_the_commands_of_the_page(tmp_path):
         with paste(path + STATUS, tmp_path, cluster.port) as shell:
             assert shell.wait(LIMIT) == 0, shell.describe()
             assert ": running: 2 workers\n" in shell.stdout and "muster_scheduler_up 1\n" in shell.stdout
-        file = FILE.replace("/var/lib/node_exporter", str(tmp_path)).replace("15", "0.05")
+        file = FILE.replace("15", "0.05").replace("/var/lib/node_exporter", str(tmp_path))  # whose name may have a 15
         with paste(path + file, tmp_path, cluster.port) as shell:
             until((tmp_path / "muster.prom").exists, LIMIT, "a file")
             (tmp_path / "leave").touch()

@@ -96,7 +96,7 @@ def long_sums():
         for op, result in [("sum", wanted), ("avg", wanted / c.size)]:
             mine = np.arange(count, dtype=np.float64) + c.rank
             same(c.world.allreduce(mine, out=np.empty(count), op=op), result)
-            same(c.world.iallreduce(mine, op=op).wait(), result)
+            same(c.world.iallreduce(mine.copy(), op=op).wait(), result)
             for root in range(c.size):
                 got = c.world.reduce(mine, out=np.empty(count), root=root, op=op)
                 same(got, result) if c.rank == root else None
