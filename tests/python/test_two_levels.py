@@ -1,5 +1,6 @@
 """Groups with several ranks on each of several hosts: within a host through memory, between hosts one rank for each."""
 
+import contextlib
 import os
 import signal
 import time
@@ -175,12 +176,36 @@ WORK = """
 """
 
 
-# Host a has ranks 0 to 2, host b 3 and 4: the first of each speaks for it.
-@pytest.mark.parametrize("victim", range(5))
-def test_a_rank_that_dies_is_named_on_every_host(victim):
-    with started(WORK, "aaabb") as cluster:
+LONG_WORK = """
+import numpy as np
+c = muster.init()
+mine, out = np.full(1_500_000, float(c.rank)), np.empty(1_500_000)
+def work():
+    for turn in range(10 ** 9):
+        c.world.allreduce(mine, out=out)
+        if turn == 3:
+            say(running=True)
+words = told(work)
+say(**{**words, "error": words["status"]}, at=time.monotonic())
+c.finalize()
+"""
+# Calls that go as one, and calls whose chunks are under way at the same time.
+WORKS = pytest.mark.parametrize("work, program", [(WORK, node), (LONG_WORK, packaged)], ids=["short", "long"])
+
+
+@contextlib.contextmanager
+def at_work(work, program, env=None):
+    """A cluster whose ranks call one thing after another. Host a has ranks 0 to 2, host b 3 and 4: the first of each speaks for it."""
+    with started(work, "aaabb", env, program) as cluster:
         for worker in cluster.workers:
             worker.wait_for('"running"', LIMIT)
+        yield cluster
+
+
+@WORKS
+@pytest.mark.parametrize("victim", range(5))
+def test_a_rank_that_dies_is_named_on_every_host(work, program, victim):
+    with at_work(work, program) as cluster:
         cluster.workers[victim].kill()
         since = time.monotonic()
         cluster.wait(timeout=LIMIT)
@@ -191,55 +216,10 @@ def test_a_rank_that_dies_is_named_on_every_host(victim):
                 assert words["at"] - since < 4.0, "at once, on a machine that is busy"
 
 
-LONG_WORK = """
-import numpy as np
-c = muster.init()
-mine, out = np.full(1_500_000, float(c.rank)), np.empty(1_500_000)
-def work():
-    for turn in range(10 ** 9):
-        c.world.allreduce(mine, out=out)
-        if turn == 3:
-            say(running=True)
-say(**told(work), at=time.monotonic())
-c.finalize()
-"""
-
-
+@WORKS
 @pytest.mark.parametrize("victim", range(5))
-def test_a_rank_that_dies_in_a_long_call_is_named_on_every_host(victim):
-    with started(LONG_WORK, "aaabb", program=packaged) as cluster:
-        for worker in cluster.workers:
-            worker.wait_for('"running"', LIMIT)
-        cluster.workers[victim].kill()
-        since = time.monotonic()
-        cluster.wait(timeout=LIMIT)
-        for worker in cluster.workers:
-            if worker is not cluster.workers[victim]:
-                words = said(worker)
-                assert words["status"] == "PEER_LOST" and words["rank"] == victim, words
-                assert words["at"] - since < 4.0, "at once, on a machine that is busy"
-
-
-@pytest.mark.parametrize("victim", [0, 1, 4])
-def test_a_rank_that_stands_still_in_a_long_call_is_named_on_every_host(victim):
-    with started(LONG_WORK, "aaabb", {"MUSTER_TIMEOUT": "2"}, program=packaged) as cluster:
-        for worker in cluster.workers:
-            worker.wait_for('"running"', LIMIT)
-        stop(cluster.workers[victim].pid)
-        for worker in cluster.workers:
-            if worker is not cluster.workers[victim]:
-                worker.wait_for('"error"', LIMIT)
-                words = said(worker)
-                assert words["status"] == "TIMEOUT" and f"rank {victim} " in words["sentence"], words
-        os.kill(cluster.workers[victim].pid, signal.SIGCONT)
-        cluster.wait(timeout=LIMIT)
-
-
-@pytest.mark.parametrize("victim", range(5))
-def test_a_rank_that_stands_still_is_named_on_every_host(victim):
-    with started(WORK, "aaabb", {"MUSTER_TIMEOUT": "2"}) as cluster:
-        for worker in cluster.workers:
-            worker.wait_for('"running"', LIMIT)
+def test_a_rank_that_stands_still_is_named_on_every_host(work, program, victim):
+    with at_work(work, program, {"MUSTER_TIMEOUT": "2"}) as cluster:
         stop(cluster.workers[victim].pid)
         for worker in cluster.workers:
             if worker is not cluster.workers[victim]:
