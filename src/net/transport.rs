@@ -16,9 +16,10 @@
 //! nothing costs nothing. A `write` that says `WouldBlock` has itself tried to pass on what is held. So while there is
 //! more to write, calling it again at the next report is enough. One `write` need not take a small frame as a whole.
 //!
-//! **Sleeping.** A caller may sleep in the poller only under two conditions. For each transport that it wants to read,
-//! the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it wants to write, the last
-//! `write` or `flush` said `WouldBlock`.
+//! **Sleeping.** A caller may sleep in the poller, or leave a transport to a thread that does, only under these conditions. For each
+//! transport that it wants to read, the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it wants
+//! to write, the last `write` or `flush` said `WouldBlock`. For a group's link, which may be no socket, `may_sleep` said yes behind
+//! all that: from then on the poller reports what comes, and need not report what comes before. A `read` takes that back.
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
@@ -29,10 +30,10 @@
 //! A thread that sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
 //!
 //! A report is used up by the `poll` that returns it. If a caller ignores one, for a transport that it does not care
-//! about just now, it must `read` that transport before it sleeps on it later.
+//! about just now, it must `read` that transport before it sleeps on it later. One that heeds it says so first (`is_reported`).
 //!
 //! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave, and by
-//! `memlink::MemoryLink`, which is no socket. What only some links know of the other end is in [`Signs`].
+//! `memlink::MemoryLink`, which is no socket; and by the runtime's `SharedLink`. What only some links know of the other end is in [`Signs`].
 
 use super::poller::{Registry, Token};
 use super::signs::Signs;
@@ -96,6 +97,14 @@ pub trait Transport: Signs + Send {
 
     /// Whether there are readable bytes of which the poller does not know: the caller must not sleep.
     fn holds_readable(&self) -> bool;
+
+    /// Whether the caller may sleep now, or leave it to the poller: no, if there is something to do already.
+    fn may_sleep(&mut self) -> bool {
+        !self.holds_readable()
+    }
+
+    /// The poller has reported it.
+    fn is_reported(&mut self) {}
 
     /// Ends this direction in order. `WouldBlock` while bytes are held: flush first.
     fn shutdown_write(&mut self) -> io::Result<()>;

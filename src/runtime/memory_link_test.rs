@@ -12,7 +12,7 @@ use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
-use crate::runtime::links::upgrade::tests::InMemory;
+use crate::runtime::links::upgrade::tests::{all_to_memory, InMemory};
 use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::node_state::NodeState;
@@ -53,6 +53,23 @@ fn collectives_and_messages_go_over_links_that_were_upgraded_to_memory() {
             all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_536, 65_537, LONG]);
         });
         assert_eq!(memory.made(), 4, "both ends of two links: the others are what they were");
+    }
+}
+
+/// What a real cluster has for its messages keeps to what a link is, so that collectives can use it, too: in one direction or both,
+/// over whatever wakes the other end.
+#[test]
+fn collectives_and_messages_go_through_rings_that_two_nodes_share() {
+    for wrap in [plain(), hard(1), hard(50)] {
+        let upgrade = |rank| if rank < 3 { all_to_memory() } else { Upgrade::none() };
+        run_upgraded(4, &wrap, upgrade, |cluster, world| {
+            for size in [1, 1000, LONG] {
+                let sum = allreduce(world, &vec![world.rank().unwrap() as f32 + 1.0; size]).unwrap();
+                assert!(sum.iter().all(|value| *value == 10.0));
+                barrier(world).unwrap();
+            }
+            all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_536, 65_537, 2 * LONG]);
+        });
     }
 }
 

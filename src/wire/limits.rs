@@ -8,6 +8,8 @@ pub const PROTOCOL_HIGHEST: u16 = 1;
 pub const FEATURE_CARRIERS: u64 = 1;
 /// All of that which this library knows.
 pub const FEATURES: u64 = FEATURE_CARRIERS;
+/// What a node may offer to upgrade a link to in its `Hello`: two rings in memory that both share.
+pub const LINK_FEATURE_MEMORY: u64 = 1;
 /// The longest frame payload before a node has registered.
 pub const UNREGISTERED_PAYLOAD_MAX: u64 = 64 << 10;
 /// The longest payload of a control message after registration.

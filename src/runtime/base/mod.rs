@@ -26,3 +26,4 @@ mod request_loom_test;
 pub(crate) mod ring;
 pub(crate) mod several;
 pub(crate) mod sync;
+pub(crate) mod words;

@@ -39,6 +39,10 @@ impl Running<'_> {
                 let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
                 (self.failure(Status::Corrupt, None, cause), false)
             }
+            Stop::Ended(peer, LinkEnd::Unsupported(what)) => {
+                let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
+                (self.failure(Status::Unsupported, self.own_culprit(), cause), false)
+            }
             Stop::Left(peer) => self.judge_left(peer),
             Stop::Mismatch(peer, sequence, call) => self.differs(peer, sequence, &call),
             Stop::Earlier(peer) => self.differs_before(peer),

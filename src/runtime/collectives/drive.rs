@@ -326,7 +326,7 @@ impl Collectives {
                     return Err(Stop::Heard(Box::new(failure)));
                 }
             }
-            if link.holds_readable() && (receiving == Some(peer) || !link.is_waited_for()) {
+            if (receiving == Some(peer) || !link.is_waited_for()) && !link.may_sleep() {
                 return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) }
                     .map(|()| true);
             }
@@ -363,6 +363,7 @@ impl Collectives {
             }
             if let Slot::Up(link) = &mut peers.slots[token] {
                 link.note_end(closed);
+                link.transport().is_reported();
             }
             if receiving != Some(token) {
                 peers.serve(&self.context, token as u32)?;

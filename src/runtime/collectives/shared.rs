@@ -16,7 +16,7 @@
 //! `shared_setup`.
 
 use super::hosts::Hosts;
-use super::shared_flags::{self, Words};
+use super::shared_flags;
 use super::stop::{Running, Stop};
 use crate::net::doorbell::{Address, Doorbell};
 use crate::net::shm::{Segment, LINE_BYTES};
@@ -205,7 +205,9 @@ impl Shared {
     fn publish_at(&self, at: usize, value: u64) {
         let others = (0..self.floor.ranks as u32).filter(|rank| *rank != self.rank);
         let sleepers = others.map(|rank| (rank, self.floor.counter(rank, Counter::Asleep)));
-        shared_flags::publish(self, at, value, self.rank, sleepers, |rank| self.own.ring(&self.others[rank as usize]));
+        shared_flags::publish(&self.segment, at, value, self.rank, sleepers, |rank| {
+            self.own.ring(&self.others[rank as usize])
+        });
     }
 
     /// Whether a rank has come to this call, or gone on.
@@ -262,23 +264,11 @@ impl Shared {
 
     /// Says that this rank is about to sleep for a peer, after which it is to look once more for what it waits for.
     pub(super) fn fall_asleep(&self, peer: u32) {
-        shared_flags::fall_asleep(self, self.floor.counter(self.rank, Counter::Asleep), peer);
+        shared_flags::fall_asleep(&self.segment, self.floor.counter(self.rank, Counter::Asleep), peer);
     }
 
     pub(super) fn wake_up(&self) {
-        shared_flags::wake_up(self, self.floor.counter(self.rank, Counter::Asleep));
-    }
-}
-
-impl Words for Shared {
-    #[inline]
-    fn load(&self, at: usize) -> u64 {
-        self.segment.load(at)
-    }
-
-    #[inline]
-    fn store(&self, at: usize, value: u64) {
-        self.segment.store(at, value);
+        shared_flags::wake_up(&self.segment, self.floor.counter(self.rank, Counter::Asleep));
     }
 }
 

@@ -5,15 +5,7 @@
 //! the other, and the sleeper would not be woken. `shared_loom_test.rs` runs this code in every order.
 
 use crate::runtime::base::sync::{fence, Ordering};
-
-/// The words of a segment, by their places.
-pub(super) trait Words {
-    /// What is there. What was written before it was published can be read from now on.
-    fn load(&self, at: usize) -> u64;
-
-    /// Publishes a word, and with it what was written before.
-    fn store(&self, at: usize, value: u64);
-}
+use crate::runtime::base::words::Words;
 
 /// Publishes a word of this rank's, and rings those of the others that sleep for it: each with the place where it says so. To wake
 /// the rest would cost both sides, for nothing.

@@ -1,7 +1,8 @@
 //! Two ranks that share words, in every order of their steps: nobody sleeps for ever, and nobody reads what is written over.
 
-use super::shared_flags::{fall_asleep, publish, wake_up, Words};
+use super::shared_flags::{fall_asleep, publish, wake_up};
 use crate::runtime::base::sync::{Arc, AtomicU64, Bell, Ordering};
+use crate::runtime::base::words::Words;
 use crate::runtime::loom_test::every_order;
 use loom::thread;
 

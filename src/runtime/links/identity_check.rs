@@ -33,7 +33,7 @@ impl Mesh {
                 }
             }
         }
-        self.upgrade.check(key, features)
+        self.upgrade.check(key, features, &self.rosters)
     }
 
     /// Whether a member's hello came with its own certificate, where that is demanded.

@@ -106,7 +106,7 @@ pub struct Link {
     spoken: bool,
     /// Whether the peer's kernel answers.
     keep_alive: KeepAlive,
-    /// Whether what goes out carries checksums.
+    /// Whether what goes out carries checksums, unless the transport is intact by itself.
     checksums: bool,
 }
 
@@ -117,7 +117,6 @@ impl Link {
         let mut inbound = vec![0; room];
         inbound[..ahead.len()].copy_from_slice(ahead);
         Link {
-            checksums: !transport.is_intact(),
             transport,
             inbound,
             from: 0,
@@ -129,6 +128,7 @@ impl Link {
             noted_end: false,
             spoken: false,
             keep_alive: KeepAlive::default(),
+            checksums: true,
         }
     }
 
@@ -148,6 +148,11 @@ impl Link {
         self.transport.holds_readable()
     }
 
+    /// Whether who serves the link may sleep now, as for a transport.
+    pub fn may_sleep(&mut self) -> bool {
+        self.transport.may_sleep()
+    }
+
     /// Whether the peer has sent anything that a call waits for.
     pub fn has_spoken(&self) -> bool {
         self.spoken
@@ -161,7 +166,8 @@ impl Link {
     /// Begins to send a data frame or a message's. The one before must be done.
     pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span) {
         assert!(self.outgoing.is_none(), "one frame at a time goes out");
-        self.outgoing = Some(Outgoing::new(kind, behind, span, self.checksums));
+        let checksums = self.checksums && !self.transport.is_intact();
+        self.outgoing = Some(Outgoing::new(kind, behind, span, checksums));
     }
 
     /// Writes as much of the frame as the transport takes at once.

@@ -13,6 +13,8 @@ pub enum LinkEnd {
     Silent(String),
     /// What came in is damaged, or is not this protocol.
     Corrupt(String),
+    /// What it was to be cannot be had here.
+    Unsupported(String),
     /// One side cannot have it, and gives the group up: the first cause.
     Over(Box<Failure>),
 }
@@ -21,7 +23,8 @@ impl LinkEnd {
     /// The same, as evidence of what became of the peer.
     pub(crate) fn in_words(&self) -> String {
         match self {
-            LinkEnd::Ended(reason) | LinkEnd::Silent(reason) | LinkEnd::Corrupt(reason) => reason.clone(),
+            LinkEnd::Ended(reason) | LinkEnd::Silent(reason) => reason.clone(),
+            LinkEnd::Corrupt(reason) | LinkEnd::Unsupported(reason) => reason.clone(),
             LinkEnd::Over(failure) => failure.to_string(),
         }
     }
@@ -33,6 +36,7 @@ impl LinkEnd {
             LinkEnd::Ended(reason) => LinkEnd::Ended(words(reason)),
             LinkEnd::Silent(reason) => LinkEnd::Silent(words(reason)),
             LinkEnd::Corrupt(reason) => LinkEnd::Corrupt(words(reason)),
+            LinkEnd::Unsupported(reason) => LinkEnd::Unsupported(words(reason)),
             LinkEnd::Over(failure) => LinkEnd::Over(failure),
         }
     }
@@ -44,6 +48,7 @@ pub(crate) fn ended(error: &io::Error) -> LinkEnd {
             LinkEnd::Silent(error.to_string())
         }
         ErrorKind::InvalidData => LinkEnd::Corrupt(error.to_string()),
+        ErrorKind::Unsupported => LinkEnd::Unsupported(error.to_string()),
         _ => LinkEnd::Ended(error.to_string()),
     }
 }

@@ -19,6 +19,7 @@ use super::dial::{Dialled, NotDialled};
 use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
+use super::link_end::ended;
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
@@ -26,7 +27,7 @@ use super::rosters::{Judged, Rosters};
 use super::shortage;
 use super::spare_descriptor::SpareDescriptor;
 use super::unanswered::Unanswered;
-use super::upgrade::Upgrade;
+use super::upgrade::{Terms, Upgrade};
 use super::watching::Watching;
 use crate::agent::PeerSign;
 use crate::error::Failure;
@@ -193,7 +194,7 @@ impl Mesh {
             Dialled::Pending => {}
             Dialled::Failed(why) => self.not_dialled(key, why),
             Dialled::Ready(transport) => {
-                if let Some(hello) = self.rosters.hello(key, self.upgrade.offers(key)) {
+                if let Some(hello) = self.rosters.hello(key, self.upgrade.offers(key, &self.rosters)) {
                     self.insert(transport, poller, Time::NEVER, Stage::Dialled(key), frame(LinkKind::Hello, &hello));
                 }
             }
@@ -383,7 +384,7 @@ impl Mesh {
             }
             (Judged::Member(key), _) => {
                 let secret = self.rosters.secret().expect("a hello is judged only once the cluster is known");
-                let features = hello.features & self.upgrade.offers(key);
+                let features = hello.features & self.upgrade.offers(key, &self.rosters);
                 shake.outbound = frame(LinkKind::Accept, &LinkAccept { proof: half(&secret, 1), features });
                 shake.stage = Stage::Accepting(key, features);
                 if key.is_link() {
@@ -434,14 +435,15 @@ impl Mesh {
             return false;
         }
         let side = if matches!(shake.stage, Stage::Confirming(..)) { Side::Client } else { Side::Server };
-        match self.upgrade.apply(shake.transport, side, features, &shake.inbound) {
+        let terms = Terms::of(key, features, &self.rosters, &self.complaints.logger);
+        match self.upgrade.apply(shake.transport, side, terms, &shake.inbound) {
             Ok(transport) => {
                 self.open.insert(key);
                 self.redials.forget(key);
                 self.complaints.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
                 self.deliver(key, |peer| Mail::Up(peer, transport, shake.inbound));
             }
-            Err(error) => self.never_up(key, LinkEnd::Ended(format!("its upgrade failed: {error}"))),
+            Err(error) => self.never_up(key, ended(&error).after("its upgrade failed")),
         }
         false
     }

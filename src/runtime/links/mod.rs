@@ -17,6 +17,8 @@ pub(crate) mod port;
 pub(crate) mod redial;
 pub(crate) mod revoke_broadcast;
 pub(crate) mod rosters;
+pub(crate) mod shared_link;
+mod shared_rings;
 pub(crate) mod shortage;
 pub(crate) mod sink;
 pub(crate) mod spare_descriptor;

@@ -95,6 +95,14 @@ impl Rosters {
         worth_a_try(&member.addresses, is_here, |address| interface::is_local(*address))
     }
 
+    /// Whether a link's peer is on this host.
+    pub fn is_here(&self, key: LinkKey) -> bool {
+        let member = |index| self.formed.as_ref()?.members.find(index);
+        let own = self.formed.as_ref().and_then(|formed| member(formed.index));
+        let peer = self.index_of(key).and_then(member);
+        own.zip(peer).is_some_and(|(own, peer)| own.host.key == peer.host.key)
+    }
+
     /// How this node introduces itself for a link.
     pub fn hello(&self, key: LinkKey, features: u64) -> Option<LinkHello> {
         let formed = self.formed.as_ref()?;

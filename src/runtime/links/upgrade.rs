@@ -4,42 +4,89 @@
 //! The dialler's *Hello* says which feature bits it offers, and *Accept* says which of them the other end offers as well. Both
 //! ends then do the same. Invariants: nothing is upgraded before *Accept*, nothing that one end did not offer, and no
 //! connection but a group's link. An upgrade that fails ends the link: nobody goes on with the transport from before, for the
-//! other end does not.
+//! other end does not. (`SharedLink` finds out by itself, together with its other end, whether memory can be had.)
 //!
-//! TLS is no upgrade. Settings want it, it comes before the first byte (`net::Wrap`), and no bit can do without it. No bit is in
-//! use in this version, so a node offers none. Tested in `upgrade_test.rs`, and with whole clusters in `memory_link_test.rs`.
+//! TLS is no upgrade. Settings want it, it comes before the first byte (`net::Wrap`), and no bit can do without it. One bit is in
+//! use: memory, for the messages of two nodes of one host. Collectives go through the memory of their group (`collectives/shared`).
+//! Tested in `upgrade_test.rs`, and with whole clusters in `memory_link_test.rs`.
 
+use super::rosters::Rosters;
+use super::shared_link::SharedLink;
 use crate::net::{Side, Transport};
 use crate::runtime::base::link_key::LinkKey;
-use crate::wire::WireError;
+use crate::runtime::base::log::Logger;
+use crate::types::SharedMemory;
+use crate::wire::{Channel, Formed, WireError, LINK_FEATURE_MEMORY};
 use std::io;
 use std::sync::Arc;
 
-/// Puts another transport in place of the accepted one, as the bits say that both ends offer. It does not wait: what takes time
-/// the new transport does when it is read and written.
-pub type Make = Arc<dyn Fn(Box<dyn Transport>, Side, u64) -> io::Result<Box<dyn Transport>> + Send + Sync>;
+/// What there is to know where a link is upgraded.
+pub struct Terms {
+    /// The feature bits that both ends offer.
+    pub common: u64,
+    /// How many nodes this host has.
+    pub local_size: u32,
+    /// Whether it is an error if memory cannot be shared.
+    pub is_required: bool,
+    /// What the log calls the other end.
+    pub peer: String,
+    /// Where it is told what has come of it.
+    pub logger: Arc<Logger>,
+}
+
+impl Terms {
+    /// Of a link for which both ends offer these features.
+    pub(crate) fn of(key: LinkKey, common: u64, rosters: &Rosters, logger: &Arc<Logger>) -> Terms {
+        let formed = rosters.formed();
+        let is_required = |formed: &Arc<Formed>| formed.agreed.shared_memory == SharedMemory::Require;
+        Terms {
+            common,
+            local_size: formed.map_or(1, |formed| formed.local_size),
+            is_required: formed.is_some_and(is_required),
+            peer: format!("rank {} of {}", key.rank, key.group),
+            logger: Arc::clone(logger),
+        }
+    }
+}
+
+/// Puts another transport in place of the accepted one. It does not wait: what takes time the new transport does when it is read
+/// and written.
+pub type Make = Arc<dyn Fn(Box<dyn Transport>, Side, Terms) -> io::Result<Box<dyn Transport>> + Send + Sync>;
 
 /// What a node's data links can be upgraded to.
 #[derive(Clone)]
 pub struct Upgrade {
     offers: u64,
+    /// For which links within a host.
+    wanted: fn(&Formed, Channel) -> bool,
     make: Make,
 }
 
 impl Upgrade {
     /// Links stay what they are.
+    #[cfg(test)]
     pub fn none() -> Upgrade {
         Upgrade::new(0, Arc::new(|accepted, _, _| Ok(accepted)))
     }
 
-    /// These feature bits, and what makes the transport where the peer offers one of them, too.
+    /// Links for messages between two nodes of one host go through memory that they share, where they can.
+    pub fn to_memory() -> Upgrade {
+        let make: Make = Arc::new(|accepted, side, terms| Ok(Box::new(SharedLink::new(accepted, side, terms)?)));
+        let wanted =
+            |formed: &Formed, channel| formed.agreed.shared_memory != SharedMemory::Off && channel == Channel::Messages;
+        Upgrade { offers: LINK_FEATURE_MEMORY, wanted, make }
+    }
+
+    /// These feature bits, for all links within a host, and what makes the transport where the peer offers one of them, too.
+    #[cfg(test)]
     pub fn new(offers: u64, make: Make) -> Upgrade {
-        Upgrade { offers, make }
+        Upgrade { offers, wanted: |_, _| true, make }
     }
 
     /// The bits that this end offers for a connection.
-    pub(crate) fn offers(&self, key: LinkKey) -> u64 {
-        if key.is_link() {
+    pub(crate) fn offers(&self, key: LinkKey, rosters: &Rosters) -> u64 {
+        let is_wanted = rosters.formed().is_some_and(|formed| (self.wanted)(formed, key.channel));
+        if key.is_link() && is_wanted && rosters.is_here(key) {
             self.offers
         } else {
             0
@@ -47,8 +94,8 @@ impl Upgrade {
     }
 
     /// Refuses what a peer accepts and was not offered.
-    pub(crate) fn check(&self, key: LinkKey, common: u64) -> Result<(), WireError> {
-        match common & !self.offers(key) {
+    pub(crate) fn check(&self, key: LinkKey, common: u64, rosters: &Rosters) -> Result<(), WireError> {
+        match common & !self.offers(key, rosters) {
             0 => Ok(()),
             odd => Err(WireError(format!("it accepts features {odd:#x}, which were not offered"))),
         }
@@ -59,12 +106,12 @@ impl Upgrade {
         &self,
         accepted: Box<dyn Transport>,
         side: Side,
-        common: u64,
+        terms: Terms,
         ahead: &[u8],
     ) -> io::Result<Box<dyn Transport>> {
-        match (common, ahead.len()) {
+        match (terms.common, ahead.len()) {
             (0, _) => Ok(accepted),
-            (_, 0) => (self.make)(accepted, side, common),
+            (_, 0) => (self.make)(accepted, side, terms),
             (_, count) => Err(io::Error::other(format!("{count} bytes came before it"))),
         }
     }
@@ -82,6 +129,12 @@ pub(crate) mod tests {
     /// A feature of tests.
     pub(crate) const MEMORY: u64 = 1 << 5;
 
+    /// As in a real cluster, but for all links, whatever is wanted.
+    #[cfg(not(loom))]
+    pub(crate) fn all_to_memory() -> Upgrade {
+        Upgrade { wanted: |_, _| true, ..Upgrade::to_memory() }
+    }
+
     /// Upgrades to memory where all nodes are in this process: the first end of a link makes both, and leaves the other one its own.
     #[derive(Clone, Default)]
     pub(crate) struct InMemory {
@@ -92,7 +145,7 @@ pub(crate) mod tests {
     impl InMemory {
         pub(crate) fn upgrade(&self) -> Upgrade {
             let own = self.clone();
-            Upgrade::new(MEMORY, Arc::new(move |accepted, side, common| own.make(&*accepted, side, common)))
+            Upgrade::new(MEMORY, Arc::new(move |accepted, side, terms| own.make(&*accepted, side, &terms)))
         }
 
         /// How many ends have been upgraded.
@@ -100,8 +153,8 @@ pub(crate) mod tests {
             self.made.load(Ordering::Relaxed)
         }
 
-        fn make(&self, accepted: &dyn Transport, side: Side, common: u64) -> io::Result<Box<dyn Transport>> {
-            assert_eq!(common, MEMORY, "both offer it, and nothing else");
+        fn make(&self, accepted: &dyn Transport, side: Side, terms: &Terms) -> io::Result<Box<dyn Transport>> {
+            assert_eq!(terms.common, MEMORY, "both offer it, and nothing else");
             let mut ends = [accepted.local_address(), accepted.peer_address()];
             if side == Side::Server {
                 ends.reverse();

@@ -16,15 +16,16 @@ use std::time::Duration;
 impl Messages {
     /// Until the group's messages are ended.
     pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
-        let mut ready: Vec<u32> = Vec::new();
+        let (mut more, mut ready): (Vec<u32>, Vec<u32>) = Default::default();
         let state = &self.context.state;
         loop {
             #[cfg(test)]
             handle.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let (until, more) = {
+            let (until, has_more) = {
                 let mut engine = lock(&handle.engine);
-                ready.extend(std::iter::from_fn(|| engine.more.pop_first()));
-                ready.drain(..).for_each(|rank| engine.pump(rank));
+                ready.drain(..).for_each(|rank| engine.reported(rank));
+                more.extend(std::iter::from_fn(|| engine.more.pop_first()));
+                more.drain(..).for_each(|rank| engine.pump(rank));
                 let look_at = engine.look_for_signs(state.clock.now(), |rank| self.context.answer_about(rank));
                 let until = engine.expire(state).min(look_at);
                 engine.flush();
@@ -39,7 +40,7 @@ impl Messages {
                 }
                 continue;
             }
-            let wait = if more { Some(Duration::ZERO) } else { state.clock.until(until) };
+            let wait = if has_more { Some(Duration::ZERO) } else { state.clock.until(until) };
             poller.poll(wait).expect("epoll_wait fails only for bad arguments");
             ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
         }

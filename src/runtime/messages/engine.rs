@@ -24,6 +24,8 @@ pub(super) enum Trouble {
     Corrupt(u32, String),
     /// There is no memory here for a message of so many bytes that came from this rank.
     Memory(u32, usize),
+    /// The link to this rank cannot be what it has to be.
+    Unsupported(u32, String),
 }
 
 /// The state of one group's messages.
@@ -34,6 +36,10 @@ pub(super) struct Engine {
     pub silence: SilenceWatch,
     /// Peers from which more can be read without waiting.
     pub more: Ranks,
+    /// How many callers look again and again for what comes. Meanwhile the poller need not be told of it by those peers whose links
+    /// have been looked at: the callers look at all of these, and tell the links when they stop.
+    pub callers: u32,
+    pub looked_at: Ranks,
     pub trouble: Option<Trouble>,
     /// Why nothing can be posted any more.
     pub failed: Option<Failure>,
@@ -41,7 +47,7 @@ pub(super) struct Engine {
     pub late: Option<Failure>,
     /// Until when the progress thread sleeps at most.
     pub alarm: Time,
-    /// How many frames have moved.
+    /// How often a frame, or a part of one, has moved.
     pub moved: u64,
     /// Where headers are encoded, and links collected: kept, so that in the long run nothing is allocated.
     pub head: Vec<u8>,
@@ -56,6 +62,8 @@ impl Engine {
             deadlines: Deadlines::default(),
             silence: SilenceWatch::new(Bounds::of(&roster.formed.agreed)),
             more: Ranks::none_of(roster.members.len()),
+            callers: 0,
+            looked_at: Ranks::none_of(roster.members.len()),
             trouble: None,
             failed: None,
             late: None,

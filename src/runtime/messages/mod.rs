@@ -194,22 +194,15 @@ impl Messages {
         let Some(handle) = self.handle.get() else {
             return Err(Error::new(Status::Internal, "messages without an handle"));
         };
-        let mut idle = Idle::default();
-        loop {
-            if let Some(outcome) = request.test() {
-                return outcome;
-            }
-            if let Ok(mut engine) = handle.engine.try_lock() {
-                let before = engine.moved;
-                engine.look(peer);
-                if engine.moved != before {
-                    idle.end();
-                }
-                self.leave_engine(handle, engine, false);
-            }
-            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
-                break;
-            }
+        if let Some(outcome) = request.test() {
+            return outcome;
+        }
+        let outcome = self.look_for_a_while(handle, request, peer);
+        let mut engine = lock(&handle.engine);
+        engine.caller_leaves();
+        self.leave_engine(handle, engine, false);
+        if let Some(outcome) = outcome {
+            return outcome;
         }
         let with = || peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
         let title = || format!("{title} with {} on {}", with(), self.context.id());
@@ -225,6 +218,29 @@ impl Messages {
             }
         }
         Err(Error::new(Status::Internal, "a wait without limit has ended"))
+    }
+
+    /// Drives messages until the request has ended, or `polling` says that it is enough. The engine has one caller more from then on.
+    fn look_for_a_while(&self, handle: &EngineHandle, request: &Request, peer: Option<u32>) -> Option<Outcome> {
+        let state = &self.context.state;
+        let mut idle = Idle::default();
+        lock(&handle.engine).callers += 1;
+        loop {
+            if let Ok(mut engine) = handle.engine.try_lock() {
+                let before = engine.moved;
+                engine.look(peer);
+                if engine.moved != before {
+                    idle.end();
+                }
+                self.leave_engine(handle, engine, false);
+            }
+            if let Some(outcome) = request.test() {
+                return Some(outcome);
+            }
+            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
+                return None;
+            }
+        }
     }
 
     fn cancel_ops(&self, ops: std::ops::Range<OpId>) {

@@ -62,12 +62,14 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Sends on, until the frame has gone or the transport takes no more.
+    /// Sends on, until the frame has gone or the transport takes no more: `Some`, if it has taken a part.
     pub(super) fn send(&self, link: &mut Link) -> Result<Moved, LinkEnd> {
+        let mut moved = Moved::Nothing;
         loop {
             match link.send(&self.bytes.input().memory())? {
-                Moved::Some => {}
-                end => return Ok(end),
+                Moved::Some => moved = Moved::Some,
+                Moved::Nothing => return Ok(moved),
+                Moved::Done => return Ok(Moved::Done),
             }
         }
     }

@@ -22,6 +22,11 @@ impl Messages {
                 let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
                 self.revoke(self.context.failure(Status::Corrupt, None, cause, 0), true);
             }
+            Trouble::Unsupported(rank, what) => {
+                let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
+                let own = self.context.culprit(self.context.own_rank());
+                self.revoke(self.context.failure(Status::Unsupported, own, cause, 0), true);
+            }
             Trouble::Memory(rank, bytes) => {
                 let from = self.context.describe(rank);
                 let cause =

@@ -26,7 +26,10 @@ impl Engine {
         for _ in 0..FRAMES {
             match self.read_frame(rank) {
                 Ok(Moved::Done) => {}
-                Ok(Moved::Nothing) => return self.flush(),
+                Ok(Moved::Nothing) => {
+                    self.flush();
+                    return self.leave_link(rank);
+                }
                 Ok(Moved::Some) => break, // the transport holds more
                 Err(end) => {
                     self.flush();
@@ -38,10 +41,43 @@ impl Engine {
         self.flush();
     }
 
-    /// Moves what can be moved on the link to this peer, or on all.
+    /// The poller has reported a peer's link.
+    pub(super) fn reported(&mut self, rank: u32) {
+        if let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) {
+            link.transport().is_reported();
+        }
+        self.pump(rank);
+    }
+
+    /// Nothing can be moved on a link just now: from here on the poller says when something can, unless callers look.
+    fn leave_link(&mut self, rank: u32) {
+        let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) else { return };
+        if self.callers > 0 {
+            self.looked_at.insert(rank);
+        } else if !link.may_sleep() {
+            self.more.insert(rank);
+        }
+    }
+
+    /// A caller looks no more. The last one moves what has come, and leaves the rest to the poller.
+    pub(super) fn caller_leaves(&mut self) {
+        self.callers -= 1;
+        while self.callers == 0 {
+            let Some(rank) = self.looked_at.pop_first() else { break };
+            self.pump(rank);
+        }
+    }
+
+    /// Moves what can be moved on the link to this peer, or on all; and on those at which callers look.
     pub(super) fn look(&mut self, peer: Option<u32>) {
         match peer {
-            Some(rank) => self.pump(rank),
+            Some(rank) => {
+                let mut ranks = std::mem::take(&mut self.open);
+                ranks.extend(std::iter::from_fn(|| self.looked_at.pop_first()).filter(|other| *other != rank));
+                self.pump(rank);
+                ranks.drain(..).for_each(|rank| self.pump(rank));
+                self.open = ranks;
+            }
             None => {
                 let open = |(rank, peer): (&u32, &Peer)| matches!(peer.slot, Slot::Up(_)).then_some(*rank);
                 let mut ranks = std::mem::take(&mut self.open);
@@ -65,7 +101,10 @@ impl Engine {
                         self.more.insert(rank);
                         break;
                     }
-                    Ok(_) => break,
+                    Ok(_) => {
+                        self.leave_link(rank);
+                        break;
+                    }
                     Err(end) => {
                         // What the peer said before it closed tells more than that it closed.
                         while self.trouble.is_none() && matches!(self.read_frame(rank), Ok(Moved::Done)) {}
@@ -95,6 +134,7 @@ impl Engine {
         let trouble = match end {
             LinkEnd::Ended(_) | LinkEnd::Silent(_) => return self.transfers.suspect(rank, end),
             LinkEnd::Corrupt(what) => Trouble::Corrupt(rank, what),
+            LinkEnd::Unsupported(what) => Trouble::Unsupported(rank, what),
             LinkEnd::Over(failure) => Trouble::Heard(*failure),
         };
         self.trouble.get_or_insert(trouble);
@@ -112,11 +152,11 @@ impl Engine {
         let Peer { slot: Slot::Up(link), writing: Some(writing), .. } = self.transfers.peer(rank) else {
             return Ok(Moved::Nothing);
         };
-        match writing.send(link)? {
-            Moved::Done => {}
-            other => return Ok(other),
+        let sent = writing.send(link)?;
+        self.moved += u64::from(sent != Moved::Nothing);
+        if sent != Moved::Done {
+            return Ok(Moved::Nothing);
         }
-        self.moved += 1;
         let Some(Writing { what, length, .. }) = self.transfers.peer(rank).writing.take() else {
             return Ok(Moved::Nothing);
         };
@@ -245,7 +285,11 @@ impl Engine {
         let memory = reading.bytes.output().memory();
         match link.receive(&Sink { memory: &memory, landing, arithmetic: None }, &mut [])? {
             Moved::Done => {}
-            Moved::Some | Moved::Nothing => return Ok(held(link)),
+            moved => {
+                let held = held(link);
+                self.moved += u64::from(moved == Moved::Some);
+                return Ok(held);
+            }
         }
         let Some(Reading { header, length, bytes }) = self.transfers.peer(rank).reading.take() else {
             return Ok(Moved::Nothing);

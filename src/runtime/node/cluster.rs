@@ -106,7 +106,7 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
     identity::demand_own_id(&mut settings)?;
     let mut guard = secret::open(&settings)?;
     settings.warnings.append(&mut guard.warnings);
-    join_over(settings, guard, Upgrade::none())
+    join_over(settings, guard, Upgrade::to_memory())
 }
 
 /// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.

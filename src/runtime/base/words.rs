@@ -1,0 +1,24 @@
+//! Words of memory that processes share. What makes them wait for each other is written over this, so that a model checker can run it.
+
+use crate::net::shm::Segment;
+
+/// The words of a segment, by their places. Each has one writer.
+pub(crate) trait Words {
+    /// What is there. What was written before it was published can be read from now on.
+    fn load(&self, at: usize) -> u64;
+
+    /// Publishes a word, and with it what was written before.
+    fn store(&self, at: usize, value: u64);
+}
+
+impl Words for Segment {
+    #[inline]
+    fn load(&self, at: usize) -> u64 {
+        Segment::load(self, at)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, value: u64) {
+        Segment::store(self, at, value);
+    }
+}

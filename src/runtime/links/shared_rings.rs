@@ -1,0 +1,265 @@
+//! Two rings of bytes in memory that two processes share, one for each direction: what one end puts, the other takes, in order.
+//!
+//! Each end has a few words that it alone writes: how many bytes it has put and has taken in all, and whether it sleeps. An end that
+//! publishes looks afterwards whether the other sleeps for that. An end that is about to sleep says so first, and looks once more
+//! afterwards. Each of the two stores and then loads what the other stores, so a fence stands between. Each sleep has a number of its
+//! own: so an end that has woken the other once does not wake it again for the same.
+//!
+//! What the other end's words say is data. How far it has come is held against what there can be at each look; what cannot be is
+//! damage. `shared_rings_loom_test.rs` runs this code in every order.
+
+use crate::net::shm::{page_bytes, Segment, LINE_BYTES};
+use crate::runtime::base::sync::{fence, Ordering};
+use crate::runtime::base::words::Words;
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// An end's words: how much it has put, and taken; the number of its present sleep, if it sleeps until bytes come, and until there is
+/// room. 0: it does not.
+const PUT: usize = 0;
+const TAKEN: usize = LINE_BYTES;
+const SLEEPS_FOR_BYTES: usize = 2 * LINE_BYTES;
+const SLEEPS_FOR_ROOM: usize = SLEEPS_FOR_BYTES + size_of::<u64>();
+const END_BYTES: usize = 3 * LINE_BYTES;
+
+/// Of what is longer, so much is published at a time: the other end takes it while more is put.
+const PORTION_BYTES: usize = 16 << 10;
+
+/// What the rings lie in.
+pub(super) trait Bytes: Words {
+    fn read(&self, at: usize, into: &mut [u8]);
+    fn write(&self, at: usize, bytes: &[u8]);
+}
+
+impl Bytes for Segment {
+    #[inline]
+    fn read(&self, at: usize, into: &mut [u8]) {
+        Segment::read(self, at, into);
+    }
+
+    #[inline]
+    fn write(&self, at: usize, bytes: &[u8]) {
+        Segment::write(self, at, bytes);
+    }
+}
+
+/// What an end waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sleep {
+    Awake,
+    /// Until bytes come.
+    ForBytes,
+    /// Until bytes come or there is room for some.
+    ForEither,
+}
+
+/// How much memory rings of this length take. The words come first, then the dialler's ring, then the accepter's.
+pub(super) fn total_bytes(length: usize) -> usize {
+    head_bytes() + 2 * length
+}
+
+/// Where the ring lies that an end writes; before that of the first lie the words.
+pub(super) fn ring_at(end: usize, length: usize) -> usize {
+    head_bytes() + end * length
+}
+
+fn head_bytes() -> usize {
+    page_bytes() // many times what the words of two ends take
+}
+
+/// Both rings, as one end has them.
+pub(super) struct Rings<M> {
+    memory: M,
+    /// Which end this is: 0 or 1.
+    own: usize,
+    /// How long each is: a power of two.
+    length: usize,
+    /// How much this end has put and taken, and the other, as far as this one has looked.
+    put: u64,
+    taken: u64,
+    others_put: u64,
+    others_taken: u64,
+    sleep: Sleep,
+    /// How often this end has slept.
+    sleeps: u64,
+    /// The numbers of the other's sleeps, for bytes and for room, out of which this end has woken it.
+    woken: [u64; 2],
+    /// Whether the last write found no room.
+    is_full: bool,
+}
+
+/// How far a transfer got, and whether the other end is to be woken for it.
+pub(super) type Transfer = (usize, bool);
+
+impl<M: Bytes> Rings<M> {
+    /// Nothing in them.
+    pub(super) fn new(memory: M, own: usize, length: usize) -> Rings<M> {
+        assert!(own < 2 && length.is_power_of_two(), "end {own}, length {length}");
+        Rings {
+            memory,
+            own,
+            length,
+            put: 0,
+            taken: 0,
+            others_put: 0,
+            others_taken: 0,
+            sleep: Sleep::Awake,
+            sleeps: 0,
+            woken: [0; 2],
+            is_full: false,
+        }
+    }
+
+    /// Takes what is there, as far as the buffers go.
+    pub(super) fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Transfer> {
+        self.wake_up();
+        let wanted = buffers.iter().fold(0, |sum: usize, buffer| sum.saturating_add(buffer.len()));
+        if self.others_put - self.taken < wanted as u64 {
+            self.look_for_bytes()?;
+        }
+        let mut left = (self.others_put - self.taken) as usize;
+        let before = self.taken;
+        let ring = ring_at(1 - self.own, self.length);
+        for buffer in buffers {
+            let count = buffer.len().min(left);
+            for portion in buffer[..count].chunks_mut(PORTION_BYTES) {
+                let (at, first) = self.place(self.taken, portion.len());
+                let (head, tail) = portion.split_at_mut(first);
+                self.memory.read(ring + at, head);
+                self.memory.read(ring, tail);
+                self.taken += portion.len() as u64;
+                self.memory.store(self.own * END_BYTES + TAKEN, self.taken);
+            }
+            left -= count;
+        }
+        if self.taken == before {
+            return Ok((0, false));
+        }
+        // One that sleeps until there is room is woken when there is much, so that it need not sleep again at once.
+        let is_roomy = left <= self.length / 2;
+        Ok(((self.taken - before) as usize, is_roomy && self.is_to_be_woken(1)))
+    }
+
+    /// Puts a first part of the bytes, as far as there is room.
+    pub(super) fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<Transfer> {
+        let wanted = buffers.iter().fold(0, |sum: usize, buffer| sum.saturating_add(buffer.len()));
+        if self.room() < wanted {
+            self.look_for_room()?;
+        }
+        let (before, mut left) = (self.put, self.room());
+        let ring = ring_at(self.own, self.length);
+        for buffer in buffers {
+            let count = buffer.len().min(left);
+            for portion in buffer[..count].chunks(PORTION_BYTES) {
+                let (at, first) = self.place(self.put, portion.len());
+                let (head, tail) = portion.split_at(first);
+                self.memory.write(ring + at, head);
+                self.memory.write(ring, tail);
+                self.put += portion.len() as u64;
+                if wanted > PORTION_BYTES {
+                    self.memory.store(self.own * END_BYTES + PUT, self.put);
+                }
+            }
+            left -= count;
+        }
+        self.is_full = self.put == before && wanted > 0;
+        if self.put == before {
+            self.wake_up(); // it may have been woken for room that is taken by now: the next sleep is another
+            return Ok((0, false));
+        }
+        self.memory.store(self.own * END_BYTES + PUT, self.put);
+        Ok(((self.put - before) as usize, self.is_to_be_woken(0)))
+    }
+
+    /// Where in a ring the byte with this number lies, and how many of so many lie there before the ring's end.
+    fn place(&self, number: u64, count: usize) -> (usize, usize) {
+        let at = number as usize & (self.length - 1);
+        (at, count.min(self.length - at))
+    }
+
+    fn room(&self) -> usize {
+        self.length - (self.put - self.others_taken) as usize
+    }
+
+    /// Whether there are bytes to take.
+    pub(super) fn has_bytes(&self) -> bool {
+        self.others_put != self.taken || self.memory.load(self.others(PUT)) != self.taken
+    }
+
+    fn others(&self, word: usize) -> usize {
+        (1 - self.own) * END_BYTES + word
+    }
+
+    fn look_for_bytes(&mut self) -> io::Result<()> {
+        let put = self.memory.load(self.others(PUT));
+        if put.wrapping_sub(self.taken) > self.length as u64 {
+            return Err(damaged("put", put, self.taken, self.length));
+        }
+        self.others_put = put;
+        Ok(())
+    }
+
+    fn look_for_room(&mut self) -> io::Result<()> {
+        let taken = self.memory.load(self.others(TAKEN));
+        if taken < self.others_taken || taken > self.put {
+            return Err(damaged("taken", taken, self.put, self.length));
+        }
+        self.others_taken = taken;
+        Ok(())
+    }
+
+    /// Whether the other end sleeps for what this one has just published, and has not been woken for it.
+    fn is_to_be_woken(&mut self, which: usize) -> bool {
+        fence(Ordering::SeqCst);
+        let sleep = self.memory.load(self.others([SLEEPS_FOR_BYTES, SLEEPS_FOR_ROOM][which]));
+        let is_new = sleep != 0 && sleep != self.woken[which];
+        self.woken[which] = if is_new { sleep } else { self.woken[which] };
+        is_new
+    }
+
+    /// Says that this end sleeps, after its last read found nothing: it is woken for what comes from now on, and for room, where the
+    /// last write found none. False: there is something already.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        let sleep = if self.is_full { Sleep::ForEither } else { Sleep::ForBytes };
+        if self.sleep >= sleep {
+            return true; // it would have been woken
+        }
+        self.sleeps += 1;
+        self.sleep = sleep;
+        self.memory.store(self.own * END_BYTES + SLEEPS_FOR_BYTES, self.sleeps);
+        if self.is_full {
+            self.memory.store(self.own * END_BYTES + SLEEPS_FOR_ROOM, self.sleeps);
+        }
+        fence(Ordering::SeqCst);
+        let has_room = self.is_full && self.memory.load(self.others(TAKEN)) != self.others_taken;
+        if has_room || self.has_bytes() {
+            self.wake_up();
+            return false;
+        }
+        true
+    }
+
+    /// Says that it does not sleep.
+    fn wake_up(&mut self) {
+        if self.sleep == Sleep::Awake {
+            return;
+        }
+        self.memory.store(self.own * END_BYTES + SLEEPS_FOR_BYTES, 0);
+        if self.sleep == Sleep::ForEither {
+            self.memory.store(self.own * END_BYTES + SLEEPS_FOR_ROOM, 0);
+        }
+        self.sleep = Sleep::Awake;
+    }
+}
+
+#[cold]
+fn damaged(what: &str, count: u64, own: u64, length: usize) -> io::Error {
+    let text = format!("in shared memory it has {what} {count} bytes, and this end is at {own} with rings of {length}");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(all(test, loom))]
+#[path = "shared_rings_loom_test.rs"]
+mod loom_test;
+#[cfg(all(test, not(loom)))]
+#[path = "shared_rings_test.rs"]
+mod tests;
