@@ -343,7 +343,7 @@ pub static TABLE: [Setting; 51] = [
     )
     .default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")
-    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`).").default("auto"),
+    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`). Messages between two such members go through memory from the first on.").default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",

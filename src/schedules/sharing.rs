@@ -3,7 +3,8 @@
 //! Each rank has room for a *contribution*, which every rank can read. It is one part, or one for each rank, where what a rank gives
 //! differs from receiver to receiver. A contribution that is longer than its room is put piece by piece: a piece has the same
 //! stretch of each part. So a call is: put your piece; wait for the others'; take what is yours. Where elements are combined, what
-//! is taken is folded from all ranks' pieces, in the order of [`order`](super::order).
+//! is taken is folded from all ranks' pieces, in the order of [`order`](super::order). An exact sum adds all of them at once. Where
+//! ranks bring several vectors to it, a contribution has a part for each.
 //!
 //! Pure, like schedules: it knows neither memory nor time. What is said here is the same on every rank, but for where things lie in
 //! this rank's own buffers. Tested by the runtime's tests of shared memory, against the schedules.
@@ -48,9 +49,9 @@ pub enum Mistold {
 }
 
 impl<'a> Sharing<'a> {
-    /// The call that this schedule would carry out; none of exact sums, which are not folded.
+    /// The call that this schedule would carry out.
     pub fn of(shape: Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
-        let is_carried = !matches!(shape.call.kind, CallKind::GroupCreate | CallKind::GroupSplit) && !shape.is_exact();
+        let is_carried = !matches!(shape.call.kind, CallKind::GroupCreate | CallKind::GroupSplit);
         is_carried.then(|| Sharing { shape, algorithm, widened: conversions(&shape), told_longest: None })
     }
 
@@ -120,8 +121,39 @@ impl<'a> Sharing<'a> {
         use CallKind::{Alltoall, Alltoallv, ReduceScatter, ReduceScatterv, Scatter, Scatterv};
         match self.shape.call.kind {
             Alltoall | Alltoallv | ReduceScatter | ReduceScatterv | Scatter | Scatterv => self.shape.size,
+            _ if self.is_of_addends() => self.shape.most_addends().max(1),
             _ => 1,
         }
+    }
+
+    /// Whether all that ranks bring is added at once.
+    pub fn is_exact(&self) -> bool {
+        self.shape.is_exact()
+    }
+
+    /// Whether each rank may bring several vectors.
+    fn is_of_addends(&self) -> bool {
+        self.shape.call.op == Some(ReduceOp::SumOfAddends)
+    }
+
+    /// How many vectors an exact sum has.
+    pub fn rows(&self) -> usize {
+        self.shape.all_addends()
+    }
+
+    /// Which rank brings the vector with this number, and which of its parts that is, of what goes to this rank.
+    pub fn row(&self, number: usize) -> (u32, u32) {
+        if !self.is_of_addends() {
+            return (number as u32, self.taken_part());
+        }
+        let mut left = number as u32;
+        for rank in 0..self.shape.size {
+            match left.checked_sub(self.shape.addends(rank)) {
+                None => return (rank, left),
+                Some(less) => left = less,
+            }
+        }
+        unreachable!("vector {number} of {}", self.rows())
     }
 
     /// An element's bytes as it lies in shared memory.
@@ -142,6 +174,9 @@ impl<'a> Sharing<'a> {
     /// How many elements a part has of what `from` gives, as far as this rank knows: what it gives, and what it takes.
     pub fn elements(&self, from: u32, part: u32) -> usize {
         use CallKind::{Allgatherv, Alltoallv, Gatherv, Scatterv};
+        if self.is_of_addends() {
+            return if part < self.shape.addends(from) { self.shape.count() } else { 0 };
+        }
         let Some(layout) = self.shape.layout else { return self.shape.count() };
         let is_own = from == self.shape.rank;
         let (given, taken) = (|| layout.input.counts[part as usize], || layout.output.counts[from as usize]);
@@ -156,12 +191,21 @@ impl<'a> Sharing<'a> {
         elements as usize
     }
 
+    /// How many elements a result has of what this rank folds.
+    pub fn result_elements(&self) -> usize {
+        if self.is_of_addends() {
+            return self.shape.count();
+        }
+        self.elements(self.shape.rank, self.taken_part())
+    }
+
     /// The longest part that any rank gives.
     pub fn longest(&self) -> usize {
         if let Some(longest) = self.told_longest {
             return longest;
         }
-        let layout = self.shape.layout.map(|layout| match self.shape.call.kind {
+        let layout = self.shape.layout.filter(|_| !self.is_of_addends());
+        let layout = layout.map(|layout| match self.shape.call.kind {
             CallKind::Allgatherv => &layout.output.counts,
             _ => &layout.input.counts,
         });
@@ -171,7 +215,11 @@ impl<'a> Sharing<'a> {
     /// Where the elements `first..end` of a part lie that this rank gives.
     pub fn given(&self, part: u32, [first, end]: [usize; 2]) -> Span {
         let buffer = if self.shape.call.kind == CallKind::Broadcast { Buffer::Output } else { Buffer::Input };
-        let begin = if self.parts() == 1 { 0 } else { self.shape.part(buffer, part).offset };
+        let begin = match self.parts() {
+            1 => 0,
+            _ if self.is_of_addends() => part as usize * self.shape.bytes(),
+            _ => self.shape.part(buffer, part).offset,
+        };
         self.within(buffer, begin, [first, end])
     }
 
@@ -190,9 +238,9 @@ impl<'a> Sharing<'a> {
         self.shape.is_average().then_some(self.shape.size)
     }
 
-    /// Which part this rank takes of what others give, where contributions are not folded.
+    /// Which part this rank takes of what others give; of several vectors there is not one.
     pub fn taken_part(&self) -> u32 {
-        if self.parts() == 1 {
+        if self.parts() == 1 || self.is_of_addends() {
             0
         } else {
             self.shape.rank
@@ -232,6 +280,7 @@ impl<'a> Sharing<'a> {
     /// The block in which an element lies, and where that ends: as [`Algorithm::block_at`].
     pub fn block_at(&self, element: usize) -> (u32, usize) {
         match self.taking() {
+            _ if self.is_exact() => (0, usize::MAX),
             Taking::OwnPart => (self.shape.rank, usize::MAX),
             _ => self.algorithm.block_at(&self.shape, element),
         }
@@ -257,7 +306,7 @@ mod tests {
     fn sharing(kind: CallKind, rank: u32, layout: &Layout) -> Sharing<'_> {
         let call = Call { kind, dtype: Some(DType::Uint16), op: None, root: Some(1), count: 0, layout: 0 };
         let shape = Shape { rank, size: 3, call, in_place: false, layout: Some(layout) };
-        Sharing::of(shape, choose(&shape, &Thresholds::default())).expect("no exact sum")
+        Sharing::of(shape, choose(&shape, &Thresholds::default())).expect("no group is made")
     }
 
     fn parts(counts: [u64; 3]) -> Parts {

@@ -17,7 +17,7 @@ use super::stop::{Running, Stop};
 use crate::runtime::memory::buffer::{Arithmetic, CallBuffers, Memory};
 use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding};
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{choose, Algorithm, Shape, Sharing, Taking};
+use crate::schedules::{choose, Algorithm, Fold, Shape, Sharing, Taking};
 use crate::types::{Call, CallKind, DType};
 
 /// One call under way in shared memory.
@@ -300,9 +300,9 @@ impl Sharer<'_> {
     fn fold(&mut self, piece: Piece, [first, end]: [usize; 2], result: Option<u64>) {
         let Some(arithmetic) = self.arithmetic else { return };
         let (sharing, shared) = (&self.sharing, &*self.shared);
-        let (element, part) = (sharing.element(), if sharing.parts() == 1 { 0 } else { shared.rank });
+        let (element, part) = (sharing.element(), sharing.taken_part());
         let narrow = sharing.narrows().map_or(element, |how| how.to.size());
-        let end = end.min(sharing.elements(shared.rank, part));
+        let end = end.min(sharing.result_elements());
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut folding = Folding {
             segment: &shared.segment,
@@ -315,16 +315,19 @@ impl Sharer<'_> {
         while at < end {
             let (block, block_end) = sharing.block_at(at);
             let upto = end.min(block_end).min(at + stretch_elements(element));
-            let places = (0..shared.floor.ranks as u32).map(|rank| self.place(rank, part, piece, at));
             let span = sharing.takes().then(|| sharing.place(shared.rank, [at, upto]));
             let also = result.map(|number| shared.floor.result(shared.rank, number) + (at - first) * narrow);
-            folding.fold(
-                places,
-                upto - at,
-                |each| sharing.fold(block, &mut |fold| each(fold)),
-                self.memory,
-                (span, also),
-            );
+            if sharing.is_exact() {
+                let place = |number: usize| {
+                    let (rank, part) = sharing.row(number);
+                    self.place(rank, part, piece, at)
+                };
+                folding.sum_exact((sharing.rows(), &place), upto - at, self.memory, (span, also));
+            } else {
+                let places = (0..shared.floor.ranks as u32).map(|rank| self.place(rank, part, piece, at));
+                let order = |each: &mut dyn FnMut(Fold)| sharing.fold(block, &mut |fold| each(fold));
+                folding.fold(places, upto - at, order, self.memory, (span, also));
+            }
             at = upto;
         }
         self.scratch = scratch;

@@ -103,9 +103,10 @@ impl Folding<'_> {
         });
         let from = operands[result as usize];
         assert!(from == own(result as usize).cast_const() || ranks == 1, "the result was folded");
+        let result = own(result as usize);
         if let Some(by) = self.divisor {
             // SAFETY: the result lies in the scratch, and the divisor is a group's size.
-            unsafe { kernels::divide(how.dtype, own(result as usize), count, by) };
+            unsafe { kernels::divide(how.dtype, result, count, by) };
         }
         let (from, bytes) = match self.narrows {
             None => (from, bytes),
@@ -117,6 +118,30 @@ impl Folding<'_> {
         };
         // SAFETY: so many bytes were just written there, in this process's own memory.
         let result = unsafe { std::slice::from_raw_parts(from, bytes) };
+        self.lay_down(result, memory, (span, also));
+    }
+
+    /// Adds so many elements, one stretch, of each vector exactly; `place` says where each lies. What comes of it goes as in `fold`.
+    pub(crate) fn sum_exact(
+        &mut self,
+        (vectors, place): (usize, &dyn Fn(usize) -> usize),
+        count: usize,
+        memory: &Memory<'_>,
+        to: (Option<Span>, Option<usize>),
+    ) {
+        let dtype = self.arithmetic.dtype;
+        let bytes = count * dtype.size();
+        let scratch = std::mem::take(&mut self.scratch);
+        let sum = &mut scratch[..bytes];
+        let vector = |number: usize| self.segment.pointer(place(number), bytes).cast_const();
+        // SAFETY: each vector was found to lie in the segment; the sum is this process's own, and apart from all.
+        unsafe { kernels::sum_exact(dtype, vectors, &vector, sum.as_mut_ptr(), count) };
+        self.lay_down(sum, memory, to);
+        self.scratch = scratch;
+    }
+
+    /// Lays down a result where it is wanted.
+    fn lay_down(&self, result: &[u8], memory: &Memory<'_>, (span, also): (Option<Span>, Option<usize>)) {
         if let Some(span) = span {
             memory.bytes_mut(span).copy_from_slice(result);
         }

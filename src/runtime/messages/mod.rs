@@ -62,11 +62,16 @@ use crate::types::Time;
 use crate::wire::{Channel, MessageWait, WAITS_AFTER};
 use engine::Engine;
 use matching::{OpId, Wanted};
+use std::hint::spin_loop;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// The token of what wakes the progress thread; a link's is its peer's rank.
 const WAKER: usize = usize::MAX - 1;
+
+/// So often a caller looks without a pause for others, where each rank has a processor of its own, as far as is known: some
+/// microseconds.
+const LOOKS: u32 = 64;
 
 /// A group's messages; nothing before their first use.
 pub(crate) struct Messages {
@@ -110,14 +115,16 @@ impl Messages {
         };
         let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
         let attention = self.context.state.program.interrupts.attention();
-        let request = self.start(first, second)?;
-        let outcome = self.guarded(|| self.await_message(&request, peer, title, &attention));
+        let outcome = self.guarded(|| {
+            let (request, ended) = self.post_messages(first, second, Some(peer))?;
+            ended.unwrap_or_else(|| self.await_message(&request, peer, title, &attention))
+        });
         self.context.told_by(outcome)
     }
 
     /// Starts a send, a receive, or both together, which go on while the caller does something else.
     pub fn start(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
-        self.guarded(|| self.post_messages(first, second))
+        self.guarded(|| self.post_messages(first, second, None).map(|(request, _)| request))
     }
 
     /// The message that a receive from there would get, if there is one now. What can be moved is moved first.
@@ -142,7 +149,14 @@ impl Messages {
         }
     }
 
-    fn post_messages(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
+    /// Posts them. `awaits`: from whom the caller is to look for what comes, if it waits for them. How they have ended, if they have;
+    /// else such a caller is one of the engine's from now on.
+    fn post_messages(
+        self: &Arc<Self>,
+        first: Post,
+        second: Option<Post>,
+        awaits: Option<Option<u32>>,
+    ) -> Result<(Request, Option<Outcome>)> {
         let state = &self.context.state;
         self.begin(second.as_ref().map_or(first.direction.name(), |_| "sendrecv"))?;
         let handle = self.handle()?;
@@ -155,6 +169,11 @@ impl Messages {
             memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
         }
         let (request, completer) = self.context.requests.make();
+        let receives = second.is_some() || first.direction.wanted().is_some();
+        if let Some(peer) = awaits.filter(|_| receives) {
+            engine.callers += 1;
+            engine.look(peer); // so that a peer that answers at once need not wake this node
+        }
         let op = engine.transfers.upcoming();
         let count = 1 + OpId::from(second.is_some());
         let own: Arc<dyn Operations> = self.clone();
@@ -168,11 +187,17 @@ impl Messages {
             }
         }
         engine.flush();
+        let ended = awaits.and_then(|_| request.test());
+        match (ended.is_some(), receives) {
+            (true, true) => engine.caller_leaves(),
+            (false, false) if awaits.is_some() => engine.callers += 1,
+            _ => {}
+        }
         let alarm = deadline.min(engine.silence.wait(now));
         let early = engine.alarm > alarm;
         engine.alarm = engine.alarm.min(alarm);
         self.leave_engine(handle, engine, early);
-        Ok(request)
+        Ok((request, ended))
     }
 
     /// A caller has done something to the engine: what remains is the agent thread's, or the progress thread's.
@@ -194,9 +219,6 @@ impl Messages {
         let Some(handle) = self.handle.get() else {
             return Err(Error::new(Status::Internal, "messages without an handle"));
         };
-        if let Some(outcome) = request.test() {
-            return outcome;
-        }
         let outcome = self.look_for_a_while(handle, request, peer);
         let mut engine = lock(&handle.engine);
         engine.caller_leaves();
@@ -220,11 +242,13 @@ impl Messages {
         Err(Error::new(Status::Internal, "a wait without limit has ended"))
     }
 
-    /// Drives messages until the request has ended, or `polling` says that it is enough. The engine has one caller more from then on.
+    /// Drives messages until the request has ended, or `polling` says that it is enough.
     fn look_for_a_while(&self, handle: &EngineHandle, request: &Request, peer: Option<u32>) -> Option<Outcome> {
         let state = &self.context.state;
         let mut idle = Idle::default();
-        lock(&handle.engine).callers += 1;
+        let has_processor = self.context.formed().local_size <= state.polling.cores;
+        let own_looks = if has_processor && state.polling.has_trust(&state.clock) { LOOKS } else { 0 };
+        let mut looks = 0;
         loop {
             if let Ok(mut engine) = handle.engine.try_lock() {
                 let before = engine.moved;
@@ -237,7 +261,10 @@ impl Messages {
             if let Some(outcome) = request.test() {
                 return Some(outcome);
             }
-            if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
+            looks += 1;
+            if looks <= own_looks {
+                spin_loop();
+            } else if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
                 return None;
             }
         }
