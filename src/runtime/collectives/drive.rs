@@ -326,7 +326,7 @@ impl Collectives {
                     return Err(Stop::Heard(Box::new(failure)));
                 }
             }
-            if (receiving == Some(peer) || !link.is_waited_for()) && !link.may_sleep() {
+            if (receiving == Some(peer) || !link.is_waited_for()) && !link.transport().may_sleep() {
                 return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) }
                     .map(|()| true);
             }

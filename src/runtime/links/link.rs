@@ -148,11 +148,6 @@ impl Link {
         self.transport.holds_readable()
     }
 
-    /// Whether who serves the link may sleep now, as for a transport.
-    pub fn may_sleep(&mut self) -> bool {
-        self.transport.may_sleep()
-    }
-
     /// Whether the peer has sent anything that a call waits for.
     pub fn has_spoken(&self) -> bool {
         self.spoken

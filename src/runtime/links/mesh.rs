@@ -19,15 +19,15 @@ use super::dial::{Dialled, NotDialled};
 use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
-use super::link_end::ended;
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
 use super::rosters::{Judged, Rosters};
 use super::shortage;
 use super::spare_descriptor::SpareDescriptor;
+use super::terms::Terms;
 use super::unanswered::Unanswered;
-use super::upgrade::{Terms, Upgrade};
+use super::upgrade::Upgrade;
 use super::watching::Watching;
 use crate::agent::PeerSign;
 use crate::error::Failure;
@@ -443,7 +443,7 @@ impl Mesh {
                 self.complaints.logger.debug(&format!("a link to rank {} of {} is open", key.rank, key.group));
                 self.deliver(key, |peer| Mail::Up(peer, transport, shake.inbound));
             }
-            Err(error) => self.never_up(key, ended(&error).after("its upgrade failed")),
+            Err(end) => self.never_up(key, end),
         }
         false
     }

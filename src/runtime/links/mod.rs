@@ -22,6 +22,7 @@ mod shared_rings;
 pub(crate) mod shortage;
 pub(crate) mod sink;
 pub(crate) mod spare_descriptor;
+mod terms;
 pub(crate) mod unanswered;
 pub(crate) mod upgrade;
 pub(crate) mod watching;

@@ -75,6 +75,13 @@ impl Slot {
         }
     }
 
+    /// The poller has reported the link.
+    pub(crate) fn is_reported(&mut self) {
+        if let Slot::Up(link) = self {
+            link.transport().is_reported();
+        }
+    }
+
     /// Whether it may still come to stand.
     pub(crate) fn is_wanted(&self) -> bool {
         matches!(self, Slot::Unused | Slot::Asked)

@@ -11,7 +11,7 @@
 //! What came before in the rings counts, when the connection has ended: it is read first.
 
 use super::shared_rings::{ring_at, total_bytes, Rings, Transfer};
-use super::upgrade::Terms;
+use super::terms::Terms;
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
 use crate::net::shm::{page_bytes, Segment};
 use crate::net::{cgroup, host, pass_over, Acknowledged, Registry, Side, Signs, Token, Transport};

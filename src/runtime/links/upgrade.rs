@@ -10,44 +10,16 @@
 //! use: memory, for the messages of two nodes of one host. Collectives go through the memory of their group (`collectives/shared`).
 //! Tested in `upgrade_test.rs`, and with whole clusters in `memory_link_test.rs`.
 
+use super::link_end::{ended, LinkEnd};
 use super::rosters::Rosters;
 use super::shared_link::SharedLink;
+use super::terms::Terms;
 use crate::net::{Side, Transport};
 use crate::runtime::base::link_key::LinkKey;
-use crate::runtime::base::log::Logger;
 use crate::types::SharedMemory;
 use crate::wire::{Channel, Formed, WireError, LINK_FEATURE_MEMORY};
 use std::io;
 use std::sync::Arc;
-
-/// What there is to know where a link is upgraded.
-pub struct Terms {
-    /// The feature bits that both ends offer.
-    pub common: u64,
-    /// How many nodes this host has.
-    pub local_size: u32,
-    /// Whether it is an error if memory cannot be shared.
-    pub is_required: bool,
-    /// What the log calls the other end.
-    pub peer: String,
-    /// Where it is told what has come of it.
-    pub logger: Arc<Logger>,
-}
-
-impl Terms {
-    /// Of a link for which both ends offer these features.
-    pub(crate) fn of(key: LinkKey, common: u64, rosters: &Rosters, logger: &Arc<Logger>) -> Terms {
-        let formed = rosters.formed();
-        let is_required = |formed: &Arc<Formed>| formed.agreed.shared_memory == SharedMemory::Require;
-        Terms {
-            common,
-            local_size: formed.map_or(1, |formed| formed.local_size),
-            is_required: formed.is_some_and(is_required),
-            peer: format!("rank {} of {}", key.rank, key.group),
-            logger: Arc::clone(logger),
-        }
-    }
-}
 
 /// Puts another transport in place of the accepted one. It does not wait: what takes time the new transport does when it is read
 /// and written.
@@ -108,12 +80,13 @@ impl Upgrade {
         side: Side,
         terms: Terms,
         ahead: &[u8],
-    ) -> io::Result<Box<dyn Transport>> {
-        match (terms.common, ahead.len()) {
-            (0, _) => Ok(accepted),
+    ) -> Result<Box<dyn Transport>, LinkEnd> {
+        let made = match (terms.common, ahead.len()) {
+            (0, _) => return Ok(accepted),
             (_, 0) => (self.make)(accepted, side, terms),
             (_, count) => Err(io::Error::other(format!("{count} bytes came before it"))),
-        }
+        };
+        made.map_err(|error| ended(&error).after("its upgrade failed"))
     }
 }
 

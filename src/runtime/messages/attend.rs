@@ -23,7 +23,10 @@ impl Messages {
             handle.turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let (until, has_more) = {
                 let mut engine = lock(&handle.engine);
-                ready.drain(..).for_each(|rank| engine.reported(rank));
+                for rank in ready.drain(..) {
+                    engine.transfers.peer(rank).slot.is_reported();
+                    engine.pump(rank);
+                }
                 more.extend(std::iter::from_fn(|| engine.more.pop_first()));
                 more.drain(..).for_each(|rank| engine.pump(rank));
                 let look_at = engine.look_for_signs(state.clock.now(), |rank| self.context.answer_about(rank));

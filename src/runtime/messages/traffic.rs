@@ -41,20 +41,12 @@ impl Engine {
         self.flush();
     }
 
-    /// The poller has reported a peer's link.
-    pub(super) fn reported(&mut self, rank: u32) {
-        if let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) {
-            link.transport().is_reported();
-        }
-        self.pump(rank);
-    }
-
     /// Nothing can be moved on a link just now: from here on the poller says when something can, unless callers look.
     fn leave_link(&mut self, rank: u32) {
         let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) else { return };
         if self.callers > 0 {
             self.looked_at.insert(rank);
-        } else if !link.may_sleep() {
+        } else if !link.transport().may_sleep() {
             self.more.insert(rank);
         }
     }

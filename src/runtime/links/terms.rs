@@ -1,0 +1,37 @@
+//! What there is to know where a link is upgraded.
+
+use super::rosters::Rosters;
+use crate::runtime::base::link_key::LinkKey;
+use crate::runtime::base::log::Logger;
+use crate::types::SharedMemory;
+use crate::wire::Formed;
+use std::sync::Arc;
+
+/// What there is to know where a link is upgraded.
+pub struct Terms {
+    /// The feature bits that both ends offer.
+    pub common: u64,
+    /// How many nodes this host has.
+    pub local_size: u32,
+    /// Whether it is an error if memory cannot be shared.
+    pub is_required: bool,
+    /// What the log calls the other end.
+    pub peer: String,
+    /// Where it is told what has come of it.
+    pub logger: Arc<Logger>,
+}
+
+impl Terms {
+    /// Of a link for which both ends offer these features.
+    pub(crate) fn of(key: LinkKey, common: u64, rosters: &Rosters, logger: &Arc<Logger>) -> Terms {
+        let formed = rosters.formed();
+        let is_required = |formed: &Arc<Formed>| formed.agreed.shared_memory == SharedMemory::Require;
+        Terms {
+            common,
+            local_size: formed.map_or(1, |formed| formed.local_size),
+            is_required: formed.is_some_and(is_required),
+            peer: format!("rank {} of {}", key.rank, key.group),
+            logger: Arc::clone(logger),
+        }
+    }
+}
