@@ -13,7 +13,7 @@
 use super::link_end::{ended, LinkEnd};
 use super::rosters::Rosters;
 use super::shared_link::SharedLink;
-use super::terms::Terms;
+pub use super::terms::Terms;
 use crate::net::{Side, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::SharedMemory;
