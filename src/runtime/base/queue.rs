@@ -27,8 +27,9 @@ struct Work<J, T> {
     rest: Rest,
     /// A job is lent.
     lent: bool,
-    /// One has been since the thread has last looked.
-    was_lent: bool,
+    /// How many have been, and had been when the thread last went to rest.
+    loans: u64,
+    loans_before: u64,
     /// A thread waits that does not borrow.
     hurried: bool,
     ended: bool,
@@ -53,8 +54,17 @@ const LOOKS_LEFT: u32 = 4;
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
         let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
-        let state =
-            Work { jobs, promised: 0, thread, rest, lent: false, was_lent: false, hurried: false, ended: false };
+        let state = Work {
+            jobs,
+            promised: 0,
+            thread,
+            rest,
+            lent: false,
+            loans: 0,
+            loans_before: 0,
+            hurried: false,
+            ended: false,
+        };
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -120,7 +130,8 @@ impl<J, T> Queue<J, T> {
         if state.lent || !state.jobs.front().is_some_and(is_wanted) {
             return None;
         }
-        (state.lent, state.was_lent) = (true, true);
+        state.lent = true;
+        state.loans += 1;
         state.jobs.pop_front()
     }
 
@@ -147,22 +158,24 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Waits a little for the next job without sleeping, as long as `looks_again` says, which lets others run. What comes meanwhile is
-    /// left for some looks to those who may borrow it: they are sooner than this thread and another wake-up. Where others have
-    /// borrowed a job it returns at once. (The thread's side.)
-    pub(crate) fn poll(&self, mut looks_again: impl FnMut() -> bool) {
+    /// Waits a little for the next job without sleeping, as long as `looks_again` says, which lets others run, and is told whether a
+    /// job has been lent since the last look. What comes meanwhile is left for some looks to those who may borrow it: they are sooner
+    /// than this thread and another wake-up. (The thread's side.)
+    pub(crate) fn poll(&self, mut looks_again: impl FnMut(bool) -> bool) {
         let mut looks = 0; // since a job is there
-        let mut is_first = true;
+        let mut known = None;
         loop {
             let state = lock(&self.state);
-            looks += u32::from(!state.jobs.is_empty());
-            let is_left = !state.hurried && looks <= LOOKS_LEFT;
-            let is_over = state.ended || state.lent || state.was_lent || (is_first && looks > 0) || !is_left;
+            let is_there = !state.lent && !state.jobs.is_empty();
+            looks = if is_there { looks + 1 } else { 0 };
+            let is_left = !state.hurried && looks <= LOOKS_LEFT && known.is_some();
+            let is_over = state.ended || (is_there && !is_left);
+            let is_lent = state.lent || known != Some(state.loans);
+            known = Some(state.loans);
             drop(state);
-            if is_over || !looks_again() {
+            if is_over || !looks_again(is_lent) {
                 return;
             }
-            is_first = false;
         }
     }
 
@@ -179,7 +192,8 @@ impl<J, T> Queue<J, T> {
                     return None;
                 }
             }
-            let dozes = std::mem::take(&mut state.was_lent);
+            let dozes = state.loans != state.loans_before;
+            state.loans_before = state.loans;
             state.rest = if dozes { Rest::Dozes } else { Rest::Sleeps };
             state = wait(&self.changed, state, dozes.then_some(DOZE));
             state.rest = Rest::Awake;
@@ -219,7 +233,7 @@ mod tests {
     /// How often a thread looks that polls in this queue, which gives way so often; `meanwhile` happens with its third look.
     fn looks(queue: &Queue<u32, ()>, most: u32, meanwhile: impl Fn()) -> u32 {
         let looks = Cell::new(0);
-        queue.poll(|| {
+        queue.poll(|_| {
             looks.set(looks.get() + 1);
             if looks.get() == 3 {
                 meanwhile();
@@ -245,11 +259,36 @@ mod tests {
         };
         assert_eq!(looks(&queue, 100, put_and_wait), 3, "a thread waits for it that does not borrow it");
         assert_eq!(queue.borrow(|_| true), Some(5));
-        assert_eq!(looks(&queue, 100, || {}), 0, "it is lent");
-        queue.give_back(None);
-        assert_eq!(looks(&queue, 100, || {}), 0, "others borrow what comes");
-        put();
+        assert_eq!(looks(&queue, 10, || {}), 10, "it is lent");
+        queue.give_back(Some(5));
+        assert_eq!(looks(&queue, 100, || {}), 0, "it is given back");
         assert_eq!(queue.next(), Some(5));
+    }
+
+    #[test]
+    fn a_thread_that_polls_hears_that_others_borrow_what_comes() {
+        let queue = Queue::default();
+        let mut heard = Vec::new();
+        queue.poll(|is_lent| {
+            heard.push(is_lent);
+            let taken = match heard.len() {
+                2 => {
+                    queue.put(|| Ok(()), || (5, ())).unwrap();
+                    queue.borrow(|_| true)
+                }
+                4 => {
+                    queue.give_back(None);
+                    queue.put(|| Ok(()), || (5, ())).unwrap();
+                    queue.borrow(|_| true)
+                }
+                _ => None,
+            };
+            if taken.is_some() && heard.len() == 4 {
+                queue.give_back(None);
+            }
+            heard.len() < 7
+        });
+        assert_eq!(heard, [true, false, true, true, true, false, false], "the first look knows nothing of before");
     }
 
     #[test]

@@ -278,7 +278,12 @@ impl Collectives {
             let formed = self.context.formed();
             if let Some(_place) = polling.place_beside(formed.local_size.saturating_add(formed.server_num)) {
                 let (mut idle, polls) = (Idle::default(), Polls::new(1, 1, polling.set));
-                self.jobs.poll(|| polling.poll(&mut idle, &polls, clock));
+                self.jobs.poll(|is_lent| {
+                    if is_lent {
+                        idle.end(); // more may come
+                    }
+                    polling.poll(&mut idle, &polls, clock)
+                });
             }
             let Some(job) = self.jobs.next() else { break };
             self.work_and_tell(job, &Attention::none()); // nothing interrupts it
