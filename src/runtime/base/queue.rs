@@ -11,6 +11,7 @@
 use crate::error::{memory, Result};
 use crate::runtime::base::sync::{lock, wait, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::hint::spin_loop;
 use std::time::Duration;
 
 /// Jobs, and the thread `T` that works them off; there is none before the first job.
@@ -48,8 +49,11 @@ enum Rest {
 /// How long a job may lie before a thread that dozes finds it. To look takes some microseconds.
 const DOZE: Duration = Duration::from_micros(500);
 
-/// For how many looks of a thread that polls a job is left to others. A look takes about a microsecond.
+/// For how many looks of a thread that polls a job is left to others. With the pause between two looks that is some microseconds.
 const LOOKS_LEFT: u32 = 4;
+
+/// How long that pause is: more looks would only keep those waiting who put jobs and borrow them.
+const PAUSE: u32 = 32;
 
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
@@ -176,6 +180,7 @@ impl<J, T> Queue<J, T> {
             if is_over || !looks_again(is_lent) {
                 return;
             }
+            (0..PAUSE).for_each(|_| spin_loop());
         }
     }
 
