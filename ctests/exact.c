@@ -213,6 +213,10 @@ static void other_forms(muster_group_t *world, int32_t dtype, size_t each) {
     size_t first = (size_t)rank - (mine == 2 ? 1 : 0);
     CHECK_OK(muster_allreduce_addends(world, all + first * it.bytes, mine, it.out, count, dtype));
     is_sum(&it, it.out, 0, it.bytes);
+    /* In place: the sum takes the place of the first vector, where there is one. */
+    char *sum = mine > 0 ? all + first * it.bytes : it.out;
+    CHECK_OK(muster_allreduce_addends(world, sum, mine, sum, count, dtype));
+    is_sum(&it, sum, 0, it.bytes);
     CHECK_OK(muster_allreduce(world, it.in, it.in, count, dtype, MUSTER_SUM_EXACT));
     is_sum(&it, it.in, 0, it.bytes);
     free(all), end(&it);

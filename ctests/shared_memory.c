@@ -196,7 +196,7 @@ static void disagrees(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     leave(cluster);
 }
 
-/* One calls what does not go through memory. */
+/* One calls what others have no part in: its ranks tell each other first how much they bring. */
 static void is_elsewhere(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     int32_t value = rank, all[SIZE] = {0};
@@ -207,6 +207,20 @@ static void is_elsewhere(muster_cluster_t *cluster, int rank, struct ranks *rank
         : muster_barrier(world);
     CHECK_IS(MUSTER_ERR_MISMATCH, status);
     CHECK_CONTAINS(muster_last_error(), "gatherv");
+    CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
+    first_calls(world, ranks, rank);
+    leave(cluster);
+}
+
+static void brings_addends(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    float value = (float)rank, sum = 0;
+    first_calls(world, ranks, rank);
+    muster_status_t status = rank == CULPRIT
+        ? muster_allreduce_addends(world, &value, 1, &sum, 1, MUSTER_FLOAT32)
+        : muster_allreduce(world, &value, &sum, 1, MUSTER_FLOAT32, MUSTER_SUM_EXACT);
+    CHECK_IS(MUSTER_ERR_MISMATCH, status);
+    CHECK_CONTAINS(muster_last_error(), "allreduce");
     CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
     first_calls(world, ranks, rank);
     leave(cluster);
@@ -440,7 +454,8 @@ int main(void) {
     run("a fork", forks, required, 2, MUSTER_OK);
     run("late ranks", comes_late, required, 1, MUSTER_OK);
     run("a disagreement", disagrees, required, 4, MUSTER_OK);
-    run("a call that goes over links", is_elsewhere, required, 2, MUSTER_OK);
+    run("a call of counts", is_elsewhere, required, 2, MUSTER_OK);
+    run("a call of addends", brings_addends, required, 2, MUSTER_OK);
     run("an absent rank", stays_away, required, 2, MUSTER_OK);
     run("a cancelled call", cancels, required, 2, MUSTER_OK);
     run("nonsense", scribbles, required, 2, MUSTER_OK);

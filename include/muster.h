@@ -363,7 +363,7 @@ typedef struct {
 /** Not possible at this moment, for instance after muster_finalize. */
 #define MUSTER_ERR_STATE (-3)
 
-/** This version does not do that. No call of this version returns it. */
+/** Memory cannot be shared, which the setting `shm` demands by `require`; or this version does not do that. */
 #define MUSTER_ERR_UNSUPPORTED (-4)
 
 /** A limit is exceeded; the sentence says which. */

@@ -25,7 +25,7 @@ pub const MUSTER_ERR_INVALID: muster_status_t = -1;
 pub const MUSTER_ERR_CONFIG: muster_status_t = -2;
 /// Not possible at this moment, for instance after muster_finalize.
 pub const MUSTER_ERR_STATE: muster_status_t = -3;
-/// This version does not do that. No call of this version returns it.
+/// Memory cannot be shared, which the setting `shm` demands by `require`; or this version does not do that.
 pub const MUSTER_ERR_UNSUPPORTED: muster_status_t = -4;
 /// A limit is exceeded; the sentence says which.
 pub const MUSTER_ERR_LIMIT: muster_status_t = -5;

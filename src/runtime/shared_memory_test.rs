@@ -37,10 +37,10 @@ const COUNTS: [usize; 5] = [0, 1, 61, 3_000, 150_001];
 
 /// Types and operations whose results depend on the order, on the width of sums, or on neither.
 const REDUCTIONS: [(DType, ReduceOp); 9] = [
+    (DType::Float32, ReduceOp::Sum),
     (DType::Float32, ReduceOp::SumExact),
     (DType::Float64, ReduceOp::SumExact),
     (DType::Bfloat16, ReduceOp::SumExact),
-    (DType::Float32, ReduceOp::Sum),
     (DType::Float64, ReduceOp::Prod),
     (DType::Bfloat16, ReduceOp::Avg),
     (DType::Float16, ReduceOp::Sum),

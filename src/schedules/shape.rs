@@ -120,6 +120,13 @@ impl Shape<'_> {
         self.addend_parts().map_or(rank as usize, |parts| parts.displs[rank as usize] as usize)
     }
 
+    /// Which rank brings the vector with this number.
+    pub(super) fn rank_of_addend(&self, number: usize) -> u32 {
+        let is_before = |below: &u64| *below as usize <= number;
+        // Of ranks with equal numbers below them the last one brings something.
+        self.addend_parts().map_or(number as u32, |parts| parts.displs.partition_point(is_before) as u32 - 1)
+    }
+
     /// How many all ranks bring.
     pub(super) fn all_addends(&self) -> usize {
         self.addends_below(self.size - 1) + self.addends(self.size - 1) as usize

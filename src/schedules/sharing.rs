@@ -13,6 +13,9 @@ use super::widen::conversions;
 use super::{Algorithm, Buffer, Conversion, Fold, Shape, Span};
 use crate::types::{CallKind, DType, ReduceOp};
 
+/// The least of each vector that goes at a time, where ranks bring several to a sum.
+const ADDEND_BYTES_MIN: usize = 512;
+
 /// What becomes of the contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
@@ -146,14 +149,14 @@ impl<'a> Sharing<'a> {
         if !self.is_of_addends() {
             return (number as u32, self.taken_part());
         }
-        let mut left = number as u32;
-        for rank in 0..self.shape.size {
-            match left.checked_sub(self.shape.addends(rank)) {
-                None => return (rank, left),
-                Some(less) => left = less,
-            }
-        }
-        unreachable!("vector {number} of {}", self.rows())
+        let rank = self.shape.rank_of_addend(number);
+        (rank, (number - self.shape.addends_below(rank)) as u32)
+    }
+
+    /// So many bytes of each part must go at a time. Of very many vectors less would go, and each piece costs something for each.
+    pub fn least(&self) -> usize {
+        let least = if self.is_of_addends() && self.parts() > 1 { ADDEND_BYTES_MIN } else { 0 };
+        least.max(self.element())
     }
 
     /// An element's bytes as it lies in shared memory.

@@ -130,9 +130,9 @@ impl Floor {
         self.region(rank).0 + self.pieces_at + pieces + (piece % DEPTH) as usize * self.result_bytes
     }
 
-    /// Whether elements of this size fit: one of each part into a piece, and one more than a share into a result.
-    pub(super) fn has_room_for(&self, parts: usize, element: usize) -> bool {
-        parts * element <= self.piece_bytes && element <= LINE_BYTES
+    /// Whether elements of this size fit: so many bytes of each part into a piece, and one more than a share into a result.
+    pub(super) fn has_room_for(&self, parts: usize, bytes: usize, element: usize) -> bool {
+        parts.saturating_mul(bytes) <= self.piece_bytes && element <= LINE_BYTES
     }
 }
 
@@ -322,11 +322,11 @@ mod tests {
         for ranks in 2..=64 {
             let floor = Floor::of(ranks, 4096, u64::MAX).expect("there is room");
             for element in [1, 3, 8, 24, LINE_BYTES] {
-                assert!(floor.has_room_for(ranks, element));
+                assert!(floor.has_room_for(ranks, element, element));
                 let longest = (floor.piece_bytes / element).div_ceil(ranks) * element;
                 assert!(longest <= floor.result_bytes, "{ranks} ranks, elements of {element}: {floor:?}");
             }
-            assert!(!floor.has_room_for(1, LINE_BYTES + 1));
+            assert!(!floor.has_room_for(1, LINE_BYTES + 1, LINE_BYTES + 1));
         }
     }
 }

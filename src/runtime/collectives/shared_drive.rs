@@ -58,7 +58,7 @@ enum At {
 /// Whether this call is carried out in shared memory: the same on every rank.
 pub(super) fn sharing<'a>(shared: &Shared, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
     let sharing = Sharing::of(*shape, algorithm)?;
-    let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.element());
+    let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.least(), sharing.element());
     has_room.then_some(sharing)
 }
 

@@ -192,7 +192,13 @@ impl Collectives {
         grow(&mut all, dtype.size() * size as usize)?;
         grow(&mut scratch, algorithm.scratch_bytes(&shape))?;
         let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
-        self.carry_out(driver, running, &Plan::of_all(&shape, algorithm), &memory, None)?;
+        let mut way = std::mem::replace(&mut driver.way, Way::Links); // as in `work`
+        let outcome = match (&mut way, Sharing::of(shape, algorithm)) {
+            (Way::Shared(shared), Some(telling)) => share_all((self, driver), shared, running, telling, &memory, None),
+            _ => self.carry_out(driver, running, &Plan::of_all(&shape, algorithm), &memory, None),
+        };
+        driver.way = way;
+        outcome?;
         let mut below = 0;
         for (rank, addends) in (0..).zip(all.as_chunks().0) {
             let addends = u64::from_le_bytes(*addends);

@@ -224,10 +224,13 @@ impl SharedLink {
 
 /// How long the rings can be, where so many nodes share a host.
 fn longest(local_size: u32) -> Result<usize, String> {
-    let free = cgroup::free_memory().unwrap_or(u64::MAX);
+    longest_of(local_size, cgroup::free_memory().unwrap_or(u64::MAX), page_bytes())
+}
+
+fn longest_of(local_size: u32, free: u64, page: usize) -> Result<usize, String> {
     let pairs = u64::from(local_size) * u64::from(local_size.max(2) - 1);
     let each = (TOTAL_BYTES_MAX.min(free / PART_TAKEN) / pairs).min(LENGTH_MAX);
-    if each < page_bytes() as u64 {
+    if each < page as u64 {
         return Err(format!(
             "{local_size} nodes on this host and {free} bytes of memory left are too much and too little"
         ));
@@ -246,7 +249,7 @@ fn ask(local_size: u32) -> Result<(Doorbell, Question), String> {
 
 /// The dialler's part.
 fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), String> {
-    let length = longest(local_size)?.min(question.longest as usize);
+    let length = fitting(longest(local_size)?.min(question.longest as usize))?;
     let (segment, file) = Segment::create(total_bytes(length)).map_err(in_words("the memory cannot be made"))?;
     segment.populate(0, ring_at(1, length)).map_err(in_words("its memory cannot be had"))?;
     let name = host::random_bytes().map_err(in_words("no random number"))?;
@@ -258,13 +261,23 @@ fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), S
 
 /// The accepter's part.
 fn map(doorbell: &Doorbell, question: &Question, length: usize) -> Result<(Segment, usize), String> {
-    if !length.is_power_of_two() || length < page_bytes() || length > question.longest as usize {
-        return Err(format!("rings of {length} bytes are not what was asked for"));
+    if fitting(length)? > question.longest as usize {
+        return Err(format!("rings of {length} bytes are longer than was asked for"));
     }
     let file = doorbell.take(&question.proof).map_err(in_words("the memory is not there"))?;
     let segment = Segment::open(&file, total_bytes(length)).map_err(in_words("the memory cannot be mapped"))?;
     segment.populate(ring_at(1, length), length).map_err(in_words("its memory cannot be had"))?;
     Ok((segment, length))
+}
+
+/// A length that rings can have.
+fn fitting(length: usize) -> Result<usize, String> {
+    let fits = length.is_power_of_two() && length >= page_bytes();
+    if fits {
+        Ok(length)
+    } else {
+        Err(format!("rings cannot have {length} bytes"))
+    }
 }
 
 fn read_question(payload: &[u8]) -> io::Result<Question> {

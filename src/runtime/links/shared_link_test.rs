@@ -183,8 +183,9 @@ fn what_came_before_the_end_is_read_first() {
 fn an_end_while_they_agree_is_the_links_end() {
     let [mut one, other] = linked(plain(), [2, 2]);
     drop(other);
-    until("its end", || {
-        take(&mut one).map_or_else(|error| (error.kind() != ErrorKind::WouldBlock).then_some(()), |_| Some(()))
+    until("its end", || match take(&mut one) {
+        Ok(bytes) => bytes.is_empty().then_some(()),
+        Err(error) => (error.kind() != ErrorKind::WouldBlock).then_some(()),
     });
 }
 
@@ -206,19 +207,24 @@ fn what_makes_no_sense_is_damage() {
                 until("it fails", || take(&mut one).err().filter(|error| error.kind() != ErrorKind::WouldBlock));
             assert_eq!(error.kind(), ErrorKind::InvalidData, "{word:?}");
         } else {
-            // Nobody has that doorbell, or rings cannot be so short.
             let said = until("it says so", || {
                 let _ = take(&mut one);
                 take(&mut *accepted).ok()
             });
-            assert_eq!(said[0], 0, "{}", String::from_utf8_lossy(&said));
+            let why = String::from_utf8_lossy(&said[HEAD_BYTES..]);
+            let expected =
+                if word == question(3) { "rings cannot have 3 bytes" } else { "the other process is not reached" };
+            assert!(said[0] == 0 && why.contains(expected), "{why}");
         }
     }
 }
 
 #[test]
 fn many_nodes_have_short_rings_and_too_many_none() {
-    let lengths = [1, 2, 8, 16, 32, 64].map(|nodes| longest(nodes).unwrap() >> 10);
+    let lengths = [1, 2, 8, 16, 32, 64].map(|nodes| longest_of(nodes, 1 << 30, 4096).unwrap() >> 10);
     assert_eq!(lengths, [512, 512, 512, 128, 32, 8]);
-    assert!(longest(CROWD).unwrap_err().contains("1000 nodes on this host"));
+    assert_eq!(longest_of(8, 56 << 14, 4096), Ok(4096), "a quarter of what is left");
+    for (nodes, free, page) in [(CROWD, 1 << 30, 4096), (8, 55 << 14, 4096), (32, 1 << 30, 1 << 16)] {
+        assert!(longest_of(nodes, free, page).unwrap_err().starts_with(&format!("{nodes} nodes on this host")));
+    }
 }

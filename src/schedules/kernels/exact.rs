@@ -258,9 +258,12 @@ pub(super) unsafe fn sum_exact_as<T: Addend>(
         // All of a chunk is read before `out`, which may be one of the vectors, is written.
         unsafe {
             let from = |index: usize| vector(index).cast::<T>().add(done);
-            if T::SHORT.is_some_and(|short| sum_short(&short, vectors, from, out.add(done), chunk)) {
-                done += chunk;
-                continue;
+            // No closure, as in `add_all`.
+            if let Some(short) = &T::SHORT {
+                if sum_short(short, vectors, from, out.add(done), chunk) {
+                    done += chunk;
+                    continue;
+                }
             }
             sums.add_all::<T, false>(vectors, from, chunk);
             if !is_nothing(sums.lost[0]) {
