@@ -11,8 +11,13 @@ pub struct Acknowledged {
     pub owes: bool,
 }
 
-/// Signs of life. A link that knows of none (memory that two processes share) keeps the defaults: it is never silent.
+/// Signs of life. A link that knows of none keeps the defaults: it is never silent.
 pub trait Signs {
+    /// Whether the peer's kernel acknowledges what is written. (That of memory which two processes share does not.)
+    fn is_acknowledged(&self) -> bool {
+        true
+    }
+
     /// How long nothing has come from the peer's kernel, if it owes an answer to what was sent, or asked. It answers for a
     /// process that is stopped, or does not read. Of no use on the hot path.
     fn silence(&self) -> Option<Duration> {

@@ -19,7 +19,8 @@
 //! **Sleeping.** A caller may sleep in the poller, or leave a transport to a thread that does, only under these conditions. For each
 //! transport that it wants to read, the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it wants
 //! to write, the last `write` or `flush` said `WouldBlock`. For a group's link, which may be no socket, `may_sleep` said yes behind
-//! all that: from then on the poller reports what comes, and need not report what comes before. A `read` takes that back.
+//! all that: from then on the poller reports what comes, and need not report what comes before. A `read` takes that back, and so does a
+//! `write` for which there was no room.
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
@@ -105,6 +106,9 @@ pub trait Transport: Signs + Send {
 
     /// The poller has reported it.
     fn is_reported(&mut self) {}
+
+    /// Nobody waits any more until it has come about what carries it: what is written from now on goes at once, if it can go at all.
+    fn go_as_it_is(&mut self) {}
 
     /// Ends this direction in order. `WouldBlock` while bytes are held: flush first.
     fn shutdown_write(&mut self) -> io::Result<()>;

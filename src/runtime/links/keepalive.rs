@@ -30,7 +30,7 @@ impl KeepAlive {
         let Acknowledged { bytes, owes } = transport.acknowledged();
         if !owes {
             self.owed = None;
-            if is_idle && self.rest == 0 && transport.unsent() == 0 {
+            if is_idle && self.rest == 0 && transport.unsent() == 0 && transport.is_acknowledged() {
                 (self.rest, self.owed) = (HEADER_BYTES, Some((now, bytes)));
             }
             // What becomes of the link is found out by who reads it.

@@ -486,6 +486,7 @@ fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 /// Sends a small frame as far as the transport takes it at once, before the connection is given up: it may hold what it took. If
 /// it takes less, the end is all that the peer hears, and nobody could be told.
 pub(crate) fn say_at_once(transport: &mut dyn Transport, frame: &[u8]) {
+    transport.go_as_it_is();
     let mut rest = frame;
     while !rest.is_empty() {
         let Ok(count) = transport.write(&[IoSlice::new(rest)]) else { break };

@@ -5,7 +5,8 @@
 //!
 //! How the ends come to share it. The accepter asks: it names its doorbell, what is to be shown there, and how long rings it can have.
 //! The dialler makes the memory, hands it to that doorbell, and says how long the rings are. The accepter maps it, and agrees. An end
-//! that can't says why, in place of its word. Then both go on over the connection as it is: nobody has sent anything else by then.
+//! that can't says why, in place of its word; the accepter repeats what the dialler says so. Then both go on over the connection as it
+//! is: nobody has sent anything else by then. One that gives the link up says the empty word at any time, and then what it has to say.
 //! Where memory is required the link fails. Each end has the pages made of the ring that it writes.
 //!
 //! What came before in the rings counts, when the connection has ended: it is read first.
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 /// How long a ring is at most. Two of them lie in a processor's own cache as a rule; in shorter ones each end waits for the other.
 const LENGTH_MAX: u64 = 512 << 10;
-/// How much memory the rings between all nodes of a host take at most, if each pair has a link.
+/// How much memory the rings of one group between all nodes of a host take at most, if each pair has a link.
 const TOTAL_BYTES_MAX: u64 = 32 << 20;
 /// At most this part of what may still be taken is.
 const PART_TAKEN: u64 = 4;
@@ -47,6 +48,8 @@ enum Stage {
     Unasked,
     /// The dialler has handed the memory over, with rings of this length.
     Handed(Segment, usize),
+    /// The dialler has said that it can't, and why, and waits for the accepter to have heard it.
+    Refused(String),
     /// The connection carries the link.
     Apart,
     /// The rings do.
@@ -106,11 +109,15 @@ impl SharedLink {
         self.is_speaking = true;
     }
 
-    /// This end can't.
+    /// The accepter can't.
     fn refuse(&mut self, why: &str) -> io::Result<()> {
-        self.say(false, &why.as_bytes()[..why.len().min(u8::MAX.into())]);
+        self.say_why(why);
         let _ = self.pass_on(); // it is said later, if the connection stays
         self.stay_apart(&format!("this process can't: {why}"))
+    }
+
+    fn say_why(&mut self, why: &str) {
+        self.say(false, &why.as_bytes()[..why.len().min(u8::MAX.into())]);
     }
 
     fn stay_apart(&mut self, why: &str) -> io::Result<()> {
@@ -133,13 +140,23 @@ impl SharedLink {
             }
             let Some((can, payload)) = self.hear()? else { return Ok(matches!(self.stage, Stage::Apart)) };
             match (can, std::mem::replace(&mut self.stage, Stage::Apart)) {
+                (false, _) if payload.is_empty() => {} // it is giving the link up
+                (false, Stage::Refused(why)) => self.stay_apart(&format!("this process can't: {why}"))?,
+                (false, Stage::Asked(..)) => {
+                    self.say(false, &payload); // so that it knows that this end has heard it
+                    let _ = self.pass_on();
+                    self.stay_apart(&format!("it can't: {}", String::from_utf8_lossy(&payload)))?;
+                }
                 (false, _) => self.stay_apart(&format!("it can't: {}", String::from_utf8_lossy(&payload)))?,
                 (true, Stage::Unasked) => match hand_over(self.terms.local_size, &read_question(&payload)?) {
                     Ok((segment, length)) => {
                         self.say(true, &(length as u32).to_le_bytes());
                         self.stage = Stage::Handed(segment, length);
                     }
-                    Err(why) => self.refuse(&why)?,
+                    Err(why) => {
+                        self.say_why(&why);
+                        self.stage = Stage::Refused(why);
+                    }
                 },
                 (true, Stage::Asked(doorbell, question)) => match map(&doorbell, &question, read_length(&payload)?) {
                     Ok((segment, length)) => {
@@ -149,7 +166,7 @@ impl SharedLink {
                     Err(why) => self.refuse(&why)?,
                 },
                 (true, Stage::Handed(segment, length)) => self.go_together(segment, 0, length),
-                (true, Stage::Apart | Stage::Together(_)) => {}
+                (true, Stage::Refused(_) | Stage::Apart | Stage::Together(_)) => return Err(odd()),
             }
         }
     }
@@ -213,7 +230,7 @@ impl SharedLink {
 
     /// Wakes the other end, if it is to be.
     fn done(&mut self, (count, wakes): Transfer) -> usize {
-        if wakes {
+        if wakes && self.outbound.is_empty() {
             self.outbound.push(0);
             self.is_speaking = true;
             let _ = self.pass_on(); // what does not go now goes when the connection takes more
@@ -297,6 +314,10 @@ fn read_length(payload: &[u8]) -> io::Result<usize> {
     payload.try_into().map(|bytes| u32::from_le_bytes(bytes) as usize).map_err(|_| odd())
 }
 
+fn is_much(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none()
+}
+
 /// Passes over a transfer that can't go on just now.
 fn would_block(done: io::Result<()>) -> io::Result<()> {
     match done {
@@ -332,9 +353,9 @@ impl Transport for SharedLink {
         };
         self.sleeps = 0;
         match told {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                // What else lies there is for the next look.
-                self.has_news = error.kind() == ErrorKind::TimedOut || self.connection.holds_readable();
+            // Of its own `pass_over` says that there is too much; what else lies there is for the next look.
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_much(&error) => {
+                self.has_news = is_much(&error) || self.connection.holds_readable();
                 Err(ErrorKind::WouldBlock.into())
             }
             // What it put before it ended is read first.
@@ -395,6 +416,15 @@ impl Transport for SharedLink {
         self.connection.is_reported();
     }
 
+    fn go_as_it_is(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Apart) {
+            Stage::Handed(segment, length) => self.go_together(segment, 0, length), // where the other end looks, too
+            Stage::Asked(..) | Stage::Unasked => self.say(false, &[]),
+            Stage::Refused(_) | Stage::Apart => {}
+            stage @ Stage::Together(_) => self.stage = stage,
+        }
+    }
+
     fn shutdown_write(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.connection.shutdown_write()
@@ -435,6 +465,10 @@ impl Transport for SharedLink {
 
 /// Those of the connection. What has been put into a ring needs no answer of anybody's kernel.
 impl Signs for SharedLink {
+    fn is_acknowledged(&self) -> bool {
+        matches!(self.stage, Stage::Apart)
+    }
+
     fn silence(&self) -> Option<Duration> {
         self.connection.silence()
     }

@@ -3,6 +3,7 @@ use crate::config::LogLevel;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::net::{Poller, TcpTransport};
 use crate::runtime::base::log::Logger;
+use crate::runtime::links::link::say_at_once;
 use crate::wire::LINK_FEATURE_MEMORY;
 use std::time::Instant;
 
@@ -102,16 +103,16 @@ fn where_memory_is_required_and_one_end_cannot_both_say_so() {
     for sizes in [[2, CROWD], [CROWD, 2]] {
         let [dialled, accepted] = plain();
         let end = |connection, side, size| SharedLink::new(connection, side, terms(size, true));
-        let failed = |mut end: SharedLink| {
-            let failed = move || take(&mut end).err().filter(|error| error.kind() != ErrorKind::WouldBlock);
-            until("it fails", failed)
-        };
-        let one = end(dialled, Side::Client, sizes[0]).unwrap();
+        let failed = |end: &mut SharedLink| take(end).err().filter(|error| error.kind() != ErrorKind::WouldBlock);
+        let mut one = end(dialled, Side::Client, sizes[0]).unwrap();
         let errors = match end(accepted, Side::Server, sizes[1]) {
-            Err(error) => [failed(one), error],
+            Err(error) => [until("it fails", || failed(&mut one)), error],
             Ok(mut other) => {
-                other.flush().unwrap();
-                [failed(one), failed(other)]
+                let error = until("it fails", || {
+                    let _ = take(&mut one);
+                    failed(&mut other)
+                });
+                [until("it fails", || failed(&mut one)), error]
             }
         };
         for (error, size) in errors.iter().zip(sizes) {
@@ -187,6 +188,25 @@ fn an_end_while_they_agree_is_the_links_end() {
         Ok(bytes) => bytes.is_empty().then_some(()),
         Err(error) => (error.kind() != ErrorKind::WouldBlock).then_some(()),
     });
+}
+
+/// As one does that turns a new link away: it says why, whatever the two have agreed on by then.
+#[test]
+fn what_is_said_at_once_arrives_however_far_they_are() {
+    for (turns, required) in (0..4).flat_map(|turns| [(turns, false), (turns, true)]) {
+        for speaker in 0..2 {
+            let [dialled, accepted] = plain();
+            let end = |connection, side| SharedLink::new(connection, side, terms(2, required)).unwrap();
+            let mut ends = [end(dialled, Side::Client), end(accepted, Side::Server)];
+            for turn in 0..turns {
+                let _ = take(&mut ends[(turn + 1) % 2]); // the accepter begins
+            }
+            say_at_once(&mut ends[speaker], b"farewell");
+            let _ = ends[speaker].shutdown_write();
+            let heard = until("it is heard", || take(&mut ends[1 - speaker]).ok());
+            assert_eq!(heard, b"farewell", "after {turns} looks, end {speaker} says it");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::rosters::Rosters;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::log::Logger;
-use crate::types::SharedMemory;
+use crate::types::{Role, SharedMemory};
 use crate::wire::Formed;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Terms {
     /// The feature bits that both ends offer.
     pub common: u64,
-    /// How many nodes this host has.
+    /// How many nodes this host has at most.
     pub local_size: u32,
     /// Whether it is an error if memory cannot be shared.
     pub is_required: bool,
@@ -25,10 +25,15 @@ impl Terms {
     /// Of a link for which both ends offer these features.
     pub(crate) fn of(key: LinkKey, common: u64, rosters: &Rosters, logger: &Arc<Logger>) -> Terms {
         let formed = rosters.formed();
+        let role = |formed: &Arc<Formed>| rosters.member(formed.index).map(|own| own.role);
+        let of_others = |formed: &Arc<Formed>| match role(formed) {
+            Some(Role::Server) => formed.worker_num,
+            _ => formed.server_num,
+        };
         let is_required = |formed: &Arc<Formed>| formed.agreed.shared_memory == SharedMemory::Require;
         Terms {
             common,
-            local_size: formed.map_or(1, |formed| formed.local_size),
+            local_size: formed.map_or(1, |formed| formed.local_size.saturating_add(of_others(formed))),
             is_required: formed.is_some_and(is_required),
             peer: format!("rank {} of {}", key.rank, key.group),
             logger: Arc::clone(logger),

@@ -65,12 +65,13 @@ use matching::{OpId, Wanted};
 use std::hint::spin_loop;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The token of what wakes the progress thread; a link's is its peer's rank.
 const WAKER: usize = usize::MAX - 1;
 
 /// So often a caller looks without a pause for others, where each rank has a processor of its own, as far as is known: some
-/// microseconds.
+/// microseconds in memory, and some ten over TCP.
 const LOOKS: u32 = 64;
 
 /// A group's messages; nothing before their first use.
@@ -163,17 +164,20 @@ impl Messages {
         let now = state.clock.now();
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
         let mut engine = lock(&handle.engine);
-        engine.check(&first, second.as_ref())?;
-        let (to, own_bytes) = engine.transfers.keeps(&first, second.as_ref());
-        if !self.context.requests.has_spare() || engine.is_full(to, own_bytes) {
-            memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
-        }
-        let (request, completer) = self.context.requests.make();
         let receives = second.is_some() || first.direction.wanted().is_some();
-        if let Some(peer) = awaits.filter(|_| receives) {
+        let looks = awaits.filter(|_| receives);
+        if let Some(peer) = looks {
             engine.callers += 1;
             engine.look(peer); // so that a peer that answers at once need not wake this node
         }
+        if let Err(error) = self.make_room(&mut engine, &first, second.as_ref()) {
+            if looks.is_some() {
+                engine.caller_leaves();
+            }
+            self.leave_engine(handle, engine, false);
+            return Err(error);
+        }
+        let (request, completer) = self.context.requests.make();
         let op = engine.transfers.upcoming();
         let count = 1 + OpId::from(second.is_some());
         let own: Arc<dyn Operations> = self.clone();
@@ -188,7 +192,7 @@ impl Messages {
         }
         engine.flush();
         let ended = awaits.and_then(|_| request.test());
-        match (ended.is_some(), receives) {
+        match (ended.is_some(), looks.is_some()) {
             (true, true) => engine.caller_leaves(),
             (false, false) if awaits.is_some() => engine.callers += 1,
             _ => {}
@@ -198,6 +202,16 @@ impl Messages {
         engine.alarm = engine.alarm.min(alarm);
         self.leave_engine(handle, engine, early);
         Ok((request, ended))
+    }
+
+    /// Whether these may be posted, and has place for them. Nothing may come in between this and their being posted.
+    fn make_room(&self, engine: &mut Engine, first: &Post, second: Option<&Post>) -> Result<()> {
+        engine.check(first, second)?;
+        let (to, own_bytes) = engine.transfers.keeps(first, second);
+        if !self.context.requests.has_spare() || engine.is_full(to, own_bytes) {
+            memory::with_reserve("one message more", || engine.reserve(to, own_bytes))?;
+        }
+        Ok(())
     }
 
     /// A caller has done something to the engine: what remains is the agent thread's, or the progress thread's.
@@ -246,14 +260,13 @@ impl Messages {
     fn look_for_a_while(&self, handle: &EngineHandle, request: &Request, peer: Option<u32>) -> Option<Outcome> {
         let state = &self.context.state;
         let mut idle = Idle::default();
-        let has_processor = self.context.formed().local_size <= state.polling.cores;
-        let own_looks = if has_processor && state.polling.has_trust(&state.clock) { LOOKS } else { 0 };
+        let polling = &state.polling;
+        let has_processor = self.context.formed().local_size <= polling.cores && polling.set != Some(Duration::ZERO);
+        let own_looks = if has_processor && polling.has_trust(&state.clock) { LOOKS } else { 0 };
         let mut looks = 0;
         loop {
             if let Ok(mut engine) = handle.engine.try_lock() {
-                let before = engine.moved;
-                engine.look(peer);
-                if engine.moved != before {
+                if engine.look(peer) {
                     idle.end();
                 }
                 self.leave_engine(handle, engine, false);
@@ -264,7 +277,7 @@ impl Messages {
             looks += 1;
             if looks <= own_looks {
                 spin_loop();
-            } else if !state.polling.poll(&mut idle, &self.context.polls, &state.clock) {
+            } else if !polling.poll(&mut idle, &self.context.polls, &state.clock) {
                 return None;
             }
         }

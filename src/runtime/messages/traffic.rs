@@ -60,15 +60,19 @@ impl Engine {
         }
     }
 
-    /// Moves what can be moved on the link to this peer, or on all; and on those at which callers look.
-    pub(super) fn look(&mut self, peer: Option<u32>) {
+    /// Moves what can be moved on the link to this peer, or on all; and on those at which callers look. Whether anything has been
+    /// moved of what is asked for.
+    pub(super) fn look(&mut self, peer: Option<u32>) -> bool {
+        let before = self.moved;
         match peer {
             Some(rank) => {
                 let mut ranks = std::mem::take(&mut self.open);
                 ranks.extend(std::iter::from_fn(|| self.looked_at.pop_first()).filter(|other| *other != rank));
                 self.pump(rank);
+                let has_moved = self.moved != before;
                 ranks.drain(..).for_each(|rank| self.pump(rank));
                 self.open = ranks;
+                has_moved
             }
             None => {
                 let open = |(rank, peer): (&u32, &Peer)| matches!(peer.slot, Slot::Up(_)).then_some(*rank);
@@ -76,6 +80,7 @@ impl Engine {
                 ranks.extend(self.transfers.peers.iter().filter_map(open));
                 ranks.drain(..).for_each(|rank| self.pump(rank));
                 self.open = ranks;
+                self.moved != before
             }
         }
     }
