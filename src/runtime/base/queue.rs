@@ -50,7 +50,7 @@ enum Rest {
 const DOZE: Duration = Duration::from_micros(500);
 
 /// For how many looks of a thread that polls a job is left to others. With the pause between two looks that is some microseconds.
-const LOOKS_LEFT: u32 = 4;
+const LOOKS_LEFT: u32 = 2;
 
 /// How long that pause is: more looks would only keep those waiting who put jobs and borrow them.
 const PAUSE: u32 = 32;
