@@ -20,6 +20,7 @@ use crate::schedules::{Buffer, Span};
 use crate::types::{DType, Epoch, GroupId};
 use crate::wire::{Channel, LinkKind, DATA_HEADER_BYTES, HEADER_BYTES};
 use std::io::IoSliceMut;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,8 @@ fn collectives_and_messages_go_over_links_that_were_upgraded_to_memory() {
 #[test]
 fn collectives_and_messages_go_through_rings_that_two_nodes_share() {
     for wrap in [plain(), hard(1), hard(50)] {
-        let upgrade = |rank| if rank < 3 { all_to_memory() } else { Upgrade::none() };
+        let ends = Arc::default();
+        let upgrade = |rank| if rank < 3 { all_to_memory(&ends) } else { Upgrade::none() };
         run_upgraded(4, &wrap, upgrade, |cluster, world| {
             for size in [1, 1000, LONG] {
                 let sum = allreduce(world, &vec![world.rank().unwrap() as f32 + 1.0; size]).unwrap();
@@ -70,6 +72,8 @@ fn collectives_and_messages_go_through_rings_that_two_nodes_share() {
             }
             all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_536, 65_537, 2 * LONG]);
         });
+        let ends = ends.load(Ordering::Relaxed);
+        assert!(ends > 6, "{ends} ends: those of three links for messages, and others for collectives");
     }
 }
 

@@ -120,22 +120,28 @@ LOST = """
         c.world.receive({length}, 0)
         c.world.send(b"yes", 0)
         say(ready=True)
-        time.sleep(120)
+        time.sleep(120)  # it is killed or stopped before: the test waits for what rank 0 says of that, not for this
     c.leave()
 """
 
 
-@pytest.mark.parametrize("call", ["receive, 8, 1", "send, b'1' * (1 << 26), 1"], ids=["receive", "send"])
+CALLS = pytest.mark.parametrize("call", ["receive, 8, 1", "send, b'1' * (1 << 26), 1"], ids=["receive", "send"])
+
+
+def ready(cluster):
+    """Ranks 0 and 1, once they have talked to each other."""
+    for worker in cluster.workers:
+        worker.wait_for('"ready"', LIMIT)
+    return sorted(cluster.workers, key=lambda worker: said(worker)["rank"])
+
+
+@CALLS
 @pytest.mark.parametrize("scheduler", [True, False], ids=["with", "without"])
 def test_one_that_dies_is_named(call, scheduler):
     """Without a scheduler the end of the link is all that there is."""
     program = node(LOST.format(timeout=60_000, length=100_000, call=call))
     with Cluster(program, workers=2, env={"MS_NODE_TIMEOUT": 30}) as cluster:
-        first, second = cluster.workers
-        for worker in cluster.workers:
-            worker.wait_for('"ready"', LIMIT)
-        if said(first)["rank"] == 1:
-            first, second = second, first
+        first, second = ready(cluster)
         if not scheduler:
             cluster.scheduler.signal(signal.SIGKILL)
         second.signal(signal.SIGKILL)
@@ -145,15 +151,11 @@ def test_one_that_dies_is_named(call, scheduler):
         assert words["after"] < 20, words
 
 
-@pytest.mark.parametrize("call", ["receive, 8, 1", "send, b'1' * (1 << 26), 1"], ids=["receive", "send"])
+@CALLS
 def test_one_that_is_stopped_is_named_when_time_is_up(call):
     program = node(LOST.format(timeout=3000, length=100_000, call=call))
     with Cluster(program, workers=2, env={"MS_NODE_TIMEOUT": 60}) as cluster:
-        first, second = cluster.workers
-        for worker in cluster.workers:
-            worker.wait_for('"ready"', LIMIT)
-        if said(first)["rank"] == 1:
-            first, second = second, first
+        first, second = ready(cluster)
         second.signal(signal.SIGSTOP)
         first.wait_for('"sentence"', LIMIT)
         words = said(first)

@@ -476,7 +476,7 @@ fn taken(got: io::Result<usize>) -> Result<Option<usize>, LinkEnd> {
     }
 }
 
-fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         result => result.map(Some),

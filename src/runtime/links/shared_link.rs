@@ -11,6 +11,7 @@
 //!
 //! What came before in the rings counts, when the connection has ended: it is read first.
 
+use super::link::would_block;
 use super::shared_rings::{ring_at, total_bytes, Rings, Transfer};
 use super::terms::Terms;
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
@@ -245,7 +246,7 @@ fn longest(local_size: u32) -> Result<usize, String> {
 }
 
 fn longest_of(local_size: u32, free: u64, page: usize) -> Result<usize, String> {
-    let pairs = u64::from(local_size) * u64::from(local_size.max(2) - 1);
+    let pairs = u64::from(local_size.max(1)) * u64::from(local_size.max(2) - 1);
     let each = (TOTAL_BYTES_MAX.min(free / PART_TAKEN) / pairs).min(LENGTH_MAX);
     if each < page as u64 {
         return Err(format!(
@@ -316,14 +317,6 @@ fn read_length(payload: &[u8]) -> io::Result<usize> {
 
 fn is_much(error: &io::Error) -> bool {
     error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none()
-}
-
-/// Passes over a transfer that can't go on just now.
-fn would_block(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-        done => done,
-    }
 }
 
 fn odd() -> io::Error {

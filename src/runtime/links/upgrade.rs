@@ -102,10 +102,15 @@ pub(crate) mod tests {
     /// A feature of tests.
     pub(crate) const MEMORY: u64 = 1 << 5;
 
-    /// As in a real cluster, but for all links, whatever is wanted.
+    /// As in a real cluster, but for all links, whatever is wanted: each must be had, and is counted.
     #[cfg(not(loom))]
-    pub(crate) fn all_to_memory() -> Upgrade {
-        Upgrade { wanted: |_, _| true, ..Upgrade::to_memory() }
+    pub(crate) fn all_to_memory(ends: &Arc<AtomicUsize>) -> Upgrade {
+        let ends = Arc::clone(ends);
+        let make: Make = Arc::new(move |accepted, side, terms| {
+            ends.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(SharedLink::new(accepted, side, Terms { is_required: true, ..terms })?))
+        });
+        Upgrade::new(LINK_FEATURE_MEMORY, make)
     }
 
     /// Upgrades to memory where all nodes are in this process: the first end of a link makes both, and leaves the other one its own.
