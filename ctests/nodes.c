@@ -36,6 +36,10 @@ static muster_config_t *configuration(const struct plan *plan) {
     if (shm != NULL) {
         CHECK_OK(muster_config_set(config, "shm", shm));
     }
+    const char *checksums = getenv("CTESTS_CHECKSUMS");
+    if (checksums != NULL) {
+        CHECK_OK(muster_config_set(config, "checksums", checksums));
+    }
     for (const char *const *setting = plan->settings; setting != NULL && *setting != NULL; setting += 2) {
         bool grows = strcmp(setting[0], "node_timeout") == 0 || strcmp(setting[0], "cluster_timeout") == 0;
         snprintf(number, sizeof number, "%g", grows ? atof(setting[1]) * patience() : 0);

@@ -8,7 +8,9 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -22,6 +24,7 @@
 enum { SIZE = 4, CULPRIT = 2, KIB = 1 << 10, MIB = 1 << 20, FIRST_CALLS = 5, LIMIT_S = 30 };
 
 static const char *const required[] = {"shm", "require", "node_timeout", "1", NULL};
+static const char *const checked[] = {"shm", "require", "checksums", "all", "node_timeout", "1", NULL};
 static const char *const automatic[] = {"shm", "auto", "log", "off", NULL};
 
 /* How many segments this process has mapped. */
@@ -337,6 +340,17 @@ static void struck(bool stops, long after_ns) {
     ranks_free(ranks);
 }
 
+/* Where the memory that the ranks share begins, and where it ends. */
+static void find_segment(unsigned long *begin, unsigned long *end) {
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL && strstr(line, "/memfd:muster") == NULL) {
+    }
+    fclose(maps);
+    CHECK(sscanf(line, "%lx-%lx", begin, end) == 2);
+}
+
 /* One writes nonsense wherever it can: the calls of all end, with an error sooner or later, and nobody crashes. */
 static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
@@ -348,14 +362,8 @@ static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     for (int call = 0; status == MUSTER_OK; call++) {
         CHECK(call < 100000);
         if (rank == CULPRIT && call % 4 == 3) {
-            char line[512];
             unsigned long begin = 0, end = 0;
-            FILE *maps = fopen("/proc/self/maps", "r");
-            CHECK(maps != NULL);
-            while (fgets(line, sizeof line, maps) != NULL && strstr(line, "/memfd:muster") == NULL) {
-            }
-            fclose(maps);
-            CHECK(sscanf(line, "%lx-%lx", &begin, &end) == 2);
+            find_segment(&begin, &end);
             for (unsigned long at = begin; at < end; at += 64) { /* some words of each line */
                 draw ^= draw << 13, draw ^= draw >> 7, draw ^= draw << 17;
                 *(volatile uint64_t *)(at + draw % 8 * 8) = draw % 3 == 0 ? draw : draw % 100;
@@ -369,6 +377,71 @@ static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     CHECK_OK(muster_recover(cluster, 1000 * LIMIT_S));
     first_calls(world, ranks, rank);
     leave(cluster);
+}
+
+/* With checksums of all that lies there, what a call gives is right, or it is an error. Rank 0 puts bytes of nonsense wherever it
+ * likes, from a thread of its own; so some are there between a check and the use of what was checked. */
+static struct {
+    unsigned long begin, end;
+    atomic_bool is_over;
+} nonsense;
+
+static void *writes_nonsense(void *unused) {
+    uint64_t draw = 88172645463325252u + (uint64_t)getpid();
+    while (!atomic_load(&nonsense.is_over)) {
+        draw ^= draw << 13, draw ^= draw >> 7, draw ^= draw << 17;
+        *(volatile uint8_t *)(nonsense.begin + draw % (nonsense.end - nonsense.begin)) = (uint8_t)(draw >> 40);
+        nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); /* some calls are to end well: that is what is looked at */
+    }
+    return unused;
+}
+
+static atomic_int *damaged; /* shared: how many ranks were told of damage */
+
+static void is_told_of_nonsense(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    enum { LONGEST = MIB / 8 };
+    static int32_t values[LONGEST], sums[LONGEST];
+    static const size_t counts[] = {1, 100, 5000, LONGEST};
+    muster_group_t *world = muster_world(cluster);
+    muster_status_t status = MUSTER_OK;
+    pthread_t writer;
+    first_calls(world, ranks, rank);
+    CHECK_OK(muster_group_set_timeout(world, 2000));
+    if (rank == 0) {
+        find_segment(&nonsense.begin, &nonsense.end);
+        CHECK(pthread_create(&writer, NULL, writes_nonsense, NULL) == 0);
+    }
+    for (int call = 0; status == MUSTER_OK; call++) {
+        size_t count = counts[call % 4];
+        CHECK(call < 1000000);
+        for (size_t at = 0; at < count; at++) {
+            values[at] = rank * 1000 + (int32_t)at + call;
+        }
+        status = muster_allreduce(world, values, sums, count, MUSTER_INT32, MUSTER_SUM);
+        for (size_t at = 0; status == MUSTER_OK && at < count; at++) {
+            CHECK_IS(6000 + SIZE * ((int32_t)at + call), sums[at]);
+        }
+    }
+    CHECK(status == MUSTER_ERR_TIMEOUT || status == MUSTER_ERR_MISMATCH || status == MUSTER_ERR_CORRUPT);
+    if (strstr(muster_last_error(), "in the memory that its host's ranks share was damaged there") != NULL) {
+        CHECK_IS(MUSTER_ERR_CORRUPT, status);
+        atomic_fetch_add(damaged, 1);
+    }
+    if (rank == 0) {
+        atomic_store(&nonsense.is_over, true);
+        CHECK(pthread_join(writer, NULL) == 0);
+    }
+    leave(cluster);
+}
+
+static void nonsense_is_found(void) {
+    damaged = mmap(NULL, sizeof *damaged, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(damaged != MAP_FAILED);
+    for (int round = 0; round < 4; round++) {
+        run("nonsense, with checksums", is_told_of_nonsense, checked, 1, MUSTER_OK);
+    }
+    CHECK(*damaged > 0 && *damaged % SIZE == 0); /* all are told the same */
+    munmap(damaged, sizeof *damaged);
 }
 
 /* ---- where it cannot be had ---- */
@@ -458,7 +531,9 @@ int main(void) {
     run("a call of addends", brings_addends, required, 2, MUSTER_OK);
     run("an absent rank", stays_away, required, 2, MUSTER_OK);
     run("a cancelled call", cancels, required, 2, MUSTER_OK);
+    run("the same results, with checksums", gets_the_same_of_every_call, checked, 1, MUSTER_OK);
     run("nonsense", scribbles, required, 2, MUSTER_OK);
+    nonsense_is_found();
     for (long nth = 0; nth < 6; nth++) {
         struck(nth >= 4, nth * 7000000 + 1);
     }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::error::Status;
-use crate::types::{Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, SharedMemory};
+use crate::types::{
+    ChecksumScope, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, Process, Role, Secret, SharedMemory,
+};
 use crate::wire::{self, Agreed, Formed, HeartbeatEcho, Register, Told};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +82,7 @@ pub(super) fn formed(instance: u8, epoch: u64) -> Formed {
         secret: Secret([0; 32]),
         agreed: Agreed {
             heartbeat_timeout_ms: 1000,
-            checksums: true,
+            checksums: ChecksumScope::Network,
             thresholds: Vec::new(),
             store_key_max: 4096,
             store_value_max: 16 << 20,

@@ -8,7 +8,7 @@ use super::sources::{Config, Origin};
 use super::table::Key;
 use super::value::{LogLevel, TlsVersion, Value};
 use crate::error::{Error, Result};
-use crate::types::{Role, SharedMemory};
+use crate::types::{ChecksumScope, Role, SharedMemory};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -146,6 +146,14 @@ impl<'a> Reader<'a> {
             Some(Value::Sharing(mode)) => mode,
             None => SharedMemory::default(),
             Some(other) => misread(Key::Shm, &other),
+        })
+    }
+
+    pub(super) fn checksums(&self) -> Result<ChecksumScope> {
+        Ok(match self.value(Key::Checksums)? {
+            Some(Value::Checksums(scope)) => scope,
+            None => ChecksumScope::default(),
+            Some(other) => misread(Key::Checksums, &other),
         })
     }
 

@@ -12,7 +12,7 @@ use super::tls::JOB_SECRET;
 use super::tls::{Lock, TlsSettings};
 use super::value::{plain_decimal, LogLevel};
 use crate::error::{Error, Result};
-use crate::types::{Hook, Role, SharedMemory};
+use crate::types::{ChecksumScope, Hook, Role, SharedMemory};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -105,8 +105,8 @@ pub struct Settings {
     pub launch_id: Option<String>,
     /// What the store may hold.
     pub store_limits: StoreLimits,
-    /// Whether data between nodes carries checksums.
-    pub checksums: bool,
+    /// What of the data between nodes carries checksums.
+    pub checksums: ChecksumScope,
     /// Whether the ranks of one host share memory.
     pub shared_memory: SharedMemory,
     /// Thresholds between algorithms, as they are written.
@@ -371,7 +371,7 @@ impl Reader<'_> {
                 value: length(self.whole(Key::StoreValueLimit)?) as usize,
                 total: length(self.whole(Key::StoreTotalLimit)?),
             },
-            checksums: self.flag(Key::Checksums)?,
+            checksums: self.checksums()?,
             shared_memory: self.shared_memory()?,
             thresholds: self.text(Key::Thresholds)?,
             poll: self.whole(Key::PollUs)?.map(Duration::from_micros),

@@ -47,7 +47,7 @@ fn nothing_set_is_a_cluster_of_one_with_the_documented_times() {
     assert_eq!(settings.finalize_timeout, Duration::from_secs(30));
     assert_eq!(settings.heartbeat_timeout, Duration::from_secs(5));
     assert_eq!(settings.store_limits, StoreLimits { key: 4 << 10, value: 16 << 20, total: 256 << 20 });
-    assert_eq!((settings.checksums, settings.log_level, settings.poll), (true, LogLevel::Warn, None));
+    assert_eq!((settings.checksums, settings.log_level, settings.poll), (ChecksumScope::Network, LogLevel::Warn, None));
     assert!(!settings.hccl_cm_init && !settings.enable_recovery && settings.tls.is_none());
     assert!(settings.warnings.is_empty());
     assert_eq!((settings.sched_fd, settings.device_id, settings.job_id), (None, None, None));
@@ -264,7 +264,10 @@ fn the_rest_arrives_as_it_was_said() {
     assert_eq!(settings.worker_addresses, ["10.1.0.2", "fd00::2"].map(|text| text.parse::<IpAddr>().unwrap()));
     assert_eq!((settings.device_id, settings.store_limits.value), (Some(3), 100));
     assert_eq!(settings.poll, Some(Duration::from_micros(7)));
-    assert_eq!((settings.checksums, settings.log_level, settings.hccl_cm_init), (false, LogLevel::Debug, true));
+    assert_eq!(
+        (settings.checksums, settings.log_level, settings.hccl_cm_init),
+        (ChecksumScope::Nothing, LogLevel::Debug, true)
+    );
     assert_eq!(settings.recovery_path, Some(PathBuf::from("/var/muster")));
     assert_eq!(settings.rank_table_file, Some(PathBuf::from("/tmp/table.json")));
     assert!(settings.warnings.is_empty());

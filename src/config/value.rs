@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::reach::{self, Endpoint, Interfaces, ADDRESSES_LIMIT};
-use crate::types::{is_hidden, Role, SharedMemory};
+use crate::types::{is_hidden, ChecksumScope, Role, SharedMemory};
 
 /// Lowest port that a scheduler may be given.
 pub const PORT_MIN: u64 = 1024;
@@ -42,6 +42,7 @@ pub enum Kind {
     Interfaces,
     Level,
     Sharing,
+    Checksums,
     TlsVersion,
 }
 
@@ -70,6 +71,8 @@ pub enum Value {
     Level(LogLevel),
     /// Of `Kind::Sharing`.
     Sharing(SharedMemory),
+    /// Of `Kind::Checksums`.
+    Checksums(ChecksumScope),
     /// Of `Kind::TlsVersion`.
     TlsVersion(TlsVersion),
 }
@@ -157,6 +160,7 @@ impl Kind {
             Kind::Interfaces => reach::interfaces(text).map(Value::Interfaces),
             Kind::Level => LogLevel::from_name(text).map(Value::Level),
             Kind::Sharing => SharedMemory::from_name(text).map(Value::Sharing),
+            Kind::Checksums => checksum_scope(text).map(Value::Checksums),
             Kind::TlsVersion => TlsVersion::from_name(text).map(Value::TlsVersion),
         }
     }
@@ -198,6 +202,7 @@ impl Kind {
             }
             Kind::Level => LogLevel::NAMES.map(|(_, name)| name).join(", "),
             Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
+            Kind::Checksums => "0, 1 or all".into(),
             Kind::TlsVersion => TlsVersion::NAMES.map(|(_, name)| name).join(" or "),
         }
     }
@@ -224,6 +229,7 @@ impl Kind {
             Kind::Interfaces => "interfaces".into(),
             Kind::Level => "a level".into(),
             Kind::Sharing => SharedMemory::NAMES.map(|(_, name)| name).join(", "),
+            Kind::Checksums => "0, 1 or all".into(),
             Kind::TlsVersion => TlsVersion::NAMES.map(|(_, name)| name).join(" or "),
         }
     }
@@ -267,6 +273,15 @@ fn flag(text: &str) -> Option<bool> {
         "1" | "true" => Some(true),
         "0" | "false" => Some(false),
         _ => None,
+    }
+}
+
+fn checksum_scope(text: &str) -> Option<ChecksumScope> {
+    let of_flag = |is_on| if is_on { ChecksumScope::Network } else { ChecksumScope::Nothing };
+    if text.eq_ignore_ascii_case("all") {
+        Some(ChecksumScope::All)
+    } else {
+        flag(text).map(of_flag)
     }
 }
 

@@ -102,6 +102,7 @@ fn text_paths_flags_and_levels() {
     accepts(Kind::Path, &["/a b", ".", " "], &["", "a\0b"]);
     accepts(Kind::Secret { max_bytes: 4 }, &[" a ", "\n"], &["", "abcde", "a\0b"]);
     accepts(Kind::Flag, &["0", "1", "true", "False"], &["", "2", "yes", "on", " 1"]);
+    accepts(Kind::Checksums, &["0", "1", "all", "ALL", "true"], &["", "2", "on", "all "]);
     accepts(Kind::Sharing, &["off", "auto", "Require"], &["", "on", "1"]);
     accepts(Kind::TlsVersion, &["1.2", "1.3"], &["", "1.1", "1", "1.20", "TLSv1.2", "auto"]);
     accepts(Kind::Level, &["off", "warn", "DEBUG"], &["", "warning", "3"]);

@@ -2,7 +2,7 @@ use super::super::contract::{ConnId, Input, Liveness};
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::{Failure, Status};
-use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::types::{ChecksumScope, Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
     Abort, Blob, GroupWish, Heartbeat, HeartbeatEcho, InEpoch, Known, MakeGroup, Message, Record, Recover, Reentry,
     Register, StoreBegin, StoreOperation, StorePiece,
@@ -322,11 +322,15 @@ fn an_epochs_settings_lives_and_restarts_outlive_its_scheduler() {
         }
         let mut elsewhere = durable(2);
         elsewhere.agreed.heartbeat_timeout_ms = 7_000;
-        elsewhere.agreed.checksums = false;
+        elsewhere.agreed.checksums = ChecksumScope::Nothing;
         let mut again = started_by(bench, elsewhere);
         again.join(10, attached(0, 2));
         let formed = again.formed_message(10);
-        assert_eq!((formed.agreed.heartbeat_timeout_ms, formed.agreed.checksums), (5_000, true), "as all were told");
+        assert_eq!(
+            (formed.agreed.heartbeat_timeout_ms, formed.agreed.checksums),
+            (5_000, ChecksumScope::Network),
+            "as all were told"
+        );
         // That it is fenced holds for a life, too, that has not heard of its job.
         again.join(12, first);
         assert_eq!(again.rejected(12).0, Status::Fenced);

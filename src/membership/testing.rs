@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::{Error, Failure, Status};
-use crate::types::{Device, GroupId, HostName, JobInstance, Process, Role, Secret, SharedMemory};
+use crate::types::{ChecksumScope, Device, GroupId, HostName, JobInstance, Process, Role, Secret, SharedMemory};
 use crate::wire::{Agreed, Formed, Heartbeat, Record, Register, Rejected, Told, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) fn rules(worker_num: u32, server_num: u32) -> Rules {
         forming_setting: "MS_CLUSTER_TIMEOUT is 600".to_owned(),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
-            checksums: true,
+            checksums: ChecksumScope::Network,
             thresholds: Vec::new(),
             store_key_max: 4096,
             store_value_max: 16 << 20,

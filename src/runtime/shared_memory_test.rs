@@ -59,15 +59,27 @@ const UNORDERED: [(DType, ReduceOp); 7] = [
     (DType::Uint16, ReduceOp::Xor),
 ];
 
-/// Runs a rank's part in clusters with this setting; what each rank returned.
-fn run<T: Send>(shm: &str, workers: u32, work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
-    run_on(shm, &vec!["one"; workers as usize], work)
+/// What carries the calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Over {
+    Links,
+    Memory,
+    /// Memory, with checksums of what lies there.
+    Checked,
+}
+
+/// Runs a rank's part in clusters of this kind; what each rank returned.
+fn run<T: Send>(over: Over, workers: u32, work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
+    run_on(over, &vec!["one"; workers as usize], work)
 }
 
 /// The same on several hosts, that of each rank.
-fn run_on<T: Send>(shm: &str, hosts: &[&str], work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
+fn run_on<T: Send>(over: Over, hosts: &[&str], work: impl Fn(&Cluster) -> T + Sync) -> Vec<T> {
     let workers = hosts.len() as u32;
-    let scheduler = scheduler_with(workers, |config| config.set("shm", shm).unwrap());
+    let scheduler = scheduler_with(workers, |config| {
+        config.set("shm", if over == Over::Links { "off" } else { "require" }).unwrap();
+        config.set("checksums", if over == Over::Checked { "all" } else { "1" }).unwrap();
+    });
     let results = std::thread::scope(|scope| {
         let start = |rank: u32| {
             let (scheduler, work) = (&scheduler, &work);
@@ -235,8 +247,11 @@ fn assert_equal(ranks: impl Iterator<Item = (Vec<Vec<u8>>, Vec<Vec<u8>>)>, what:
 #[test]
 fn results_are_those_of_tcp_to_the_bit() {
     for workers in [2, 3, 5, 8] {
-        let (over_links, shared) = (run("off", workers, at_once), run("require", workers, at_once));
-        assert_equal(over_links.into_iter().zip(shared), &format!("{workers} ranks"));
+        let over_links = run(Over::Links, workers, at_once);
+        for over in [Over::Memory, Over::Checked] {
+            let shared = run(over, workers, at_once);
+            assert_equal(over_links.clone().into_iter().zip(shared), &format!("{workers} ranks, {over:?}"));
+        }
     }
 }
 
@@ -274,7 +289,7 @@ fn a_rank_that_gives_other_counts_is_named() {
             outcome((&*group, &make), (kind, DType::Uint16, None), 9, false);
             cause.into_inner()
         };
-        let causes = run("require", 3, fails);
+        let causes = run(Over::Memory, 3, fails);
         let [giver, taker, given, expected] = match kind {
             CallKind::Gatherv => [1, 2, 4, 3],
             CallKind::Scatterv => [2, 1, 2, 3],
@@ -310,8 +325,8 @@ fn a_short_call_in_a_cluster_of_one_is_a_copy_and_overtakes_nothing() {
         assert_eq!((output[0], long_output[0]), (7 * group.size() as u8, 7 * group.size() as u8));
         (after_short, newest().map(|newest| newest.entered))
     };
-    assert_eq!(run("off", 1, entered)[0].0, None);
-    for (after_short, after_all) in run("off", 2, entered) {
+    assert_eq!(run(Over::Links, 1, entered)[0].0, None);
+    for (after_short, after_all) in run(Over::Links, 2, entered) {
         assert_eq!((after_short, after_all), (Some(1), Some(3)));
     }
 }
@@ -319,7 +334,7 @@ fn a_short_call_in_a_cluster_of_one_is_a_copy_and_overtakes_nothing() {
 /// A progress thread that sleeps holds no place among those that poll.
 #[test]
 fn a_progress_thread_gives_its_place_back_before_it_sleeps() {
-    run("off", 1, |cluster| {
+    run(Over::Links, 1, |cluster| {
         let group = cluster.group(GroupId::WORLD);
         let (input, mut output) = (vec![7; 1 << 20], vec![0; 1 << 20]);
         let (dtype, op) = (Some(DType::Uint8), Some(ReduceOp::Sum));
@@ -370,18 +385,18 @@ fn interrupted(cluster: &Cluster, reductions: &[(DType, ReduceOp)]) -> (Vec<Vec<
     (outcomes, changes.get())
 }
 
-fn assert_interrupted(shm: &str, hosts: &[&str], reductions: &[(DType, ReduceOp)], expected: Vec<Vec<Vec<u8>>>) {
-    let others = run_on(shm, hosts, |cluster| interrupted(cluster, reductions));
+fn assert_interrupted(over: Over, hosts: &[&str], reductions: &[(DType, ReduceOp)], expected: Vec<Vec<Vec<u8>>>) {
+    let others = run_on(over, hosts, |cluster| interrupted(cluster, reductions));
     let changes: usize = others.iter().map(|(_, changes)| changes).sum();
     let outcomes = others.into_iter().map(|(outcomes, _)| outcomes);
-    assert_equal(expected.into_iter().zip(outcomes), &format!("{shm}, {}", hosts.join(" ")));
-    assert!(changes > 10, "shm {shm}: {changes} calls changed threads");
+    assert_equal(expected.into_iter().zip(outcomes), &format!("{over:?}, {}", hosts.join(" ")));
+    assert!(changes > 10, "{over:?}: {changes} calls changed threads");
 }
 
 #[test]
 fn a_call_may_change_threads_wherever_it_sleeps() {
-    for shm in ["off", "require"] {
-        assert_interrupted(shm, &["a"; 3], &REDUCTIONS, run(shm, 3, at_once));
+    for over in [Over::Links, Over::Memory, Over::Checked] {
+        assert_interrupted(over, &["a"; 3], &REDUCTIONS, run(over, 3, at_once));
     }
 }
 
@@ -391,8 +406,10 @@ fn results_on_two_levels_are_those_of_one_level_where_order_does_not_matter() {
     let plain = |cluster: &Cluster| all_outcomes(cluster, &|group, work| group.run(work).unwrap(), &UNORDERED);
     for hosts in [&["a", "a", "a", "a", "b", "b", "b"][..], &["a", "a", "a", "a", "b"], &["a", "b", "a", "b", "c", "b"]]
     {
-        let (one, two) = (run_on("off", hosts, plain), run_on("require", hosts, plain));
-        assert_equal(one.clone().into_iter().zip(two), &hosts.join(" "));
-        assert_interrupted("require", hosts, &UNORDERED, one);
+        let one = run_on(Over::Links, hosts, plain);
+        for over in [Over::Memory, Over::Checked] {
+            assert_equal(one.clone().into_iter().zip(run_on(over, hosts, plain)), &hosts.join(" "));
+        }
+        assert_interrupted(Over::Memory, hosts, &UNORDERED, one);
     }
 }

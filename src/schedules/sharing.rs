@@ -153,6 +153,14 @@ impl<'a> Sharing<'a> {
         (rank, (number - self.shape.addends_below(rank)) as u32)
     }
 
+    /// Which of a rank's parts this rank folds.
+    pub fn folded_parts(&self, rank: u32) -> std::ops::Range<u32> {
+        if self.is_of_addends() {
+            return 0..self.shape.addends(rank);
+        }
+        self.taken_part()..self.taken_part() + 1
+    }
+
     /// So many bytes of each part must go at a time. Of very many vectors less would go, and each piece costs something for each.
     pub fn least(&self) -> usize {
         let least = if self.is_of_addends() && self.parts() > 1 { ADDEND_BYTES_MIN } else { 0 };

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
 use crate::runtime::scheduler::job_journal::Work;
-use crate::types::{HostName, JobInstance, Secret, SharedMemory, Time};
+use crate::types::{ChecksumScope, HostName, JobInstance, Secret, SharedMemory, Time};
 use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl World {
             forming_setting: String::new(),
             agreed: Agreed {
                 heartbeat_timeout_ms: SILENCE.as_millis() as u64,
-                checksums: true,
+                checksums: ChecksumScope::Network,
                 thresholds: crate::schedules::Thresholds::default().to_array().to_vec(),
                 store_key_max: 4096,
                 store_value_max: 1 << 20,

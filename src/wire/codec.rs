@@ -1,7 +1,9 @@
 //! Little-endian encoding of plain values, and a decoder that never reads past its input.
 
 use super::{NAME_MAX, SENTENCE_MAX};
-use crate::types::{Epoch, GroupId, Incarnation, JobInstance, LaunchId, Role, Secret, SharedMemory, Token, TokenHash};
+use crate::types::{
+    ChecksumScope, Epoch, GroupId, Incarnation, JobInstance, LaunchId, Role, Secret, SharedMemory, Token, TokenHash,
+};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -294,6 +296,17 @@ impl Wire for SharedMemory {
         let code = u8::take(from)?;
         SharedMemory::from_code(code)
             .ok_or_else(|| WireError(format!("{code} does not say whether ranks share memory")))
+    }
+}
+
+impl Wire for ChecksumScope {
+    fn put(&self, to: &mut Encoder) {
+        (*self as u8).put(to);
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+        let code = u8::take(from)?;
+        ChecksumScope::from_code(code).ok_or_else(|| WireError(format!("{code} does not say what carries checksums")))
     }
 }
 

@@ -6,8 +6,8 @@ use super::members::{take_addresses, Member, Members};
 use super::TOKENS_MAX;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{
-    Call, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret, SharedMemory,
-    Token, TokenHash,
+    Call, ChecksumScope, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, Role, Secret,
+    SharedMemory, Token, TokenHash,
 };
 use std::fmt;
 use std::net::SocketAddr;
@@ -201,8 +201,8 @@ record! {
     pub struct Agreed {
         /// How long silence lasts before it means death, in milliseconds; heartbeats come five times as often.
         pub heartbeat_timeout_ms: u64,
-        /// Whether data-plane frames carry payload checksums.
-        pub checksums: bool,
+        /// What of the data carries checksums.
+        pub checksums: ChecksumScope,
         /// Where algorithms change, as `schedules::Thresholds` lists them.
         pub thresholds: Vec<u64>,
         /// The longest key of the store, in bytes.

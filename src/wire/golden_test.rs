@@ -4,8 +4,8 @@
 use super::*;
 use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
-    Role, Secret, SharedMemory, Token, TokenHash,
+    Call, CallKind, ChecksumScope, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId,
+    Process, ReduceOp, Role, Secret, SharedMemory, Token, TokenHash,
 };
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ fn register() -> Register {
 }
 
 fn agreed() -> Agreed {
-    let (heartbeat_timeout_ms, checksums, shared_memory) = (5000, true, SharedMemory::Require);
+    let (heartbeat_timeout_ms, checksums, shared_memory) = (5000, ChecksumScope::Network, SharedMemory::Require);
     let (thresholds, store_key_max, store_value_max) = (vec![65536], 4096, 16 << 20);
     Agreed { heartbeat_timeout_ms, checksums, thresholds, store_key_max, store_value_max, shared_memory }
 }

@@ -3,7 +3,9 @@
 use super::codec::take_name;
 use super::golden_test::messages;
 use super::*;
-use crate::types::{Device, Epoch, GroupId, HostName, JobInstance, LaunchId, Process, Role, Secret, SharedMemory};
+use crate::types::{
+    ChecksumScope, Device, Epoch, GroupId, HostName, JobInstance, LaunchId, Process, Role, Secret, SharedMemory,
+};
 use std::sync::Arc;
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -154,7 +156,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
         secret: Secret([0; 32]),
         agreed: Agreed {
             heartbeat_timeout_ms: 5000,
-            checksums: true,
+            checksums: ChecksumScope::Network,
             thresholds: vec![0; 64],
             store_key_max: 4096,
             store_value_max: 16 << 20,

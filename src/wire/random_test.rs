@@ -6,8 +6,8 @@ use super::golden_test::{decode_link, hex, link_frames, messages};
 use super::*;
 use crate::error::{Culprit, Failure, LastCall, Status};
 use crate::types::{
-    Call, CallKind, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId, Process, ReduceOp,
-    Role, Secret, SharedMemory, Token, TokenHash,
+    Call, CallKind, ChecksumScope, DType, Device, Epoch, GroupId, HostName, Incarnation, JobInstance, LaunchId,
+    Process, ReduceOp, Role, Secret, SharedMemory, Token, TokenHash,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -206,7 +206,7 @@ impl Random {
             secret: Secret(self.array()),
             agreed: Agreed {
                 heartbeat_timeout_ms: self.u64(),
-                checksums: self.flag(),
+                checksums: [ChecksumScope::Nothing, ChecksumScope::Network, ChecksumScope::All][self.below(3) as usize],
                 thresholds: self.list(20, Random::u64),
                 store_key_max: self.u64(),
                 store_value_max: self.u64(),

@@ -244,7 +244,7 @@ pub(super) mod tests {
     use super::super::golden_test::messages;
     use super::super::Message;
     use super::*;
-    use crate::types::{CallKind, SharedMemory};
+    use crate::types::{CallKind, ChecksumScope, SharedMemory};
 
     fn seat() -> SeatRecord {
         let Message::Register(register) = messages().swap_remove(0).1 else { panic!("the first is the registration") };
@@ -254,7 +254,7 @@ pub(super) mod tests {
     pub(crate) fn samples() -> Vec<Record> {
         let agreed = Agreed {
             heartbeat_timeout_ms: 5000,
-            checksums: true,
+            checksums: ChecksumScope::Network,
             thresholds: vec![1, 2],
             store_key_max: 10,
             store_value_max: 20,

@@ -200,6 +200,53 @@ NONSENSE = """
 """
 
 
+# Rank 1 writes nonsense into the rings all the time, from a thread of its own. What it gets is right, or it is an error.
+CHECKED = """
+    c = join()
+    c.world.set_timeout(4000)
+    if c.rank == 1:
+        import ctypes, random, threading
+        chance, is_over = random.Random({seed}), threading.Event()
+
+        def write_nonsense():
+            while not is_over.wait(0.0005):
+                for line in open("/proc/self/maps"):
+                    if "/memfd:muster" in line:
+                        start, end = (int(place, 16) for place in line.split()[0].split("-"))
+                        for _ in range(50):
+                            ctypes.memmove(start + chance.randrange(end - start - 8), chance.randbytes(8), 8)
+
+        c.world.send(b"x", 0)
+        threading.Thread(target=write_nonsense, daemon=True).start()
+    else:
+        c.world.receive(1, 1)
+    try:
+        for turn in range(100_000):
+            x = bytes([turn % 251]) * (10 if turn % 2 else 300_000)
+            if c.rank == 0:
+                c.world.send(x, 1)
+            elif c.world.receive(len(x), 0) != x:
+                say(wrong=turn)
+                break
+    except MusterError as error:
+        say(error=error.status, sentence=error.sentence, turn=turn)
+    if c.rank == 1:
+        is_over.set()
+    c.leave()
+"""
+
+
+def test_with_checksums_of_all_nonsense_in_a_ring_is_an_error_and_no_wrong_message():
+    sentences = []
+    for seed in range(4):
+        with Cluster(node(CHECKED.format(seed=seed)), workers=2, env={"MUSTER_CHECKSUMS": "all"}) as cluster:
+            for worker in cluster.workers:
+                assert worker.wait(LIMIT) == 0, worker.describe()
+                assert said(worker).get("wrong") is None and said(worker)["error"], worker.describe()
+                sentences.append(said(worker)["sentence"])
+    assert any("checksum" in sentence for sentence in sentences), sentences
+
+
 @pytest.mark.parametrize("within", [768, 4096 + 3000, 1 << 19], ids=["words", "first bytes", "anywhere"])
 @pytest.mark.parametrize("collective", ["pass", "c.world.allreduce([1] * 100)"], ids=["messages", "both"])
 def test_nonsense_in_the_memory_hurts_nobody_but_the_result(within, collective):

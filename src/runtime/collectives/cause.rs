@@ -43,6 +43,13 @@ impl Running<'_> {
                 let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
                 (self.failure(Status::Unsupported, self.own_culprit(), cause), false)
             }
+            Stop::Damaged(rank) => {
+                let (title, rank) = (self.title(), self.context.describe(rank));
+                let cause = format!(
+                    "{title}: what {rank} laid down in the memory that its host's ranks share was damaged there"
+                );
+                (self.failure(Status::Corrupt, None, cause), false)
+            }
             Stop::Left(peer) => self.judge_left(peer),
             Stop::Mismatch(peer, sequence, call) => self.differs(peer, sequence, &call),
             Stop::Earlier(peer) => self.differs_before(peer),

@@ -198,7 +198,7 @@ impl Collectives {
     /// Takes what the agent thread has for these links.
     pub(crate) fn take_in(&self, driver: &mut Driver) {
         for mail in self.mailbox.take() {
-            let checksums = self.context.formed().agreed.checksums;
+            let checksums = self.context.formed().agreed.checksums.has_network();
             driver.peers.slots[mail.peer() as usize].take_in(mail, checksums);
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod peers;
 pub(crate) mod place;
 pub(crate) mod revoke_check;
 mod shared;
+mod shared_checks;
 mod shared_drive;
 mod shared_flags;
 #[cfg(all(test, loom))]

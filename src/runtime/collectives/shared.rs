@@ -4,6 +4,7 @@
 //! is killed anywhere leaves nothing to repair. A region has, each in lines of its own:
 //! - counters, which only grow: of pieces put, of pieces folded, of pieces taken, and of calls done;
 //! - for whom the rank sleeps;
+//! - checksums of pieces and results, where the user wants them (`shared_checks`);
 //! - [`SETS`] call lines: the number of a call that is carried out here, a check of what is called, a short contribution, and what is
 //!   called, to be read where the check differs. Calls take the lines in turn;
 //! - [`DEPTH`] pieces of a long contribution, and as many of results.
@@ -16,13 +17,16 @@
 //! `shared_setup`.
 
 use super::hosts::Hosts;
+use super::shared_checks::{Checks, Room, BLOCK_BYTES, CHECK_BYTES};
 use super::shared_flags;
 use super::stop::{Running, Stop};
 use crate::net::doorbell::{Address, Doorbell};
 use crate::net::shm::{Segment, LINE_BYTES};
 use crate::runtime::links::link::LinkEnd;
+use crate::runtime::memory::buffer_shared::Source;
 use crate::schedules::{Layout, Mistold, Sharing};
 use crate::wire::{DataHeader, DATA_HEADER_BYTES};
+use std::ops::Range;
 
 /// How many calls can be under way before the first of them is done by all.
 pub(super) const SETS: u64 = 4;
@@ -41,7 +45,11 @@ const CHECK: usize = 8;
 /// Where a line's contribution begins: aligned as memory from the system is.
 const CONTENT: usize = 16;
 const CALLED: usize = CONTENT + FLAT_BYTES;
-const CALL_LINE_BYTES: usize = (CALLED + DATA_HEADER_BYTES).next_multiple_of(LINE_BYTES);
+/// Where the contribution's checksum is.
+const CONTENT_CHECK: usize = CALLED + DATA_HEADER_BYTES;
+const CALL_LINE_BYTES: usize = (CONTENT_CHECK + CHECK_BYTES).next_multiple_of(LINE_BYTES);
+const _: () = assert!(FLAT_BYTES <= BLOCK_BYTES, "a line has one checksum");
+const _: () = assert!(PIECE_BYTES / BLOCK_BYTES * CHECK_BYTES <= LINE_BYTES, "a piece has a line of them");
 
 /// A rank's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +77,7 @@ pub(super) struct Floor {
     pub piece_bytes: usize,
     /// How long a piece of a result may be.
     result_bytes: usize,
+    checks_at: usize,
     pieces_at: usize,
     region_bytes: usize,
 }
@@ -89,11 +98,13 @@ impl Floor {
     }
 
     fn with(ranks: usize, page_bytes: usize, piece_bytes: usize) -> Floor {
-        let pieces_at = COUNTERS * LINE_BYTES + SETS as usize * CALL_LINE_BYTES;
+        let checks_at = COUNTERS * LINE_BYTES + SETS as usize * CALL_LINE_BYTES;
+        let pieces_at = checks_at + 2 * DEPTH as usize * LINE_BYTES;
         // A rank folds its share of a piece, rounded up to an element, which may be large.
         let result_bytes = (piece_bytes.div_ceil(ranks) + LINE_BYTES).next_multiple_of(LINE_BYTES);
         let region_bytes = pieces_at + DEPTH as usize * (piece_bytes + result_bytes);
-        Floor { ranks, piece_bytes, result_bytes, pieces_at, region_bytes: region_bytes.next_multiple_of(page_bytes) }
+        let region_bytes = region_bytes.next_multiple_of(page_bytes);
+        Floor { ranks, piece_bytes, result_bytes, checks_at, pieces_at, region_bytes }
     }
 
     pub(super) fn total_bytes(&self) -> usize {
@@ -114,20 +125,27 @@ impl Floor {
         self.region(rank).0 + COUNTERS * LINE_BYTES + set * CALL_LINE_BYTES
     }
 
-    /// A line's contribution.
-    pub(super) fn content(&self, rank: u32, call: u64) -> usize {
-        self.line(rank, call) + CONTENT
+    /// A line's contribution, which has so many bytes.
+    #[inline]
+    pub(super) fn content(&self, rank: u32, call: u64, bytes: usize) -> Room {
+        let line = self.line(rank, call);
+        Room { at: line + CONTENT, bytes, checks_at: line + CONTENT_CHECK, number: call }
     }
 
     /// A piece of a contribution.
-    pub(super) fn piece(&self, rank: u32, piece: u64) -> usize {
-        self.region(rank).0 + self.pieces_at + (piece % DEPTH) as usize * self.piece_bytes
+    #[inline]
+    pub(super) fn piece(&self, rank: u32, number: u64, bytes: usize) -> Room {
+        let (region, nth) = (self.region(rank).0, (number % DEPTH) as usize);
+        let at = region + self.pieces_at + nth * self.piece_bytes;
+        Room { at, bytes, checks_at: region + self.checks_at + nth * LINE_BYTES, number }
     }
 
     /// A piece of a result: the share that this rank has folded.
-    pub(super) fn result(&self, rank: u32, piece: u64) -> usize {
-        let pieces = DEPTH as usize * self.piece_bytes;
-        self.region(rank).0 + self.pieces_at + pieces + (piece % DEPTH) as usize * self.result_bytes
+    #[inline]
+    pub(super) fn result(&self, rank: u32, number: u64, bytes: usize) -> Room {
+        let (region, nth, depth) = (self.region(rank).0, (number % DEPTH) as usize, DEPTH as usize);
+        let at = region + self.pieces_at + depth * self.piece_bytes + nth * self.result_bytes;
+        Room { at, bytes, checks_at: region + self.checks_at + (depth + nth) * LINE_BYTES, number }
     }
 
     /// Whether elements of this size fit: so many bytes of each part into a piece, and one more than a share into a result.
@@ -180,6 +198,8 @@ pub(super) struct Shared {
     pub pieces: u64,
     /// What the ranks have told each other last of how long their parts are: 8 bytes for each part, one rank's after another's.
     pub told: Vec<u8>,
+    /// Where the user wants checksums of what lies there.
+    pub checks: Option<Checks>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -248,6 +268,34 @@ impl Shared {
         }
     }
 
+    /// Where what ranks have put, or folded, is read.
+    #[inline]
+    pub(super) fn source(&self) -> Source<'_> {
+        match &self.checks {
+            Some(checks) => Source::Copy(&checks.copies),
+            None => Source::Shared(&self.segment),
+        }
+    }
+
+    /// Where a rank's room begins there.
+    #[inline]
+    pub(super) fn begin(&self, rank: u32, room: Room) -> usize {
+        self.checks.as_ref().map_or(room.at, |checks| rank as usize * checks.stride)
+    }
+
+    /// Makes sure of these bytes of a room, where the user wants that.
+    #[inline]
+    pub(super) fn check(
+        &mut self,
+        rank: u32,
+        room: Room,
+        ranges: impl Iterator<Item = Range<usize>>,
+    ) -> Result<(), Stop> {
+        let Some(checks) = &mut self.checks else { return Ok(()) };
+        let is_right = checks.fetch(&self.segment, room, rank, ranges);
+        is_right.then_some(()).ok_or(Stop::Damaged(self.members[rank as usize]))
+    }
+
     /// A call of whose parts the ranks have told each other.
     pub(super) fn told_of<'a>(&self, sharing: Sharing<'a>) -> Result<Sharing<'a>, Stop> {
         let parts = sharing.parts();
@@ -289,8 +337,16 @@ mod tests {
         for rank in 0..floor.ranks as u32 {
             places.extend(counters.map(|counter| (floor.counter(rank, counter), LINE_BYTES)));
             places.extend((1..=SETS).map(|call| (floor.line(rank, call), CALL_LINE_BYTES)));
-            places.extend((0..DEPTH).map(|piece| (floor.piece(rank, piece), floor.piece_bytes)));
-            places.extend((0..DEPTH).map(|piece| (floor.result(rank, piece), floor.result_bytes)));
+            let (piece_bytes, result_bytes) = (floor.piece_bytes, floor.result_bytes);
+            let pieces = (0..DEPTH).map(|number| floor.piece(rank, number, piece_bytes));
+            let results = (0..DEPTH).map(|number| floor.result(rank, number, result_bytes));
+            let checks = |room: &Room| (room.checks_at, room.bytes.div_ceil(BLOCK_BYTES) * CHECK_BYTES);
+            let rooms: Vec<Room> = pieces.chain(results).collect();
+            places.extend(rooms.iter().map(|room| (room.at, room.bytes)));
+            places.extend(rooms.iter().map(checks));
+            let content = floor.content(rank, 1, FLAT_BYTES);
+            assert!(content.at + FLAT_BYTES <= content.checks_at);
+            assert!(content.checks_at + CHECK_BYTES <= floor.line(rank, 1) + CALL_LINE_BYTES);
         }
         places.sort_unstable();
         places

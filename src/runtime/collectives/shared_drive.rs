@@ -6,16 +6,17 @@
 //! third stage.
 //!
 //! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it
-//! believes anything else of that peer.
+//! believes anything else of that peer. Where the user wants checksums (`shared_checks`), it is a checked copy that is taken from or folded.
 
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
 use super::place::{Done, Place, STAGES};
 use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
+use super::shared_checks::{lay, Room};
 use super::shared_wait::Waiting;
 use super::stop::{Running, Stop};
 use crate::runtime::memory::buffer::{Arithmetic, CallBuffers, Memory};
-use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding};
+use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding, Sink};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{choose, Algorithm, Fold, Shape, Sharing, Taking};
 use crate::types::{Call, CallKind, DType};
@@ -143,6 +144,11 @@ impl Sharer<'_> {
         if self.arithmetic.is_some() {
             grow(&mut self.scratch, scratch_bytes(ranks, self.sharing.element()))?;
         }
+        if let Some(checks) = &mut self.shared.checks {
+            checks.stride = self.shared.floor.piece_bytes;
+            grow(&mut checks.stage, checks.stride)?;
+            grow(&mut checks.copies, ranks * checks.stride)?;
+        }
         let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
         let line = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
         let is_flat = longest.saturating_mul(parts * self.sharing.element()) <= FLAT_BYTES;
@@ -225,13 +231,52 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// Where the elements from `first` on lie of a part that a rank has put.
-    fn place(&self, rank: u32, part: u32, piece: Piece, first: usize) -> usize {
-        let begin = match piece.at {
-            At::Line => self.shared.floor.content(rank, self.call),
-            At::Number(number) => self.shared.floor.piece(rank, number),
+    /// What a rank has put.
+    #[inline]
+    fn room(&self, rank: u32, piece: Piece) -> Room {
+        let bytes = self.sharing.parts() as usize * piece.stride;
+        match piece.at {
+            At::Line => self.shared.floor.content(rank, self.call, bytes),
+            At::Number(number) => self.shared.floor.piece(rank, number, bytes),
+        }
+    }
+
+    /// A rank's share of a piece of results: its elements, and where they lie.
+    fn result(&self, rank: u32, piece: Piece, number: u64) -> ([usize; 2], Room) {
+        let [first, end] = self.sharing.slice(rank, [piece.first, piece.end]);
+        let element = self.sharing.narrows().map_or(self.sharing.element(), |how| how.to.size());
+        ([first, end], self.shared.floor.result(rank, number, (end - first) * element))
+    }
+
+    /// How far behind a contribution's begin the elements from `first` on lie of a part.
+    #[inline]
+    fn offset(&self, part: u32, piece: Piece, first: usize) -> usize {
+        part as usize * piece.stride + (first - piece.first) * self.sharing.element()
+    }
+
+    /// Makes sure of these elements of a piece, of what each rank has put.
+    fn check_all(&mut self, piece: Piece, [first, end]: [usize; 2]) -> Result<(), Stop> {
+        if self.shared.checks.is_none() {
+            return Ok(());
+        }
+        let length = (end - first) * self.sharing.element();
+        for rank in 0..self.shared.floor.ranks as u32 {
+            let begins: Vec<usize> =
+                self.sharing.folded_parts(rank).map(|part| self.offset(part, piece, first)).collect();
+            self.shared.check(rank, self.room(rank, piece), begins.into_iter().map(|begin| begin..begin + length))?;
+        }
+        Ok(())
+    }
+
+    /// Has a room of this rank's filled: where others find it, or in a copy that goes there with its checksums.
+    fn fill(&mut self, room: Room, fill: impl FnOnce(&Self, Sink<'_>, usize)) {
+        let Some(checks) = &mut self.shared.checks else {
+            return fill(self, Sink::Shared(&self.shared.segment), room.at);
         };
-        begin + part as usize * piece.stride + (first - piece.first) * self.sharing.element()
+        let mut stage = std::mem::take(&mut checks.stage);
+        fill(self, Sink::Copy(&mut stage), 0);
+        lay(&self.shared.segment, room, &stage[..room.bytes]);
+        self.shared.checks.iter_mut().for_each(|checks| std::mem::swap(&mut checks.stage, &mut stage));
     }
 
     /// The elements of a piece that a part has which is perhaps shorter than others.
@@ -241,17 +286,19 @@ impl Sharer<'_> {
     }
 
     /// Puts this rank's piece.
-    fn put(&self, piece: Piece) {
+    fn put(&mut self, piece: Piece) {
         let own = self.shared.rank;
         if self.sharing.taking() == Taking::Nothing || !self.sharing.gives(own) {
             return;
         }
-        for part in 0..self.sharing.parts() {
-            let Some(range) = self.within(own, part, piece) else { continue };
-            let span = self.sharing.given(part, range);
-            let at = self.place(own, part, piece, piece.first);
-            self.memory.put(span, &self.shared.segment, at, self.sharing.widens());
-        }
+        self.fill(self.room(own, piece), |this, mut sink, begin| {
+            for part in 0..this.sharing.parts() {
+                let Some(range) = this.within(own, part, piece) else { continue };
+                let span = this.sharing.given(part, range);
+                let at = begin + this.offset(part, piece, piece.first);
+                this.memory.put(span, &mut sink, at, this.sharing.widens());
+            }
+        });
     }
 
     /// Waits for the contributions that came with the lines, and takes what is this rank's.
@@ -264,8 +311,7 @@ impl Sharer<'_> {
                     return Ok(());
                 }
                 self.meet_all(driver)?;
-                self.fold(piece, [piece.first, piece.end], None);
-                Ok(())
+                self.fold(piece, [piece.first, piece.end], None)
             }
         }
     }
@@ -289,48 +335,72 @@ impl Sharer<'_> {
                 At::Number(number) => self.reach(driver, rank, Counter::Put, number + 1)?,
             }
             let Some(range) = self.within(rank, part, piece) else { continue };
-            let span = self.sharing.place(rank, range);
-            self.memory.take(&self.shared.segment, self.place(rank, part, piece, piece.first), span);
+            let (span, room) = (self.sharing.place(rank, range), self.room(rank, piece));
+            let offset = self.offset(part, piece, piece.first);
+            self.shared.check(rank, room, std::iter::once(offset..offset + span.len))?;
+            self.memory.take(self.shared.source(), self.shared.begin(rank, room) + offset, span);
         }
         Ok(())
     }
 
-    /// Folds these elements of a piece that all have put. The result goes to where this rank wants it, if it does, and to its share
-    /// of the piece of results with this number.
-    fn fold(&mut self, piece: Piece, [first, end]: [usize; 2], result: Option<u64>) {
-        let Some(arithmetic) = self.arithmetic else { return };
-        let (sharing, shared) = (&self.sharing, &*self.shared);
-        let (element, part) = (sharing.element(), sharing.taken_part());
-        let narrow = sharing.narrows().map_or(element, |how| how.to.size());
-        let end = end.min(sharing.result_elements());
+    /// Folds these elements of a piece that all have put. The result goes to where this rank wants it, if it does, and to this room,
+    /// if there is one.
+    fn fold(&mut self, piece: Piece, range: [usize; 2], result: Option<Room>) -> Result<(), Stop> {
+        let Some(arithmetic) = self.arithmetic else { return Ok(()) };
+        let range = [range[0], range[1].min(self.sharing.result_elements())];
+        if range[0] >= range[1] {
+            return Ok(());
+        }
+        self.check_all(piece, range)?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut folding = Folding {
-            segment: &shared.segment,
-            arithmetic,
-            divisor: sharing.divisor(),
-            narrows: sharing.narrows(),
-            scratch: &mut scratch,
+        match result {
+            Some(room) => self.fill(room, |this, sink, begin| {
+                this.fold_into(arithmetic, piece, range, (sink, Some(begin)), &mut scratch);
+            }),
+            None => {
+                let nowhere = (Sink::Copy(&mut []), None);
+                self.fold_into(arithmetic, piece, range, nowhere, &mut scratch);
+            }
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn fold_into(
+        &self,
+        arithmetic: Arithmetic,
+        piece: Piece,
+        [first, end]: [usize; 2],
+        (to, begin): (Sink<'_>, Option<usize>),
+        scratch: &mut [u8],
+    ) {
+        let sharing = &self.sharing;
+        let (element, part) = (sharing.element(), sharing.taken_part());
+        let (divisor, narrows) = (sharing.divisor(), sharing.narrows());
+        let narrow = narrows.map_or(element, |how| how.to.size());
+        let place = |rank: u32, part: u32, first: usize| {
+            self.shared.begin(rank, self.room(rank, piece)) + self.offset(part, piece, first)
         };
+        let mut folding = Folding { from: self.shared.source(), to, arithmetic, divisor, narrows, scratch };
         let mut at = first;
         while at < end {
             let (block, block_end) = sharing.block_at(at);
             let upto = end.min(block_end).min(at + stretch_elements(element));
-            let span = sharing.takes().then(|| sharing.place(shared.rank, [at, upto]));
-            let also = result.map(|number| shared.floor.result(shared.rank, number) + (at - first) * narrow);
+            let span = sharing.takes().then(|| sharing.place(self.shared.rank, [at, upto]));
+            let also = begin.map(|begin| begin + (at - first) * narrow);
             if sharing.is_exact() {
                 let place = |number: usize| {
                     let (rank, part) = sharing.row(number);
-                    self.place(rank, part, piece, at)
+                    place(rank, part, at)
                 };
                 folding.sum_exact((sharing.rows(), &place), upto - at, self.memory, (span, also));
             } else {
-                let places = (0..shared.floor.ranks as u32).map(|rank| self.place(rank, part, piece, at));
+                let places = (0..self.shared.floor.ranks as u32).map(|rank| place(rank, part, at));
                 let order = |each: &mut dyn FnMut(Fold)| sharing.fold(block, &mut |fold| each(fold));
                 folding.fold(places, upto - at, order, self.memory, (span, also));
             }
             at = upto;
         }
-        self.scratch = scratch;
     }
 
     /// Carries out a call whose contributions are long.
@@ -383,7 +453,7 @@ impl Sharer<'_> {
     fn take_piece(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
         if self.sharing.taking() == Taking::OwnPart {
             self.reach_all(driver, Counter::Put, number + 1)?;
-            self.fold(piece, [piece.first, piece.end], None);
+            self.fold(piece, [piece.first, piece.end], None)?;
         } else {
             self.take_parts(driver, piece)?;
         }
@@ -397,7 +467,8 @@ impl Sharer<'_> {
         // All have taken what lay in this rank's piece of results.
         self.reach_all(driver, Counter::Taken, (number + 1).saturating_sub(DEPTH))?;
         self.reach_all(driver, Counter::Put, number + 1)?;
-        self.fold(piece, self.sharing.slice(self.shared.rank, [piece.first, piece.end]), Some(number));
+        let (range, room) = self.result(self.shared.rank, piece, number);
+        self.fold(piece, range, Some(room))?;
         self.shared.publish(Counter::Folded, number + 1);
         Ok(())
     }
@@ -407,9 +478,9 @@ impl Sharer<'_> {
         if self.sharing.takes() {
             for rank in self.others() {
                 self.reach(driver, rank, Counter::Folded, number + 1)?;
-                let range = self.sharing.slice(rank, [piece.first, piece.end]);
-                let span = self.sharing.place(rank, range);
-                self.memory.take(&self.shared.segment, self.shared.floor.result(rank, number), span);
+                let (range, room) = self.result(rank, piece, number);
+                self.shared.check(rank, room, std::iter::once(0..room.bytes))?;
+                self.memory.take(self.shared.source(), self.shared.begin(rank, room), self.sharing.place(rank, range));
             }
         }
         self.shared.publish(Counter::Taken, number + 1);

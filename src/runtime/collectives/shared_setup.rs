@@ -15,6 +15,7 @@ use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
 use super::levels::takes_two;
 use super::shared::{Floor, Levels, Shared, Way, TOTAL_BYTES_MAX};
+use super::shared_checks::Checks;
 use super::stop::{Running, Stop};
 use crate::error::{Error, Status};
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
@@ -129,7 +130,8 @@ fn what_is_shared(context: &Context, hosts: &Hosts, shared: Option<&Shared>) -> 
     let here = match shared {
         Some(shared) => {
             let total = mebibytes(shared.floor.total_bytes() as u64);
-            format!("{} ranks on host {host}, {total}", hosts.here().len())
+            let checked = if shared.checks.is_some() { ", with checksums" } else { "" };
+            format!("{} ranks on host {host}, {total}{checked}", hosts.here().len())
         }
         None => format!("1 rank on host {host}"),
     };
@@ -274,6 +276,7 @@ impl Setup<'_> {
             done_by_all: 0,
             pieces: 0,
             told: Vec::new(),
+            checks: self.context.formed().agreed.checksums.has_memory().then(Checks::default),
         };
         Ok((record, shared))
     }

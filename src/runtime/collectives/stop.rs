@@ -25,6 +25,8 @@ pub(crate) enum Stop {
     Heard(Box<Failure>),
     /// The link to this rank ended, or could not be opened.
     Ended(u32, LinkEnd),
+    /// What this rank has laid down in shared memory has another checksum.
+    Damaged(u32),
     /// The link to this rank has failed, and it lives, as the scheduler says.
     Unreached(u32, String),
     /// This rank has left the cluster.

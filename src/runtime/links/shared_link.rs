@@ -428,7 +428,10 @@ impl Transport for SharedLink {
     }
 
     fn is_intact(&self) -> bool {
-        matches!(self.stage, Stage::Together(_)) || self.connection.is_intact()
+        match self.stage {
+            Stage::Together(_) => self.terms.is_trusted,
+            _ => self.connection.is_intact(),
+        }
     }
 
     fn peer_names(&self) -> Vec<String> {

@@ -13,7 +13,7 @@ const CROWD: u32 = 1000;
 
 fn terms(local_size: u32, is_required: bool) -> Terms {
     let (peer, logger) = ("rank 1 of world".to_owned(), Logger::new(LogLevel::Off, "test"));
-    Terms { common: LINK_FEATURE_MEMORY, local_size, is_required, peer, logger }
+    Terms { common: LINK_FEATURE_MEMORY, local_size, is_required, is_trusted: true, peer, logger }
 }
 
 type Ends = [Box<dyn Transport>; 2];

@@ -15,6 +15,8 @@ pub struct Terms {
     pub local_size: u32,
     /// Whether it is an error if memory cannot be shared.
     pub is_required: bool,
+    /// Whether nobody but the two ends is thought to write into that memory.
+    pub is_trusted: bool,
     /// What the log calls the other end.
     pub peer: String,
     /// Where it is told what has come of it.
@@ -35,6 +37,7 @@ impl Terms {
             common,
             local_size: formed.map_or(1, |formed| formed.local_size.saturating_add(of_others(formed))),
             is_required: formed.is_some_and(is_required),
+            is_trusted: !formed.is_some_and(|formed| formed.agreed.checksums.has_memory()),
             peer: format!("rank {} of {}", key.rank, key.group),
             logger: Arc::clone(logger),
         }

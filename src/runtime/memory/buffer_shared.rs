@@ -2,7 +2,8 @@
 //!
 //! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other processes write
 //! meanwhile may show in the result, and nowhere else: no place and no length is read from the segment. Only what has been
-//! copied out of it is handed to where a function of the user's may write.
+//! copied out of it is handed to where a function of the user's may write. Where what lies there is checked first, a copy in this
+//! process's own memory stands for the segment.
 
 use super::buffer::{Arithmetic, Memory};
 use crate::net::shm::Segment;
@@ -14,25 +15,72 @@ const STRETCH_BYTES: usize = 4096;
 /// How many ranks can fold through memory.
 pub(crate) const FOLDED_MAX: usize = 64;
 
+/// Where ranks' elements are read.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Shared(&'a Segment),
+    Copy(&'a [u8]),
+}
+
+impl Source<'_> {
+    /// Where these bytes lie. In a segment others may write there at any time.
+    #[inline]
+    fn pointer(&self, at: usize, length: usize) -> *const u8 {
+        match self {
+            Source::Shared(segment) => segment.pointer(at, length).cast_const(),
+            Source::Copy(bytes) => bytes[at..at + length].as_ptr(),
+        }
+    }
+}
+
+/// Where this rank's elements are written.
+pub(crate) enum Sink<'a> {
+    Shared(&'a Segment),
+    Copy(&'a mut [u8]),
+}
+
+impl Sink<'_> {
+    #[inline]
+    fn pointer(&mut self, at: usize, length: usize) -> *mut u8 {
+        match self {
+            Sink::Shared(segment) => segment.pointer(at, length),
+            Sink::Copy(bytes) => bytes[at..at + length].as_mut_ptr(),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        match self {
+            Sink::Shared(segment) => segment.write(at, bytes),
+            Sink::Copy(copy) => copy[at..at + bytes.len()].copy_from_slice(bytes),
+        }
+    }
+}
+
 impl Memory<'_> {
     /// Puts a span's elements there, converted if so wanted.
-    pub(crate) fn put(&self, span: Span, segment: &Segment, at: usize, how: Option<Conversion>) {
-        let Some(how) = how else { return segment.write(at, self.bytes(span)) };
+    pub(crate) fn put(&self, span: Span, to: &mut Sink<'_>, at: usize, how: Option<Conversion>) {
+        let Some(how) = how else { return to.write(at, self.bytes(span)) };
         let count = span.len / how.from.size();
-        let to = segment.pointer(at, count * how.to.size());
-        // SAFETY: both were found to hold so many elements; nothing of this process's own lies in a segment.
+        let to = to.pointer(at, count * how.to.size());
+        // SAFETY: both were found to hold so many elements, and no span lies there.
         unsafe { kernels::convert(how, self.bytes(span).as_ptr(), to, count) };
     }
 
     /// Takes a span's bytes from there.
-    pub(crate) fn take(&self, segment: &Segment, at: usize, span: Span) {
-        segment.read(at, self.bytes_mut(span));
+    pub(crate) fn take(&self, from: Source<'_>, at: usize, span: Span) {
+        match from {
+            Source::Shared(segment) => segment.read(at, self.bytes_mut(span)),
+            Source::Copy(bytes) => self.bytes_mut(span).copy_from_slice(&bytes[at..at + span.len]),
+        }
     }
 }
 
 /// How the ranks' elements are folded.
 pub(crate) struct Folding<'a> {
-    pub segment: &'a Segment,
+    pub from: Source<'a>,
+    /// Where results go that others want.
+    pub to: Sink<'a>,
     pub arithmetic: Arithmetic,
     pub divisor: Option<u32>,
     /// What the result becomes in the end.
@@ -57,7 +105,7 @@ pub(crate) fn stretch_elements(element: usize) -> usize {
 
 impl Folding<'_> {
     /// Folds so many elements, one stretch, of each rank; they lie at `places`. `order` tells how. What comes of it goes to `span`,
-    /// and to a place in the segment, where that is wanted.
+    /// and to a place where others find it, where that is wanted.
     pub(crate) fn fold(
         &mut self,
         places: impl Iterator<Item = usize>,
@@ -72,7 +120,7 @@ impl Folding<'_> {
         let mut operands = [std::ptr::null(); FOLDED_MAX];
         let mut ranks = 0;
         for (operand, place) in operands.iter_mut().zip(places) {
-            *operand = self.segment.pointer(place, bytes).cast_const();
+            *operand = self.from.pointer(place, bytes);
             ranks += 1;
         }
         assert!(self.scratch.len() >= scratch_bytes(ranks, element), "{} bytes of scratch", self.scratch.len());
@@ -88,7 +136,7 @@ impl Folding<'_> {
             };
             let out = own(into);
             match how.function {
-                // SAFETY: the operands lie in the segment, or in a rank's room in the scratch; each is as long as that. The result's
+                // SAFETY: the operands lie in the source, or in a rank's room in the scratch; each is as long as that. The result's
                 // room is exactly one operand, or apart from both.
                 None => unsafe { kernels::reduce(how.op, how.dtype, lower, higher, out, count) },
                 Some(function) => {
@@ -133,20 +181,20 @@ impl Folding<'_> {
         let bytes = count * dtype.size();
         let scratch = std::mem::take(&mut self.scratch);
         let sum = &mut scratch[..bytes];
-        let vector = |number: usize| self.segment.pointer(place(number), bytes).cast_const();
-        // SAFETY: each vector was found to lie in the segment; the sum is this process's own, and apart from all.
+        let vector = |number: usize| self.from.pointer(place(number), bytes);
+        // SAFETY: each vector was found to lie in the source; the sum is this process's own, and apart from all.
         unsafe { kernels::sum_exact(dtype, vectors, &vector, sum.as_mut_ptr(), count) };
         self.lay_down(sum, memory, to);
         self.scratch = scratch;
     }
 
     /// Lays down a result where it is wanted.
-    fn lay_down(&self, result: &[u8], memory: &Memory<'_>, (span, also): (Option<Span>, Option<usize>)) {
+    fn lay_down(&mut self, result: &[u8], memory: &Memory<'_>, (span, also): (Option<Span>, Option<usize>)) {
         if let Some(span) = span {
             memory.bytes_mut(span).copy_from_slice(result);
         }
         if let Some(at) = also {
-            self.segment.write(at, result);
+            self.to.write(at, result);
         }
     }
 }

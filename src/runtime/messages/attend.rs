@@ -84,7 +84,7 @@ impl Messages {
 }
 
 fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
-    let (rank, checksums) = (mail.peer(), engine.transfers.roster.formed.agreed.checksums);
+    let (rank, checksums) = (mail.peer(), engine.transfers.roster.formed.agreed.checksums.has_network());
     if !engine.transfers.peer(rank).slot.is_wanted() {
         return;
     }

@@ -1,10 +1,17 @@
 use super::*;
-use crate::types::SharedMemory;
+use crate::types::{ChecksumScope, SharedMemory};
 
 pub(crate) fn agreed(heartbeat_timeout_ms: u64) -> Agreed {
     let (thresholds, store_key_max, store_value_max) = (Vec::new(), 1, 1);
     let shared_memory = SharedMemory::Off;
-    Agreed { heartbeat_timeout_ms, checksums: true, thresholds, store_key_max, store_value_max, shared_memory }
+    Agreed {
+        heartbeat_timeout_ms,
+        checksums: ChecksumScope::Network,
+        thresholds,
+        store_key_max,
+        store_value_max,
+        shared_memory,
+    }
 }
 
 #[test]
