@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::promises::{Behind, Queued};
 use crate::error::{Culprit, Error, Failure, Status};
 use crate::types::{Epoch, Role, Time};
-use crate::wire::{Located, LostNodes, Member, Message, Rejected};
+use crate::wire::{JobNews, Located, LostNodes, Member, Message, Rejected};
 use std::time::Duration;
 
 /// The job and its nodes, as the scheduler knows them.
@@ -30,6 +30,8 @@ pub(super) struct Cluster {
     /// Once formed: every node, as the others are told of it.
     pub(super) table: MemberTable,
     pub(super) connections: Connections,
+    /// What those that watch the job were told last: whether it forms, and what has broken it.
+    watched: (bool, Option<Status>),
     pub(super) out: Outbox,
 }
 
@@ -43,6 +45,7 @@ impl Cluster {
             nodes: Nodes::default(),
             table: MemberTable::default(),
             connections: Connections::new(rules.worker_num, rules.server_num),
+            watched: (true, None),
             out: Outbox::new(rules.durable),
             identity,
             rules,
@@ -146,15 +149,26 @@ impl Cluster {
 
     /// The cluster will not be complete: everybody fails with the same sentence.
     pub(super) fn fail_forming(&mut self, status: Status, reason: String) {
-        for conn in self.connections.all() {
+        for conn in self.connections.all().into_iter().filter(|conn| !self.connections.is_watcher(*conn)) {
             self.out.send(conn, Message::Rejected(Rejected { status, reason: reason.clone() }));
         }
         self.out.warn(reason.clone());
         self.end(Err(Error::new(status, reason)));
     }
 
+    /// Tells those that watch the job, if it has changed since they were told.
+    pub(super) fn tell_watchers(&mut self) {
+        let stage = (self.job.is_forming(), self.job.verdict().map(|failure| failure.status));
+        if !self.job.has_ended() && std::mem::replace(&mut self.watched, stage) != stage {
+            self.connections.tell_watchers(&self.job.news(), &mut self.out);
+        }
+    }
+
     /// Closes everything. Nothing follows.
     pub(super) fn end(&mut self, result: Result<(), Error>) {
+        let why = result.as_ref().err().map(|error| error.message().to_owned());
+        let news = JobNews { why, ended: true, ..self.job.news() };
+        self.connections.tell_watchers(&news, &mut self.out);
         for conn in self.connections.all() {
             self.drop_connection(conn);
         }

@@ -4,10 +4,12 @@
 
 use super::contract::{Closed, ConnId, Output};
 use super::outbox::Outbox;
+use super::promises::Behind;
 use super::timers::Due;
 use crate::strangers::{Crowd, Kind};
 use crate::types::{Epoch, GroupId, Time};
-use std::collections::{HashMap, VecDeque};
+use crate::wire::{JobNews, Message};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// How long a connection may take to register.
@@ -42,14 +44,38 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// It has not said.
+    Unknown,
+    /// It belongs to this node, which has registered.
+    Node(u32),
+    /// It asks how the job is, and has been told so far.
+    Reads(Reading),
+    /// It is a launcher's, which is told whenever the job has changed.
+    Watches,
+}
+
 /// One open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) address: String,
-    /// The node that it belongs to, once it has registered.
-    pub(super) node: Option<u32>,
-    /// It asks how the job is, and has been told so far.
-    pub(super) reading: Option<Reading>,
+    pub(super) purpose: Purpose,
+}
+
+impl Connection {
+    fn node(&self) -> Option<u32> {
+        match self.purpose {
+            Purpose::Node(key) => Some(key),
+            Purpose::Unknown | Purpose::Reads(_) | Purpose::Watches => None,
+        }
+    }
+
+    /// Whether it is one that has a time within which it must have registered, or been answered.
+    fn is_passing(&self) -> bool {
+        matches!(self.purpose, Purpose::Unknown | Purpose::Reads(_))
+    }
 }
 
 /// All open connections.
@@ -63,6 +89,9 @@ pub(super) struct Connections {
     unregistered_max: usize,
     /// How many are being told how the job is.
     readers: usize,
+    /// Those that are told whenever it has changed.
+    watchers: BTreeSet<ConnId>,
+    watchers_max: usize,
 }
 
 impl Connections {
@@ -73,6 +102,8 @@ impl Connections {
             crowd: Crowd::default(),
             unregistered_max: worker_num as usize + server_num as usize + UNREGISTERED_SPARE,
             readers: 0,
+            watchers: BTreeSet::new(),
+            watchers_max: worker_num as usize + server_num as usize,
         }
     }
 
@@ -86,12 +117,12 @@ impl Connections {
     }
 
     pub(super) fn node(&self, conn: ConnId) -> Option<u32> {
-        self.open.get(&conn)?.node
+        self.open.get(&conn)?.node()
     }
 
     pub(super) fn belongs_to(&mut self, conn: ConnId, key: u32) {
         if let Some(connection) = self.open.get_mut(&conn) {
-            connection.node = Some(key);
+            connection.purpose = Purpose::Node(key);
             self.crowd.leave(conn);
         }
     }
@@ -102,19 +133,40 @@ impl Connections {
 
     /// This one has been told so far how the job is.
     pub(super) fn reads(&mut self, conn: ConnId, reading: Reading) {
-        if let Some(connection) = self.open.get_mut(&conn) {
-            if connection.reading.replace(reading).is_none() {
-                self.readers += 1;
-                self.crowd.speaks(conn);
-            }
+        let Some(connection) = self.open.get_mut(&conn) else { return };
+        if !matches!(std::mem::replace(&mut connection.purpose, Purpose::Reads(reading)), Purpose::Reads(_)) {
+            self.readers += 1;
+            self.crowd.speaks(conn);
+        }
+    }
+
+    /// This one is told from now on whenever the job has changed, if there are not too many: one for each node, for no host needs
+    /// more.
+    pub(super) fn watches(&mut self, conn: ConnId) -> Result<(), usize> {
+        let is_full = self.watchers.len() >= self.watchers_max && !self.watchers.contains(&conn);
+        let Some(connection) = self.open.get_mut(&conn).filter(|_| !is_full) else { return Err(self.watchers_max) };
+        connection.purpose = Purpose::Watches;
+        self.watchers.insert(conn);
+        self.crowd.leave(conn);
+        Ok(())
+    }
+
+    pub(super) fn is_watcher(&self, conn: ConnId) -> bool {
+        self.watchers.contains(&conn)
+    }
+
+    pub(super) fn tell_watchers(&self, news: &JobNews, out: &mut Outbox) {
+        for conn in &self.watchers {
+            out.send_behind(Behind::Nothing, *conn, Message::JobNews(news.clone()));
         }
     }
 
     pub(super) fn forget(&mut self, conn: ConnId) -> Option<Connection> {
         let connection = self.open.remove(&conn)?;
-        if connection.reading.is_some() {
+        if matches!(connection.purpose, Purpose::Reads(_)) {
             self.readers -= 1;
         }
+        self.watchers.remove(&conn);
         self.crowd.leave(conn);
         Some(connection)
     }
@@ -133,7 +185,7 @@ impl Connections {
     /// The oldest that has not registered, with its deadline.
     fn oldest_unregistered(&mut self) -> Option<(Time, ConnId)> {
         while let Some(&(deadline, conn)) = self.unregistered.front() {
-            if self.open.get(&conn).is_some_and(|connection| connection.node.is_none()) {
+            if self.open.get(&conn).is_some_and(Connection::is_passing) {
                 return Some((deadline, conn));
             }
             self.unregistered.pop_front();
@@ -147,10 +199,10 @@ impl Connections {
             out.at(deadline, Due::Greeting);
         }
         self.crowd.enter(conn, host_of(&address).to_owned());
-        self.open.insert(conn, Connection { address, node: None, reading: None });
+        self.open.insert(conn, Connection { address, purpose: Purpose::Unknown });
         self.unregistered.push_back((deadline, conn));
         if self.unregistered.len() > 2 * self.crowd.len() + STALE_MAX {
-            self.unregistered.retain(|(_, conn)| self.open.get(conn).is_some_and(|it| it.node.is_none()));
+            self.unregistered.retain(|(_, conn)| self.open.get(conn).is_some_and(Connection::is_passing));
         }
         self.make_room(self.unregistered_max, "too many connections have not registered", out);
     }
@@ -174,7 +226,12 @@ impl Connections {
     pub(super) fn closed(&mut self, conn: ConnId, how: Closed, words: &str, out: &mut Outbox) -> Option<u32> {
         out.promises.forget(conn);
         let connection = self.forget(conn)?;
-        if connection.node.is_none() && (connection.reading.is_none() || how == Closed::Garbage) {
+        let is_strange = match connection.purpose {
+            Purpose::Unknown => true,
+            Purpose::Reads(_) | Purpose::Watches => how == Closed::Garbage,
+            Purpose::Node(_) => false,
+        };
+        if is_strange {
             let ended = "its connection ended before it registered";
             let (kind, what) = match how {
                 Closed::Garbage => (GARBAGE, "it sent what is not this protocol"),
@@ -184,7 +241,7 @@ impl Connections {
             };
             mention(kind, &connection.address, &format!("{what} ({words})"), out);
         }
-        connection.node
+        connection.node()
     }
 
     /// Closes a connection that has begun with what no node begins with.
@@ -206,9 +263,9 @@ impl Connections {
             if deadline > now {
                 return out.at(deadline, Due::Greeting);
             }
-            let what = match self.get(conn).is_some_and(|connection| connection.reading.is_some()) {
-                true => "it asked how the job is, and did not take the answer",
-                false => "it did not register",
+            let what = match self.get(conn).map(|connection| connection.purpose) {
+                Some(Purpose::Reads(_)) => "it asked how the job is, and did not take the answer",
+                _ => "it did not register",
             };
             self.put_out(conn, SILENT, &format!("{what} within {} s", GREETING.as_secs()), out);
         }

@@ -12,6 +12,7 @@
 
 use crate::error::{Failure, Status};
 use crate::types::Time;
+use crate::wire::{JobNews, JobPhase};
 
 /// How far the job is.
 #[derive(Debug)]
@@ -128,6 +129,17 @@ impl Job {
             State::Broken { first, .. } => Some(first),
             State::Forming | State::Running { .. } | State::Ended { .. } => None,
         }
+    }
+
+    /// How it goes, for launchers.
+    pub(super) fn news(&self) -> JobNews {
+        let phase = match &self.state {
+            State::Forming => JobPhase::Forming,
+            State::Broken { .. } => JobPhase::Broken,
+            State::Running { .. } | State::Ended { .. } => JobPhase::Running,
+        };
+        let why = self.verdict().map(|failure| failure.to_string());
+        JobNews { phase, recovery: self.has_recovery, why, ended: false }
     }
 
     pub(super) fn is_broken(&self) -> bool {

@@ -79,6 +79,7 @@ pub use record_check::{check_records, Absurd};
 use crate::types::{Incarnation, Time};
 use crate::wire::{Heartbeat, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use conductor::Conductor;
+use connections::Purpose;
 use promises::{Behind, Queued};
 use std::collections::HashSet;
 use store::Store;
@@ -115,6 +116,7 @@ impl Scheduler {
         let mut scheduler = Scheduler::new(identity, rules, now);
         records.into_iter().for_each(|record| scheduler.conductor.take_up(now, record));
         scheduler.conductor.goes_on_again(now);
+        scheduler.conductor.cluster.tell_watchers();
         scheduler.arm();
         scheduler
     }
@@ -165,6 +167,7 @@ impl Scheduler {
             }
             Input::Stop => self.conductor.stop(),
         }
+        self.conductor.cluster.tell_watchers();
         self.arm();
     }
 
@@ -266,8 +269,10 @@ impl Scheduler {
     /// A message of a registered node, or the first of a connection.
     fn received(&mut self, now: Time, conn: ConnId, message: Message) {
         let Some(known) = self.conductor.cluster.connections.get(conn) else { return };
-        let (key, is_told) = (known.node, known.reading.is_some());
-        let Some(key) = key else { return self.first_message(now, conn, is_told, message) };
+        let key = match known.purpose {
+            Purpose::Node(key) => key,
+            purpose => return self.of_no_node(now, conn, purpose, message),
+        };
         let Some(node) = self.conductor.cluster.nodes.get_mut(key) else { return };
         node.signs.heard = now;
         let (is_lost, life) = (node.presence.is_lost(), node.register.incarnation);
@@ -302,11 +307,17 @@ impl Scheduler {
     }
 
     /// The first message of a connection, or a later one of one that asks how the job is.
-    fn first_message(&mut self, now: Time, conn: ConnId, is_told: bool, message: Message) {
+    fn of_no_node(&mut self, now: Time, conn: ConnId, purpose: Purpose, message: Message) {
         let kind = message.kind();
         match message {
+            _ if matches!(purpose, Purpose::Watches) => {
+                self.stranger(conn, &format!("it watches the job, and sent kind {kind}"));
+            }
             Message::StatusQuery(query) => self.tell_status(now, conn, &query),
-            _ if is_told => self.stranger(conn, &format!("it asked how the job is, and then sent kind {kind}")),
+            _ if matches!(purpose, Purpose::Reads(_)) => {
+                self.stranger(conn, &format!("it asked how the job is, and then sent kind {kind}"));
+            }
+            Message::Watch(watch) => self.watch(conn, &watch),
             Message::Register(register) => self.register(now, conn, register),
             Message::ChildEnded(word) => self.child_ended(now, conn, &word),
             Message::Abandoned(word) => self.abandoned(now, conn, &word),

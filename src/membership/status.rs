@@ -7,7 +7,7 @@
 
 use super::admission::{versions, Refusal};
 use super::cluster::Cluster;
-use super::connections::{Connection, Next, Reading};
+use super::connections::{Next, Purpose, Reading};
 use super::contract::ConnId;
 use super::forming::Forming;
 use super::node::{span, Node, Place};
@@ -21,7 +21,7 @@ use crate::strangers::Kind;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
     Encoder, JobPhase, Message, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery,
-    Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    Watch, Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 
 /// How many may be told at a time.
@@ -40,15 +40,16 @@ impl Scheduler {
     /// Tells the next part.
     pub(super) fn tell_status(&mut self, now: Time, conn: ConnId, query: &StatusQuery) {
         let Some(known) = self.conductor.cluster.connections.get(conn) else { return };
-        if let Err((status, reason)) = may_be_told(&self.conductor.cluster, known, query) {
-            let from = known.address.clone();
-            let line = format!("no status for {from}: {reason}");
-            self.conductor.cluster.out.quiet_nuisance(REFUSED, &from, &line);
-            return self.conductor.cluster.reject(conn, status, reason);
+        let told = match known.purpose {
+            Purpose::Reads(reading) => Some(reading),
+            _ => None,
+        };
+        if let Err(refusal) = may_be_told(&self.conductor.cluster, told, query) {
+            return self.refuse_to_tell(conn, refusal);
         }
         let view = View { cluster: &self.conductor.cluster, groups: &self.conductor.groups, now };
         let status = JobStatus { view, forming: &self.conductor.forming, recovery: &self.conductor.recovery };
-        let (part, reading) = status.next_part(known.reading);
+        let (part, reading) = status.next_part(told);
         let last = part.last;
         self.conductor.cluster.connections.reads(conn, reading);
         self.conductor.cluster.out.send_behind(Behind::Nothing, conn, Message::StatusPart(part));
@@ -56,10 +57,44 @@ impl Scheduler {
             self.conductor.cluster.drop_connection(conn);
         }
     }
+
+    /// A launcher is told how the job goes, now and whenever that has changed.
+    pub(super) fn watch(&mut self, conn: ConnId, watch: &Watch) {
+        let cluster = &mut self.conductor.cluster;
+        let speaks = speaks_ours((watch.protocol_lowest, watch.protocol_highest));
+        let taken = speaks.and_then(|()| {
+            let many = |most| (Status::Limit, format!("{most} others watch this job, as many as it has nodes"));
+            cluster.connections.watches(conn).map_err(many)
+        });
+        match taken {
+            Ok(()) => {
+                let news = Message::JobNews(cluster.job.news());
+                cluster.out.send_behind(Behind::Nothing, conn, news);
+            }
+            Err(refusal) => self.refuse_to_tell(conn, refusal),
+        }
+    }
+
+    fn refuse_to_tell(&mut self, conn: ConnId, (status, reason): Refusal) {
+        let cluster = &mut self.conductor.cluster;
+        let from = cluster.connections.address(conn);
+        let line = format!("no status for {from}: {reason}");
+        cluster.out.quiet_nuisance(REFUSED, &from, &line);
+        cluster.reject(conn, status, reason);
+    }
 }
 
-fn may_be_told(cluster: &Cluster, known: &Connection, query: &StatusQuery) -> Result<(), Refusal> {
-    let (lowest, highest) = (query.protocol_lowest, query.protocol_highest);
+fn may_be_told(cluster: &Cluster, told: Option<Reading>, query: &StatusQuery) -> Result<(), Refusal> {
+    speaks_ours((query.protocol_lowest, query.protocol_highest))?;
+    if told.is_none() && cluster.connections.readers() >= READERS_MAX {
+        let reason = format!("{READERS_MAX} others are being told at this moment: ask again");
+        return Err((Status::Limit, reason));
+    }
+    Ok(())
+}
+
+/// Whether a process that speaks these protocols speaks one of this scheduler's.
+fn speaks_ours((lowest, highest): (u16, u16)) -> Result<(), Refusal> {
     if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
         let reason = format!(
             "the process that connects speaks protocol {}, this scheduler (library {}) {}: they have none in common",
@@ -68,10 +103,6 @@ fn may_be_told(cluster: &Cluster, known: &Connection, query: &StatusQuery) -> Re
             versions(PROTOCOL_LOWEST, PROTOCOL_HIGHEST)
         );
         return Err((Status::Rejected, reason));
-    }
-    if known.reading.is_none() && cluster.connections.readers() >= READERS_MAX {
-        let reason = format!("{READERS_MAX} others are being told at this moment: ask again");
-        return Err((Status::Limit, reason));
     }
     Ok(())
 }
@@ -244,3 +275,6 @@ fn length(value: &impl Wire) -> usize {
 #[cfg(test)]
 #[path = "status_test.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "watch_test.rs"]
+mod watch_tests;

@@ -122,6 +122,8 @@ const MESSAGES: &[Said] = &[
     (41, From::Node, NEVER, NEVER, NEVER),
     (42, From::Node, NEVER, NEVER, NEVER),
     (43, From::Scheduler, NEVER, NEVER, NEVER),
+    (44, From::Reader, NEVER, NEVER, NEVER),
+    (45, From::Reader, NEVER, NEVER, NEVER),
 ];
 
 /// Of each record: when the scheduler dies before it is synced, and when it is durable and nobody has been told what follows from
@@ -141,6 +143,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
 /// Why some never happen.
 fn left_out() -> Vec<(Event, &'static str)> {
     let reader = "who asks how the job is comes over no connection of the network's, so that a seed gives the same story without";
+    let watcher = "no launcher watches these stories; src/membership/watch_test.rs has what one is told";
     let ends = "a node that says or is told so ends by that";
     let launched = "no launcher started the nodes of a story, so that none knows of another job";
     let whole = "nothing is told in consequence of it alone: everything is";
@@ -163,6 +166,10 @@ fn left_out() -> Vec<(Event, &'static str)> {
         (Event::SchedulerBefore(30), reader),
         (Event::SchedulerAfter(30), reader),
         (Event::MessageLost(31), reader),
+        (Event::MessageLost(44), watcher),
+        (Event::SchedulerBefore(44), watcher),
+        (Event::SchedulerAfter(44), watcher),
+        (Event::MessageLost(45), watcher),
         (Event::NodeWith(2), ends),
         (Event::NodeWith(20), ends),
         (Event::MessageLost(39), launched),
@@ -199,7 +206,7 @@ pub(super) fn required() -> Vec<(Event, &'static [Phase])> {
 fn possible(kind: u8, from: From) -> Vec<Event> {
     let read = [Event::SchedulerBefore(kind), Event::SchedulerAfter(kind)];
     let mut possible = vec![Event::MessageLost(kind)];
-    if from != From::Scheduler && (from != From::Reader || kind == 30) {
+    if from != From::Scheduler && (from != From::Reader || matches!(kind, 30 | 44)) {
         possible.extend(read);
     }
     if matches!(from, From::Node | From::Scheduler | From::Both) {

@@ -11,7 +11,7 @@ use super::control::{
 };
 use super::heartbeat::{Heartbeat, HeartbeatEcho};
 use super::launcher::{Abandoned, ChildEnded};
-use super::status::{StatusPart, StatusQuery};
+use super::status::{JobNews, StatusPart, StatusQuery, Watch};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
 /// How much is set aside for a message: most fit, and the others need not grow from nothing.
@@ -166,6 +166,10 @@ messages! {
     MakeByMembers = 42 (MakeByMembers),
     /// Scheduler: it is made, or not.
     MadeByMembers = 43 (MadeByMembers),
+    /// Launcher: tell me how the job goes.
+    Watch = 44 (Watch),
+    /// Scheduler: so it goes now.
+    JobNews = 45 (JobNews),
 }
 
 impl Message {

@@ -75,5 +75,7 @@ pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{
     ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord,
 };
-pub use status::{JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery};
+pub use status::{
+    JobNews, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery, Watch,
+};
 pub use store::{Blob, Parts, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -356,6 +356,16 @@ impl Random {
         }
     }
 
+    fn watch(&mut self) -> Watch {
+        Watch { protocol_lowest: self.number() as u16, protocol_highest: self.number() as u16 }
+    }
+
+    fn job_news(&mut self) -> JobNews {
+        let phase = [JobPhase::Forming, JobPhase::Running, JobPhase::Broken][self.below(3) as usize];
+        let (recovery, ended) = (self.flag(), self.flag());
+        JobNews { phase, recovery, why: self.flag().then(|| self.text(40)), ended }
+    }
+
     fn status_query(&mut self) -> StatusQuery {
         StatusQuery { protocol_lowest: self.number() as u16, protocol_highest: self.number() as u16 }
     }
@@ -475,6 +485,8 @@ impl Random {
             Message::Abort(_) => Message::Abort(Abort { code: self.number() as i32, reason: self.text(SENTENCE_MAX) }),
             Message::StatusQuery(_) => Message::StatusQuery(self.status_query()),
             Message::StatusPart(_) => Message::StatusPart(self.status_part()),
+            Message::Watch(_) => Message::Watch(self.watch()),
+            Message::JobNews(_) => Message::JobNews(self.job_news()),
             Message::StoreBegin(_) => Message::StoreBegin(self.store_begin()),
             Message::StorePiece(_) => {
                 Message::StorePiece(StorePiece { request: self.u64(), bytes: self.blob(STORE_PIECE_BYTES) })

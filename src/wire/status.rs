@@ -17,6 +17,30 @@ record! {
     }
 }
 
+record! {
+    /// Tell me how the job goes, now and whenever that changes. The connection stays for that.
+    pub struct Watch {
+        /// The lowest protocol that the asker speaks. This and the next stay the first two fields in every version.
+        pub protocol_lowest: u16,
+        /// The highest.
+        pub protocol_highest: u16,
+    }
+}
+
+record! {
+    /// How the job goes.
+    pub struct JobNews {
+        /// How far it is.
+        pub phase: JobPhase,
+        /// Whether lost nodes may come back.
+        pub recovery: bool,
+        /// Why it does not go on, or not without those that come back.
+        pub why: Option<String>,
+        /// The scheduler ends: nothing follows. Without a reason all have left in order.
+        pub ended: bool,
+    }
+}
+
 code! {
     /// How far a job is.
     pub enum JobPhase {

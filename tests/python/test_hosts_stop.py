@@ -82,11 +82,29 @@ def test_a_failure_stops_workers_of_another_host_that_are_in_no_call(hosts, vict
         assert f"muster: {told}" in other.stderr, other.stderr
 
 
+@pytest.mark.parametrize("secret", [{}, {"MUSTER_JOB_SECRET": "xyzzy"}], ids=["plain", "secret"])
+def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(hosts, secret, tmp_path):
+    with two_launchers(hosts, tmp_path, IDLE, '"joined"', lambda _: secret) as (here, there):
+        began = time.monotonic()
+        os.kill(here.child("the scheduler"), signal.SIGKILL)
+        for launch in (there, here):
+            launch.wait(LIMIT)
+        took = time.monotonic() - began
+        assert took < AT_ONCE_SECONDS, f"{took} s; {there.describe()}"
+        for launch in (here, there):
+            launch.nothing_left()
+        assert here.returncode == 128 + signal.SIGKILL, here.describe()
+        assert there.returncode == 1, there.describe()
+        gone = r"muster: the job is over: the scheduler at .* is gone: its port refuses connections, and it has not said that it ends; "
+        assert re.search(gone, there.stderr), there.stderr
+        assert "the job is over" not in here.stderr
+
+
 def test_workers_that_work_on_after_they_have_left_are_not_stopped(hosts, tmp_path):
     """The scheduler has ended, and said so: its launcher waits for its workers."""
     with two_launchers(hosts, tmp_path, WORK_ON, '"left"') as launches:
         scheduler = launches[0].child("the scheduler")
-        # A zombie until the end of the run; a launcher asks within a quarter of a second, and finds that its port refuses.
+        # A zombie until the end of the run; its last word was that all have left, and then its port refuses.
         until(lambda: "Z" in thread_states(scheduler), LIMIT, "the scheduler ends when all have left")
         assert [launch.popen.poll() for launch in launches] == [None, None]
         (tmp_path / "go").touch()

@@ -326,6 +326,13 @@ pub fn ring(bell: &OwnedFd) {
     unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
+/// Makes it unreadable again.
+pub fn hush(bell: &OwnedFd) {
+    let mut count = [0u8; 8];
+    // SAFETY: the pointer and length are those of an array that is valid for writing. An empty counter gives an error.
+    unsafe { libc::read(bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
 /// Lets as many connections wait on a listener as the kernel allows: a cluster's nodes all come at once.
 pub fn widen_backlog(listener: &std::net::TcpListener) -> io::Result<()> {
     // SAFETY: takes numbers only.

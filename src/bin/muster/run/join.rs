@@ -129,11 +129,9 @@ pub fn join(
     if report.is_led() && !is_here {
         progress.end(voice); // of all hosts of one command the scheduler's says it
     }
-    let hosts = options.worker_num.div_ceil(options.local_worker_num.max(1));
-    let mut job_check = JobCheck::new(address, hosts);
-    if options.all_here() || report.is_led() || max_restarts > 0 {
-        job_check.end(); // one launcher sees all that fails, or such a job goes on
-    }
+    // One launcher sees all that fails, or such a job goes on.
+    let needs_none = options.all_here() || report.is_led() || max_restarts > 0;
+    let job_check = JobCheck::new((!needs_none).then_some(address)).inspect_err(|_| children::stop_now(&children))?;
     let mut run = Run {
         launch,
         report,
@@ -178,7 +176,7 @@ impl Run<'_, '_> {
                 return Ok(());
             }
             self.progress.look(self.began.elapsed(), self.voice, self.report);
-            sys::poll([signals.descriptor()], self.patience())?;
+            sys::poll([signals.descriptor(), self.job_check.descriptor()], self.patience())?;
             while let Some(signal) = signals.ending() {
                 self.tell_of_signal(signal);
                 self.look_for_orphans();
@@ -193,7 +191,7 @@ impl Run<'_, '_> {
     /// Whether something has ended the job of which nobody here has told.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
-        match self.job_check.look(now) {
+        match self.job_check.look() {
             Some(Found::Formed) => self.supervisor.formed(),
             Some(Found::Over(why)) if !self.supervisor.is_stopping() => {
                 self.progress.end(self.voice);
@@ -389,7 +387,7 @@ impl Run<'_, '_> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let questions = [self.unclean_exits.deadline(), self.progress.deadline(), self.job_check.deadline()];
+        let questions = [self.unclean_exits.deadline(), self.progress.deadline()];
         let deadline = questions.into_iter().chain([self.supervisor.deadline()]).flatten().min();
         deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
     }

@@ -25,7 +25,7 @@
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
 //! | [`stop`] | how long each child is left alone then |
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
-//! | [`job_check`] | asks it whether the job is over, where other launchers see what this one does not |
+//! | [`job_check`] | hears from it whether the job is over, where other launchers see what this one does not |
 //! | [`question`] | a thread that asks, for these and the next |
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`family`] | which processes came of a run |

@@ -6,9 +6,10 @@ use muster::config::Config;
 use muster::net::resolve;
 use muster::secret::blocking::{Asker, Stream};
 use muster::wire::{
-    encode_frame, peek_frame, Message, StatusJob, StatusPart, StatusQuery, CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST,
-    PROTOCOL_LOWEST,
+    encode_frame, peek_frame, JobNews, Message, StatusJob, StatusPart, StatusQuery, Watch, CONTROL_PAYLOAD_MAX,
+    PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::OnceLock;
@@ -49,6 +50,39 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
         if part.last || job.as_ref().is_some_and(|job| !wanted(job)) {
             let job = job.ok_or_else(|| format!("the scheduler at {address} tells nothing of its job"))?;
             return Ok(Told { address, job, nodes, groups, carriers });
+        }
+    }
+}
+
+/// How long a connection may be silent on which a scheduler tells how the job goes. What ends it sooner is that its host is gone.
+const WATCHED: Duration = Duration::from_secs(24 * 3600);
+/// When the kernel asks whether the scheduler's host is still there, how often then, and after how many questions it is not.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 4);
+
+/// A connection on which the scheduler tells how the job goes, now and whenever that has changed.
+pub struct Watching(Line);
+
+impl Watching {
+    /// Asks for that; what it tells first comes within the time, too.
+    pub fn begin(host: &str, port: u16, timeout: Duration) -> Result<Watching, NoAnswer> {
+        let deadline = Instant::now() + timeout;
+        let (stream, address) = connect(host, port, deadline)?;
+        let (idle, pause, count) = KEEPALIVE;
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(pause).with_retries(count);
+        let set = SockRef::from(stream.connection()).set_tcp_keepalive(&keepalive);
+        set.map_err(|error| format!("the connection to {address} cannot be watched: {error}"))?;
+        let mut line = Line { stream, address, deadline, timeout, inbound: Vec::new() };
+        line.say(&Message::Watch(Watch { protocol_lowest: PROTOCOL_LOWEST, protocol_highest: PROTOCOL_HIGHEST }))?;
+        Ok(Watching(line))
+    }
+
+    /// Waits for what it tells next.
+    pub fn next(&mut self) -> Result<JobNews, String> {
+        let message = self.0.message();
+        self.0.deadline = Instant::now() + WATCHED;
+        match message? {
+            Message::JobNews(news) => Ok(news),
+            other => Err(self.0.not_told(&other)),
         }
     }
 }
@@ -118,19 +152,27 @@ struct Line {
 impl Line {
     fn next_part(&mut self) -> Result<StatusPart, String> {
         let question = StatusQuery { protocol_lowest: PROTOCOL_LOWEST, protocol_highest: PROTOCOL_HIGHEST };
-        let (question, mut frame) = (Message::StatusQuery(question), Vec::new());
-        encode_frame(question.kind(), 0, &question.encode(), &mut frame);
-        self.limit(TcpStream::set_write_timeout)?;
-        self.limit(TcpStream::set_read_timeout)?; // a handshake reads, too
-        if let Err(error) = self.stream.write_all(&frame) {
-            return Err(self.failed(&error));
-        }
+        self.say(&Message::StatusQuery(question))?;
         match self.message()? {
             Message::StatusPart(part) => Ok(part),
+            other => Err(self.not_told(&other)),
+        }
+    }
+
+    fn say(&mut self, message: &Message) -> Result<(), String> {
+        let mut frame = Vec::new();
+        encode_frame(message.kind(), 0, &message.encode(), &mut frame);
+        self.limit(TcpStream::set_write_timeout)?;
+        self.limit(TcpStream::set_read_timeout)?; // a handshake reads, too
+        self.stream.write_all(&frame).map_err(|error| self.failed(&error))
+    }
+
+    fn not_told(&self, answer: &Message) -> String {
+        match answer {
             Message::Rejected(rejected) => {
-                Err(format!("the scheduler at {} does not tell: {}", self.address, rejected.reason))
+                format!("the scheduler at {} does not tell: {}", self.address, rejected.reason)
             }
-            other => Err(self.no_scheduler(&format!("it answers with a message of kind {}", other.kind()))),
+            other => self.no_scheduler(&format!("it answers with a message of kind {}", other.kind())),
         }
     }
 
