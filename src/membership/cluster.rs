@@ -160,15 +160,15 @@ impl Cluster {
     pub(super) fn tell_watchers(&mut self) {
         let stage = (self.job.is_forming(), self.job.verdict().map(|failure| failure.status));
         if !self.job.has_ended() && std::mem::replace(&mut self.watched, stage) != stage {
-            self.connections.tell_watchers(&self.job.news(), &mut self.out);
+            self.connections.tell_watchers(&self.job.news(self.identity.instance), Behind::Nothing, &mut self.out);
         }
     }
 
     /// Closes everything. Nothing follows.
     pub(super) fn end(&mut self, result: Result<(), Error>) {
         let why = result.as_ref().err().map(|error| error.message().to_owned());
-        let news = JobNews { why, ended: true, ..self.job.news() };
-        self.connections.tell_watchers(&news, &mut self.out);
+        let news = JobNews { why, ended: true, ..self.job.news(self.identity.instance) };
+        self.connections.tell_watchers(&news, Behind::Everything, &mut self.out);
         for conn in self.connections.all() {
             self.drop_connection(conn);
         }

@@ -6,9 +6,10 @@ use super::contract::{Closed, ConnId, Output};
 use super::outbox::Outbox;
 use super::promises::Behind;
 use super::timers::Due;
+use crate::error::Status;
 use crate::strangers::{Crowd, Kind};
 use crate::types::{Epoch, GroupId, Time};
-use crate::wire::{JobNews, Message};
+use crate::wire::{JobNews, Message, Rejected};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ impl Connections {
             unregistered_max: worker_num as usize + server_num as usize + UNREGISTERED_SPARE,
             readers: 0,
             watchers: BTreeSet::new(),
-            watchers_max: worker_num as usize + server_num as usize,
+            watchers_max: 2 * (worker_num as usize + server_num as usize),
         }
     }
 
@@ -140,8 +141,8 @@ impl Connections {
         }
     }
 
-    /// This one is told from now on whenever the job has changed, if there are not too many: one for each node, for no host needs
-    /// more.
+    /// This one is told from now on whenever the job has changed, if there are not too many. No host needs more than one; a
+    /// launcher whose connection has broken may have a second one before the end of the first is known.
     pub(super) fn watches(&mut self, conn: ConnId) -> Result<(), usize> {
         let is_full = self.watchers.len() >= self.watchers_max && !self.watchers.contains(&conn);
         let Some(connection) = self.open.get_mut(&conn).filter(|_| !is_full) else { return Err(self.watchers_max) };
@@ -155,9 +156,9 @@ impl Connections {
         self.watchers.contains(&conn)
     }
 
-    pub(super) fn tell_watchers(&self, news: &JobNews, out: &mut Outbox) {
+    pub(super) fn tell_watchers(&self, news: &JobNews, behind: Behind, out: &mut Outbox) {
         for conn in &self.watchers {
-            out.send_behind(Behind::Nothing, *conn, Message::JobNews(news.clone()));
+            out.send_behind(behind, *conn, Message::JobNews(news.clone()));
         }
     }
 
@@ -210,8 +211,21 @@ impl Connections {
     /// This process is short of descriptors: they are for nodes, and for the program that it may belong to. Where there is none
     /// left, the older half of those that have not registered goes.
     pub(super) fn are_short(&mut self, none_left: bool, out: &mut Outbox) {
+        if none_left {
+            self.let_watchers_go(out);
+        }
         let half = if none_left { self.crowd.len() / 2 } else { usize::MAX };
         self.make_room(half.min(UNREGISTERED_WHEN_SHORT), "this process is short of descriptors", out);
+    }
+
+    /// Launchers can do without, if they know it.
+    fn let_watchers_go(&mut self, out: &mut Outbox) {
+        for conn in std::mem::take(&mut self.watchers) {
+            let reason = "this process is short of descriptors: ask again".to_owned();
+            out.send(conn, Message::Rejected(Rejected { status: Status::Limit, reason }));
+            self.forget(conn);
+            out.close(conn);
+        }
     }
 
     fn make_room(&mut self, most: usize, why: &str, out: &mut Outbox) {

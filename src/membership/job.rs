@@ -11,7 +11,7 @@
 //! whole in `ending_test.rs` and `recovery_test.rs`.
 
 use crate::error::{Failure, Status};
-use crate::types::Time;
+use crate::types::{JobInstance, Time};
 use crate::wire::{JobNews, JobPhase};
 
 /// How far the job is.
@@ -132,14 +132,14 @@ impl Job {
     }
 
     /// How it goes, for launchers.
-    pub(super) fn news(&self) -> JobNews {
+    pub(super) fn news(&self, instance: JobInstance) -> JobNews {
         let phase = match &self.state {
             State::Forming => JobPhase::Forming,
             State::Broken { .. } => JobPhase::Broken,
             State::Running { .. } | State::Ended { .. } => JobPhase::Running,
         };
         let why = self.verdict().map(|failure| failure.to_string());
-        JobNews { phase, recovery: self.has_recovery, why, ended: false }
+        JobNews { instance, phase, recovery: self.has_recovery, why, ended: false }
     }
 
     pub(super) fn is_broken(&self) -> bool {

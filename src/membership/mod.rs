@@ -306,7 +306,7 @@ impl Scheduler {
         }
     }
 
-    /// The first message of a connection, or a later one of one that asks how the job is.
+    /// The first message of a connection, or a later one of one that asks how the job is or watches it.
     fn of_no_node(&mut self, now: Time, conn: ConnId, purpose: Purpose, message: Message) {
         let kind = message.kind();
         match message {

@@ -63,12 +63,12 @@ impl Scheduler {
         let cluster = &mut self.conductor.cluster;
         let speaks = speaks_ours((watch.protocol_lowest, watch.protocol_highest));
         let taken = speaks.and_then(|()| {
-            let many = |most| (Status::Limit, format!("{most} others watch this job, as many as it has nodes"));
+            let many = |most| (Status::Limit, format!("{most} others watch this job"));
             cluster.connections.watches(conn).map_err(many)
         });
         match taken {
             Ok(()) => {
-                let news = Message::JobNews(cluster.job.news());
+                let news = Message::JobNews(cluster.job.news(cluster.identity.instance));
                 cluster.out.send_behind(Behind::Nothing, conn, news);
             }
             Err(refusal) => self.refuse_to_tell(conn, refusal),

@@ -2,6 +2,7 @@ use super::*;
 use crate::membership::connections::GREETING;
 use crate::membership::testing::{named, rules, Bench};
 use crate::membership::{Closed, Input, Rules};
+use crate::types::JobInstance;
 use crate::wire::{JobNews, Watch};
 use std::time::Duration;
 
@@ -20,7 +21,10 @@ fn watches(bench: &mut Bench, conn: u64) {
 fn news(bench: &mut Bench, conn: u64) -> Vec<(JobPhase, Option<String>, bool)> {
     let told = bench.told(conn).into_iter();
     told.map(|message| match message {
-        Message::JobNews(JobNews { phase, recovery: false, why, ended }) => (phase, why, ended),
+        Message::JobNews(JobNews { instance, phase, recovery: false, why, ended }) => {
+            assert_eq!(instance, JobInstance([9; 16]));
+            (phase, why, ended)
+        }
         other => panic!("connection {conn} was told {other:?}"),
     })
     .collect()
@@ -93,20 +97,30 @@ fn a_job_with_recovery_says_so() {
 }
 
 #[test]
-fn as_many_watch_as_there_are_nodes_and_one_that_goes_makes_room() {
-    let mut bench = Bench::formed(&["here", "a"]);
+fn twice_as_many_watch_as_there_are_nodes_and_one_that_goes_makes_room() {
+    let mut bench = Bench::formed(&["here"]);
     for conn in [WATCHER, WATCHER + 1] {
         watches(&mut bench, conn);
     }
     watches(&mut bench, WATCHER + 2);
-    assert_eq!(
-        bench.rejected(WATCHER + 2),
-        (Status::Limit, "2 others watch this job, as many as it has nodes".to_owned())
-    );
+    assert_eq!(bench.rejected(WATCHER + 2), (Status::Limit, "2 others watch this job".to_owned()));
     bench.close(WATCHER, Closed::Ended);
     watches(&mut bench, WATCHER + 3);
     assert_eq!(news(&mut bench, WATCHER + 3), [(JobPhase::Running, None, false)]);
     assert_eq!(bench.lines, Vec::<String>::new());
+}
+
+#[test]
+fn where_no_descriptor_is_left_launchers_are_told_that_they_go() {
+    let mut bench = Bench::formed(&["here", "a"]);
+    watches(&mut bench, WATCHER);
+    bench.feed(Input::ShortOfDescriptors(false));
+    assert!(!bench.closed.contains(&ConnId(WATCHER)), "some are left");
+    bench.told(WATCHER);
+    bench.feed(Input::ShortOfDescriptors(true));
+    assert_eq!(bench.rejected(WATCHER).0, Status::Limit);
+    watches(&mut bench, WATCHER + 1);
+    assert_eq!(news(&mut bench, WATCHER + 1), [(JobPhase::Running, None, false)], "it may come again");
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub fn is_short(newest: RawFd) -> bool {
     descriptors(0).is_ok_and(|most| newest as u64 + (most / KEPT_PART).min(KEPT_MAX) >= most)
 }
 
-/// Makes room for so many connections; an error where there cannot be.
-pub fn room_for(connections: u64) -> Result<()> {
+/// Makes room for so many connections; an error where there cannot be. If possible, there is room for so many more.
+pub fn room_for(connections: u64, more: u64) -> Result<()> {
     let needed = connections + OTHERS;
-    let limit = descriptors(needed + SPARE)
+    let limit = descriptors(needed + more + SPARE)
         .map_err(|error| Error::system("the limit of descriptors cannot be raised", &error))?;
     if limit >= needed {
         lengthen_table(needed - 1);
@@ -141,7 +141,7 @@ mod tests {
         };
         let code = child_with(2000, 2000, || {
             let before = table().unwrap_or(u64::MAX);
-            let is_long = room_for(1200).is_ok() && table().is_some_and(|long| long >= 1200 + OTHERS);
+            let is_long = room_for(1200, 0).is_ok() && table().is_some_and(|long| long >= 1200 + OTHERS);
             i32::from(before < 1200) + 2 * i32::from(is_long)
         });
         assert_eq!(code, 3, "1: it was shorter before; 2: it is long enough after");
@@ -160,13 +160,13 @@ mod tests {
 
     #[test]
     fn connections_that_can_never_be_held_are_an_error_at_once() {
-        let code = child_with(40, 100, || match room_for(100 - OTHERS) {
+        let code = child_with(40, 100, || match room_for(100 - OTHERS, 50) {
             Ok(()) => 0,
             Err(_) => 1,
         });
         assert_eq!(code, 0, "the spare ones are not insisted on");
         let code = child_with(40, 100, || {
-            let error = room_for(101 - OTHERS).unwrap_err();
+            let error = room_for(101 - OTHERS, 0).unwrap_err();
             let told =
                 error.message().starts_with("69 connections need 101 descriptors, and a process may hold 100 here");
             i32::from(error.status() == Status::Limit && told)

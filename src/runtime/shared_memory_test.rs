@@ -410,6 +410,7 @@ fn results_on_two_levels_are_those_of_one_level_where_order_does_not_matter() {
         for over in [Over::Memory, Over::Checked] {
             assert_equal(one.clone().into_iter().zip(run_on(over, hosts, plain)), &hosts.join(" "));
         }
-        assert_interrupted(Over::Memory, hosts, &UNORDERED, one);
+        let over = if hosts.len() == 5 { Over::Checked } else { Over::Memory };
+        assert_interrupted(over, hosts, &UNORDERED, one);
     }
 }

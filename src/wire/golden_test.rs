@@ -367,10 +367,11 @@ fn status() -> Vec<Row> {
 /// Kinds 44 and 45.
 fn watching() -> Vec<Row> {
     let why = Some("rank 3 is lost".to_string());
-    let news = JobNews { phase: JobPhase::Broken, recovery: true, why, ended: false };
+    let (instance, phase) = (JobInstance(counting(0x30)), JobPhase::Broken);
+    let news = JobNews { instance, phase, recovery: true, why, ended: false };
     vec![
         ("Watch", Message::Watch(Watch { protocol_lowest: 1, protocol_highest: 1 }), "01000100"),
-        ("JobNews", Message::JobNews(news), "0301010e0072616e6b2033206973206c6f737400"),
+        ("JobNews", Message::JobNews(news), "303132333435363738393a3b3c3d3e3f0301010e0072616e6b2033206973206c6f737400"),
     ]
 }
 

@@ -363,7 +363,8 @@ impl Random {
     fn job_news(&mut self) -> JobNews {
         let phase = [JobPhase::Forming, JobPhase::Running, JobPhase::Broken][self.below(3) as usize];
         let (recovery, ended) = (self.flag(), self.flag());
-        JobNews { phase, recovery, why: self.flag().then(|| self.text(40)), ended }
+        let instance = JobInstance(self.array());
+        JobNews { instance, phase, recovery, why: self.flag().then(|| self.text(40)), ended }
     }
 
     fn status_query(&mut self) -> StatusQuery {

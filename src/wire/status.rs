@@ -30,6 +30,8 @@ record! {
 record! {
     /// How the job goes.
     pub struct JobNews {
+        /// Which job this is.
+        pub instance: JobInstance,
         /// How far it is.
         pub phase: JobPhase,
         /// Whether lost nodes may come back.

@@ -1,6 +1,6 @@
 """One command on each of two hosts, and workers that are in no call of muster: a failure on one host stops those on the other, too.
 
-Each launcher asks the scheduler how the job is, for none of its own workers tells it. The hosts have networks of their own.
+The scheduler tells each launcher how the job goes, for none of its own workers does. The hosts have networks of their own.
 """
 
 import contextlib

@@ -83,13 +83,15 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// For so many ranks, in so many bytes at most; none if these are too few.
-    pub(super) fn of(ranks: usize, page_bytes: usize, total_bytes: u64) -> Option<Floor> {
+    /// For so many ranks, in so many bytes at most; none if these are too few. Where the user wants checksums, each rank has copies
+    /// beside its region, which count.
+    pub(super) fn of(ranks: usize, page_bytes: usize, total_bytes: u64, checked: bool) -> Option<Floor> {
         let total = usize::try_from(total_bytes.min(TOTAL_BYTES_MAX)).unwrap_or(usize::MAX);
         let mut piece_bytes = PIECE_BYTES;
         while piece_bytes >= PIECE_BYTES_LEAST {
             let floor = Floor::with(ranks, page_bytes, piece_bytes);
-            if floor.region_bytes.saturating_mul(ranks) <= total {
+            let copies = if checked { (ranks + 1) * piece_bytes } else { 0 };
+            if (floor.region_bytes + copies).saturating_mul(ranks) <= total {
                 return Some(floor);
             }
             piece_bytes /= 2;
@@ -356,8 +358,8 @@ mod tests {
     fn nothing_overlaps_and_each_rank_writes_its_own_pages() {
         for ranks in [2, 3, 8, 33, 64] {
             for page in [4 << 10, 64 << 10] {
-                for total in [1 << 20, 8 << 20, u64::MAX] {
-                    let Some(floor) = Floor::of(ranks, page, total) else { continue };
+                for (total, checked) in [(1 << 20, false), (8 << 20, true), (u64::MAX, false), (u64::MAX, true)] {
+                    let Some(floor) = Floor::of(ranks, page, total, checked) else { continue };
                     assert!(floor.total_bytes() as u64 <= total.min(TOTAL_BYTES_MAX));
                     let places = places(&floor);
                     assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{floor:?}");
@@ -368,15 +370,18 @@ mod tests {
                 }
             }
         }
-        assert!(Floor::of(64, 4096, u64::MAX).is_some(), "the largest group has room");
-        assert_eq!(Floor::of(8, 4096, 100 << 10), None, "so little is not worth the trouble");
+        assert!(
+            [false, true].iter().all(|checked| Floor::of(64, 4096, u64::MAX, *checked).is_some()),
+            "the largest group"
+        );
+        assert_eq!(Floor::of(8, 4096, 100 << 10, false), None, "so little is not worth the trouble");
     }
 
     /// A rank's share of a piece is rounded to whole elements, as `Sharing::slice` does it.
     #[test]
     fn a_share_of_a_piece_fits_into_a_result() {
         for ranks in 2..=64 {
-            let floor = Floor::of(ranks, 4096, u64::MAX).expect("there is room");
+            let floor = Floor::of(ranks, 4096, u64::MAX, false).expect("there is room");
             for element in [1, 3, 8, 24, LINE_BYTES] {
                 assert!(floor.has_room_for(ranks, element, element));
                 let longest = (floor.piece_bytes / element).div_ceil(ranks) * element;

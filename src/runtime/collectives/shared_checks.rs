@@ -1,6 +1,7 @@
-//! Checksums of what lies in shared memory, where the user wants them for `all`. Then nothing is believed of what lies there: it
-//! is copied into this process's own memory first, checked there, and used from there. So a call gives what the ranks brought
-//! to it, or it names a rank whose part is damaged, whatever other processes write into that memory.
+//! Checksums of the data in shared memory, where the user wants them (`MUSTER_CHECKSUMS=all`). Data is copied into this process's own
+//! memory first, checked there, and used from there. So a call that ends well gives what the ranks brought to it, whatever
+//! other processes write into that memory. Counters have no checksums: one that is damaged may end the call with another error,
+//! or with a time-out, and lets a rank out of a barrier early.
 //!
 //! A contribution or a result has a checksum for each block. Each begins with the number of the call or piece, so that what lay
 //! there before is not taken for what is to come. The rank that writes a place writes its checksums, too, before it publishes

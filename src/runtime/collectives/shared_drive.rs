@@ -48,6 +48,14 @@ struct Piece {
     stride: usize,
 }
 
+impl Piece {
+    /// How far behind a contribution's begin the elements from `first` on lie of a part, if an element has so many bytes.
+    #[inline]
+    fn offset(&self, part: u32, first: usize, element: usize) -> usize {
+        part as usize * self.stride + (first - self.first) * element
+    }
+}
+
 #[derive(Clone, Copy)]
 enum At {
     /// With the call's line.
@@ -144,14 +152,14 @@ impl Sharer<'_> {
         if self.arithmetic.is_some() {
             grow(&mut self.scratch, scratch_bytes(ranks, self.sharing.element()))?;
         }
-        if let Some(checks) = &mut self.shared.checks {
-            checks.stride = self.shared.floor.piece_bytes;
-            grow(&mut checks.stage, checks.stride)?;
-            grow(&mut checks.copies, ranks * checks.stride)?;
-        }
         let (parts, longest) = (self.sharing.parts() as usize, self.sharing.longest());
         let line = Piece { first: 0, end: longest, at: At::Line, stride: longest * self.sharing.element() };
         let is_flat = longest.saturating_mul(parts * self.sharing.element()) <= FLAT_BYTES;
+        if let Some(checks) = &mut self.shared.checks {
+            checks.stride = if is_flat { FLAT_BYTES } else { self.shared.floor.piece_bytes };
+            grow(&mut checks.stage, checks.stride)?;
+            grow(&mut checks.copies, ranks * checks.stride)?;
+        }
         if !self.done.has_come {
             self.come(driver, is_flat.then_some(line))?;
         }
@@ -251,7 +259,7 @@ impl Sharer<'_> {
     /// How far behind a contribution's begin the elements from `first` on lie of a part.
     #[inline]
     fn offset(&self, part: u32, piece: Piece, first: usize) -> usize {
-        part as usize * piece.stride + (first - piece.first) * self.sharing.element()
+        piece.offset(part, first, self.sharing.element())
     }
 
     /// Makes sure of these elements of a piece, of what each rank has put.
@@ -259,11 +267,11 @@ impl Sharer<'_> {
         if self.shared.checks.is_none() {
             return Ok(());
         }
-        let length = (end - first) * self.sharing.element();
+        let element = self.sharing.element();
         for rank in 0..self.shared.floor.ranks as u32 {
-            let begins: Vec<usize> =
-                self.sharing.folded_parts(rank).map(|part| self.offset(part, piece, first)).collect();
-            self.shared.check(rank, self.room(rank, piece), begins.into_iter().map(|begin| begin..begin + length))?;
+            let begins = self.sharing.folded_parts(rank).map(|part| piece.offset(part, first, element));
+            let ranges = begins.map(|begin| begin..begin + (end - first) * element);
+            self.shared.check(rank, self.room(rank, piece), ranges)?;
         }
         Ok(())
     }
@@ -411,7 +419,7 @@ impl Sharer<'_> {
         let piece = |nth: u64| {
             let first = nth as usize * each;
             let (end, at) = (longest.min(first + each), At::Number(base + nth));
-            Piece { first, end, at, stride: each * element }
+            Piece { first, end, at, stride: (end - first) * element }
         };
         let shares = matches!(self.sharing.taking(), Taking::All | Taking::AtRoot);
         let last_stage = if shares { 2 } else { 1 };

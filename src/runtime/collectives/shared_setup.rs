@@ -199,7 +199,8 @@ impl Setup<'_> {
         let free_of = |rank: &u32| records[*rank as usize].free;
         let least = here.iter().copied().min_by_key(free_of).unwrap_or(rank);
         let free = free_of(&least);
-        match Floor::of(here.len(), page_bytes(), free / PART_TAKEN) {
+        let checked = self.context.formed().agreed.checksums.has_memory();
+        match Floor::of(here.len(), page_bytes(), free / PART_TAKEN, checked) {
             None if least == rank => {
                 let (free, ranks) = (mebibytes(free), here.len());
                 Err(format!("it has {free} of memory left, and a quarter of that is too little for {ranks} ranks"))

@@ -430,7 +430,9 @@ impl Transport for SharedLink {
     fn is_intact(&self) -> bool {
         match self.stage {
             Stage::Together(_) => self.terms.is_trusted,
-            _ => self.connection.is_intact(),
+            Stage::Apart => self.connection.is_intact(),
+            // What begins now may go through either.
+            _ => self.terms.is_trusted && self.connection.is_intact(),
         }
     }
 

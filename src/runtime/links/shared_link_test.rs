@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::LogLevel;
+use crate::net::memlink::MemoryLink;
 use crate::net::testlink::{tcp_pair, TestLink};
 use crate::net::{Poller, TcpTransport};
 use crate::runtime::base::log::Logger;
@@ -83,6 +84,23 @@ fn both_ends_come_to_share_memory_and_bytes_pass_through_it() {
         pass(&mut other, &mut one, &[7; 3000]);
         assert_eq!(are_together(&[one, other]), [true, true]);
     }
+}
+
+/// What is begun before it is known what carries it may go through memory.
+#[test]
+fn a_link_is_as_intact_as_whatever_may_carry_it() {
+    let of = |connection, is_trusted| {
+        SharedLink::new(connection, Side::Client, Terms { is_trusted, ..terms(2, false) }).unwrap().is_intact()
+    };
+    let memory = || -> Box<dyn Transport> { Box::new(MemoryLink::pair().0) };
+    let [plain, another] = plain();
+    assert_eq!([of(memory(), true), of(memory(), false)], [true, false]);
+    assert_eq!([of(plain, true), of(another, false)], [false, false]);
+    let [mut one, mut other] = linked(self::plain(), [2, 2]);
+    pass(&mut one, &mut other, b"hello");
+    assert!(one.is_intact());
+    one.terms.is_trusted = false;
+    assert!(!one.is_intact());
 }
 
 /// That one of them believes there are many nodes is as good as any other reason.

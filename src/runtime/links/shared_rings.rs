@@ -5,8 +5,9 @@
 //! afterwards. Each of the two stores and then loads what the other stores, so a fence stands between. Each sleep has a number of its
 //! own: so an end that has woken the other once does not wake it again for the same.
 //!
-//! What the other end's words say is data. How far it has come is held against what there can be at each look; what cannot be is
-//! damage. `shared_rings_loom_test.rs` runs this code in every order.
+//! What the other end's words say is data. A count carries a check of itself, and is held against what there can be at each look; what
+//! cannot be is damage. So bytes of a frame from long ago are not taken for new ones, where a word was written over.
+//! `shared_rings_loom_test.rs` runs this code in every order.
 
 use crate::net::shm::{page_bytes, Segment, LINE_BYTES};
 use crate::runtime::base::sync::{fence, Ordering};
@@ -20,6 +21,9 @@ const TAKEN: usize = LINE_BYTES;
 const SLEEPS_FOR_BYTES: usize = 2 * LINE_BYTES;
 const SLEEPS_FOR_ROOM: usize = SLEEPS_FOR_BYTES + size_of::<u64>();
 const END_BYTES: usize = 3 * LINE_BYTES;
+
+/// How much of a count its word has; the rest is a check of that.
+const COUNT_BITS: u32 = 48;
 
 /// Of what is longer, so much is published at a time: the other end takes it while more is put.
 const PORTION_BYTES: usize = 16 << 10;
@@ -127,7 +131,7 @@ impl<M: Bytes> Rings<M> {
                 self.memory.read(ring + at, head);
                 self.memory.read(ring, tail);
                 self.taken += portion.len() as u64;
-                self.memory.store(self.own * END_BYTES + TAKEN, self.taken);
+                self.memory.store(self.own * END_BYTES + TAKEN, word_of(self.taken));
             }
             left -= count;
         }
@@ -156,7 +160,7 @@ impl<M: Bytes> Rings<M> {
                 self.memory.write(ring, tail);
                 self.put += portion.len() as u64;
                 if wanted > PORTION_BYTES {
-                    self.memory.store(self.own * END_BYTES + PUT, self.put);
+                    self.memory.store(self.own * END_BYTES + PUT, word_of(self.put));
                 }
             }
             left -= count;
@@ -166,7 +170,7 @@ impl<M: Bytes> Rings<M> {
             self.wake_up(); // it may have been woken for room that is taken by now: the next sleep is another
             return Ok((0, false));
         }
-        self.memory.store(self.own * END_BYTES + PUT, self.put);
+        self.memory.store(self.own * END_BYTES + PUT, word_of(self.put));
         Ok(((self.put - before) as usize, self.is_to_be_woken(0)))
     }
 
@@ -182,7 +186,7 @@ impl<M: Bytes> Rings<M> {
 
     /// Whether there are bytes to take.
     pub(super) fn has_bytes(&self) -> bool {
-        self.others_put != self.taken || self.memory.load(self.others(PUT)) != self.taken
+        self.others_put != self.taken || self.memory.load(self.others(PUT)) != word_of(self.taken)
     }
 
     fn others(&self, word: usize) -> usize {
@@ -190,20 +194,16 @@ impl<M: Bytes> Rings<M> {
     }
 
     fn look_for_bytes(&mut self) -> io::Result<()> {
-        let put = self.memory.load(self.others(PUT));
-        if put.wrapping_sub(self.taken) > self.length as u64 {
-            return Err(damaged("put", put, self.taken, self.length));
-        }
-        self.others_put = put;
+        let word = self.memory.load(self.others(PUT));
+        let ahead = ahead_of(self.taken, word).filter(|ahead| *ahead <= self.length as u64);
+        self.others_put = self.taken + ahead.ok_or_else(|| damaged("put", word, self.taken, self.length))?;
         Ok(())
     }
 
     fn look_for_room(&mut self) -> io::Result<()> {
-        let taken = self.memory.load(self.others(TAKEN));
-        if taken < self.others_taken || taken > self.put {
-            return Err(damaged("taken", taken, self.put, self.length));
-        }
-        self.others_taken = taken;
+        let word = self.memory.load(self.others(TAKEN));
+        let ahead = ahead_of(self.others_taken, word).filter(|ahead| *ahead <= self.put - self.others_taken);
+        self.others_taken += ahead.ok_or_else(|| damaged("taken", word, self.put, self.length))?;
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl<M: Bytes> Rings<M> {
             self.memory.store(self.own * END_BYTES + SLEEPS_FOR_ROOM, self.sleeps);
         }
         fence(Ordering::SeqCst);
-        let has_room = self.is_full && self.memory.load(self.others(TAKEN)) != self.others_taken;
+        let has_room = self.is_full && self.memory.load(self.others(TAKEN)) != word_of(self.others_taken);
         if has_room || self.has_bytes() {
             self.wake_up();
             return false;
@@ -251,9 +251,21 @@ impl<M: Bytes> Rings<M> {
     }
 }
 
+/// The word for a count: the count's low bits, and above them a check.
+fn word_of(count: u64) -> u64 {
+    let low = count & ((1 << COUNT_BITS) - 1);
+    low | low.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> COUNT_BITS << COUNT_BITS
+}
+
+/// How much higher than this count the one is that a word tells, if it can be one.
+fn ahead_of(count: u64, word: u64) -> Option<u64> {
+    let low = word & ((1 << COUNT_BITS) - 1);
+    (word_of(low) == word).then(|| low.wrapping_sub(count) & ((1 << COUNT_BITS) - 1))
+}
+
 #[cold]
-fn damaged(what: &str, count: u64, own: u64, length: usize) -> io::Error {
-    let text = format!("in shared memory it has {what} {count} bytes, and this end is at {own} with rings of {length}");
+fn damaged(what: &str, word: u64, own: u64, length: usize) -> io::Error {
+    let text = format!("in shared memory the word {word:#x} cannot tell how much it has {what}: this end is at {own}, with rings of {length}");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 

@@ -92,18 +92,38 @@ fn one_that_sleeps_until_there_is_room_is_woken_when_there_is_much() {
     assert!(!other.read(&mut [IoSliceMut::new(&mut vec![0; 2 * length])]).unwrap().1);
 }
 
+#[test]
+fn counts_that_are_longer_than_their_words_go_on() {
+    let [mut one, mut other] = pair();
+    let begin = (1u64 << COUNT_BITS) - 5;
+    (one.put, one.others_taken, other.others_put, other.taken) = (begin, begin, begin, begin);
+    one.memory.store(PUT, word_of(begin));
+    other.memory.store(END_BYTES + TAKEN, word_of(begin));
+    for round in 0..3 {
+        assert!(!other.has_bytes());
+        assert_eq!(put(&mut one, &vec![round; LENGTH]).0, LENGTH);
+        assert!(other.has_bytes());
+        assert_eq!(take(&mut other, 2 * LENGTH), vec![round; LENGTH]);
+    }
+    let length = one.length;
+    assert_eq!(put(&mut one, &vec![7; 2 * length]).0, length);
+}
+
 /// Whatever another process writes there: it is an error, or bytes.
 #[test]
 fn words_that_cannot_be_are_damage() {
     for (word, value, what) in [
-        (PUT, LENGTH as u64 * 1000, "it has put"),
+        (PUT, word_of(LENGTH as u64 * 1000), "it has put"),
+        (PUT, 10, "it has put"),
+        (PUT, word_of(10) ^ 1 << 9, "it has put"),
         (PUT, u64::MAX, "it has put"),
         (TAKEN, u64::MAX, "it has taken"),
-        (TAKEN, 4, "it has taken"),
+        (TAKEN, word_of(4), "it has taken"),
+        (TAKEN, word_of(5) ^ 1 << 52, "it has taken"),
     ] {
         let [mut one, other] = pair();
         put(&mut one, &[0; 10]);
-        other.memory.store(END_BYTES + TAKEN, 5);
+        other.memory.store(END_BYTES + TAKEN, word_of(5));
         let rest = vec![0; one.length - 10];
         put(&mut one, &rest);
         assert_eq!(put(&mut one, &[0; 6]).0, 5, "so much was taken");

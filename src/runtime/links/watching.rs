@@ -51,7 +51,7 @@ impl Watching {
     pub fn make_room(&mut self, formed: Option<&Formed>) {
         let nodes = formed.map_or(0, |formed| u64::from(formed.worker_num) + u64::from(formed.server_num));
         if !std::mem::replace(&mut self.has_room, true) {
-            let _ = limit::room_for(nodes);
+            let _ = limit::room_for(nodes, 0);
         }
     }
 }

@@ -72,10 +72,13 @@ impl Engine {
             let made = self.transfers.matching.reserve().and_then(|()| self.transfers.peer(rank).reserve());
             made.map_err(|_| self.lacks_memory(rank, 0))?;
         }
-        let all = &mut self.transfers.peer(rank).inbound;
-        if all.insert(message.number, inbound).is_some() {
-            return Err(format!("two messages with number {}", message.number));
+        let peer = self.transfers.peer(rank);
+        if message.number != peer.announced + 1 {
+            return Err(format!("message {} where {} would be the next", message.number, peer.announced + 1));
         }
+        peer.announced = message.number;
+        let all = &mut peer.inbound;
+        all.insert(message.number, inbound);
         if all.len() as u64 > RTS_MAX as u64 + EAGER_CREDIT / EAGER_COST {
             return Err(format!("more than {RTS_MAX} announced"));
         }

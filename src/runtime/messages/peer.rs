@@ -130,8 +130,9 @@ pub(super) enum InboundStage {
 /// One peer.
 pub(super) struct Peer {
     pub slot: Slot,
-    /// The number of our last message to it.
+    /// The number of our last message to it, and of its last to us.
     pub numbered: u64,
+    pub announced: u64,
     /// What we may still send without asking.
     pub credit: u64,
     /// What we keep of its eager messages, and what of that has become free without its knowing.
@@ -179,6 +180,7 @@ impl Default for Peer {
         Peer {
             slot: Slot::Unused,
             numbered: 0,
+            announced: 0,
             credit: EAGER_CREDIT,
             kept: 0,
             owed: 0,

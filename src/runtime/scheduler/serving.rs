@@ -32,8 +32,9 @@ use std::time::Duration;
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
-/// What begins with the sender's protocols in every protocol: a registration, and the question how the job is.
-const WITH_RANGE: [u8; 2] = [1, 30];
+/// What begins with the sender's protocols in every protocol: a registration, the question how the job is, and a launcher's wish to
+/// be told how it goes.
+const WITH_RANGE: [u8; 3] = [1, 30, 44];
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
 /// How many connections are taken in before those that are there are served again.
@@ -97,8 +98,9 @@ impl Serving {
         let Assignment::Scheduler { host, ports } = &settings.assignment else {
             return Err(Error::config("these settings are not those of a scheduler"));
         };
-        // Without a descriptor for each node the cluster could never form.
-        limit::room_for(u64::from(settings.worker_num) + u64::from(settings.server_num))?;
+        // Without a descriptor for each node the cluster could never form; each may have a launcher that watches.
+        let nodes = u64::from(settings.worker_num) + u64::from(settings.server_num);
+        limit::room_for(nodes, nodes)?;
         let rules = rules(settings)?;
         let Bound { listener, name, remark } = listen(settings, host, ports)?;
         let host = identity::host_name(settings)?;

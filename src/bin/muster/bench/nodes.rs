@@ -58,7 +58,7 @@ pub struct Nodes {
 impl Nodes {
     /// The nodes with these numbers, of `all`, in the `index`-th process.
     pub fn new(index: u8, numbers: Range<u32>, all: u32, scheduler: SocketAddr) -> Result<Nodes, String> {
-        limit::room_for(u64::from(numbers.end - numbers.start))
+        limit::room_for(u64::from(numbers.end - numbers.start), 0)
             .map_err(|error| format!("{}, or share the nodes among more --processes", error.message()))?;
         Ok(Nodes {
             nodes: Vec::with_capacity((numbers.end - numbers.start) as usize),

@@ -7,9 +7,10 @@
 //!
 //! Contract: nothing here waits, a thread hears. Tested below, and with real hosts by `tests/python/test_hosts_stop.py`.
 
-use crate::status::ask::{NoAnswer, Watching};
+use crate::status::ask::{NoAnswer, Unheard, Watching};
 use crate::status::text::plain;
 use crate::sys;
+use muster::types::JobInstance;
 use muster::wire::{JobNews, JobPhase};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,11 +18,12 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How soon it is tried again to reach the scheduler.
-const PAUSE: Duration = Duration::from_millis(250);
-/// How long the scheduler may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long a scheduler that has told of a complete cluster may be out of reach. One whose port refuses is gone at once.
+/// How soon it is tried again to reach the scheduler, and then in twice the time, up to the second of these: with many hosts all try.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(4)];
+/// How long the scheduler may take for its first news.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For how long a scheduler that has told of a complete cluster may be out of reach, at least: as long as a node may be, where that
+/// is longer. One whose port refuses is gone at once.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
 /// How much later it is told that the job is over. What has ended it may be a process of this launcher's own, whose end is seen
@@ -54,17 +56,17 @@ pub struct JobCheck {
 }
 
 impl JobCheck {
-    /// Of the job whose scheduler has this address; none where nobody need know.
-    pub fn new(scheduler: Option<(String, u16)>) -> io::Result<JobCheck> {
+    /// Of the job whose scheduler has this address, and whose nodes may be silent for so long; none where nobody need know.
+    pub fn new(scheduler: Option<(String, u16)>, node_timeout: Duration) -> io::Result<JobCheck> {
         let bell = Arc::new(sys::bell()?);
         let Some((host, port)) = scheduler else { return Ok(JobCheck { bell, heard: None }) };
         let (tells, heard) = channel();
-        let ear = Ear { bell: Arc::clone(&bell), tells };
+        let ear = Ear { bell: Arc::clone(&bell), tells, out_of_reach: OUT_OF_REACH.max(node_timeout) };
         let hears = move || {
             let begin = || Watching::begin(&host, port, PATIENCE).map(|mut watching| move || watching.next());
-            ear.hear(begin, &format!("{host} port {port}"), OUT_OF_REACH);
+            ear.hear(begin, &format!("{host} port {port}"));
         };
-        std::thread::Builder::new().name("muster-watches".to_owned()).spawn(hears)?;
+        let _ = std::thread::Builder::new().name("muster-watches".to_owned()).spawn(hears); // without a thread nobody hears
         Ok(JobCheck { bell, heard: Some(heard) })
     }
 
@@ -91,54 +93,102 @@ impl JobCheck {
 struct Ear {
     bell: Arc<OwnedFd>,
     tells: Sender<Found>,
+    out_of_reach: Duration,
+}
+
+/// How one connection went.
+enum Line {
+    /// There was news, and then it ended; whether it was there for longer than a moment.
+    Lost { lasted: bool },
+    /// There was none: the port refuses, or it is something else.
+    Silent(NoAnswer),
+    /// The scheduler does not tell.
+    Rejected,
+    /// There is nothing more to hear, or nobody who wants it.
+    Over,
+}
+
+/// What is known of the job.
+#[derive(Default)]
+struct Known {
+    instance: Option<JobInstance>,
+    /// The scheduler has told of a complete cluster, and has not said that it tells no more: it will say that it ends.
+    is_promised: bool,
 }
 
 impl Ear {
     /// Hears until there is nothing more to hear, or nobody who wants it. `begin` connects; what that gives waits for the next news.
-    fn hear<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, scheduler: &str, out_of_reach: Duration)
+    fn hear<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, scheduler: &str)
     where
-        N: FnMut() -> Result<JobNews, String>,
+        N: FnMut() -> Result<JobNews, Unheard>,
     {
-        let mut formed = false;
+        let (mut known, mut pause) = (Known::default(), PAUSES[0]);
         let mut lost_at: Option<Instant> = None;
         loop {
-            match begin() {
-                Ok(mut next) => {
-                    while let Ok(news) = next() {
-                        lost_at = None;
-                        match meaning(&news) {
-                            Meaning::GoesOn => {}
-                            Meaning::Formed if formed => {}
-                            Meaning::Formed => {
-                                formed = true;
-                                if self.tell(Found::Formed).is_err() {
-                                    return;
-                                }
-                            }
-                            Meaning::Over(why) => return self.tell_over(why),
-                            Meaning::Done => return,
-                        }
+            match self.hear_line(&begin, &mut known) {
+                Line::Over => return,
+                Line::Lost { lasted } => {
+                    (lost_at, pause) = (Some(Instant::now()), PAUSES[0]);
+                    if lasted {
+                        continue; // a scheduler that is gone is found to be gone at once
                     }
                 }
+                Line::Rejected => (lost_at, known.is_promised) = (None, false),
                 // A scheduler that was not there yet may come.
-                Err(why) if formed => {
+                Line::Silent(_) if !known.is_promised => {}
+                Line::Silent(why) => {
                     let since = *lost_at.get_or_insert_with(Instant::now);
+                    let seconds = self.out_of_reach.as_secs();
                     let how = match why.is_refused {
-                        true => "its port refuses connections, and it has not said that it ends".to_owned(),
-                        false if since.elapsed() < out_of_reach => String::new(),
-                        false => format!("it is out of reach for {} s: {}", out_of_reach.as_secs(), plain(&why.words)),
+                        true => Some("its port refuses connections, and it has not said that it ends".to_owned()),
+                        false if since.elapsed() < self.out_of_reach => None,
+                        false => Some(format!("it is out of reach for {seconds} s: {}", plain(&why.words))),
                     };
-                    if !how.is_empty() {
+                    if let Some(how) = how {
                         return self.tell_over(format!("the scheduler at {scheduler} is gone: {how}"));
                     }
                 }
-                Err(_) => {}
             }
-            // One that is gone without a word is found to be gone at once.
-            if !formed || lost_at.is_some() {
-                std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    fn hear_line<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, known: &mut Known) -> Line
+    where
+        N: FnMut() -> Result<JobNews, Unheard>,
+    {
+        let mut next = match begin() {
+            Ok(next) => next,
+            Err(why) => return Line::Silent(why),
+        };
+        let (begun, mut was_heard) = (Instant::now(), false);
+        loop {
+            let news = match next() {
+                Ok(news) => news,
+                Err(Unheard::Rejected) => return Line::Rejected,
+                Err(Unheard::Ended(_)) if was_heard => return Line::Lost { lasted: begun.elapsed() > PAUSES[0] },
+                Err(Unheard::Ended(words)) => return Line::Silent(NoAnswer::from(words)),
+            };
+            was_heard = true;
+            if *known.instance.get_or_insert(news.instance) != news.instance {
+                return Line::Over; // another job has the port: this one has ended
             }
-            lost_at = lost_at.or(formed.then(Instant::now));
+            match meaning(&news) {
+                Meaning::GoesOn => {}
+                Meaning::Formed if known.is_promised => {}
+                Meaning::Formed => {
+                    known.is_promised = true;
+                    if self.tell(Found::Formed).is_err() {
+                        return Line::Over;
+                    }
+                }
+                Meaning::Over(why) => {
+                    self.tell_over(why);
+                    return Line::Over;
+                }
+                Meaning::Done => return Line::Over,
+            }
         }
     }
 
@@ -157,6 +207,8 @@ impl Ear {
 fn meaning(news: &JobNews) -> Meaning {
     match (&news.why, news.phase) {
         _ if news.recovery => Meaning::Done,
+        // Each worker is told why the cluster has not formed, and may go on alone.
+        (_, JobPhase::Forming) if news.ended => Meaning::Done,
         (Some(why), _) => Meaning::Over(plain(why)),
         _ if news.ended => Meaning::Done,
         (None, JobPhase::Forming) => Meaning::GoesOn,

@@ -131,7 +131,8 @@ pub fn join(
     }
     // One launcher sees all that fails, or such a job goes on.
     let needs_none = options.all_here() || report.is_led() || max_restarts > 0;
-    let job_check = JobCheck::new((!needs_none).then_some(address)).inspect_err(|_| children::stop_now(&children))?;
+    let job_check = JobCheck::new((!needs_none).then_some(address), node_timeout())
+        .inspect_err(|_| children::stop_now(&children))?;
     let mut run = Run {
         launch,
         report,
@@ -421,6 +422,14 @@ fn host_id() -> Option<String> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     config.get(Key::HostId.setting().name).ok().flatten()
+}
+
+/// For how long a node may be silent, as far as this process knows; a day where there is no limit.
+fn node_timeout() -> Duration {
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    let seconds = config.get(Key::NodeTimeout.setting().name).ok().flatten().and_then(|text| text.parse::<f64>().ok());
+    Duration::from_secs_f64(seconds.unwrap_or_default().clamp(0.0, 86_400.0))
 }
 
 /// Those that are in no child's group.

@@ -98,8 +98,8 @@ pub struct Supervisor {
     members: Vec<Member>,
     /// No worker of the job runs elsewhere, or none any more.
     all_here: bool,
-    /// The launchers of other hosts ask the scheduler how the job is.
-    others_ask: bool,
+    /// The launchers of other hosts are told by the scheduler how the job goes.
+    others_hear: bool,
     /// The scheduler has said that the job is over, before anything failed here.
     job_over: bool,
     /// Failures in the order in which they were noticed.
@@ -131,7 +131,7 @@ impl Supervisor {
         Supervisor {
             members,
             all_here,
-            others_ask: false,
+            others_hear: false,
             job_over: false,
             failures: Vec::new(),
             cut_short: Vec::new(),
@@ -265,14 +265,14 @@ impl Supervisor {
     fn stop_all(&mut self, now: Duration) {
         self.begin_no_more();
         let can_return = self.members.iter().any(|one| one.lives.can_return());
-        let is_awaited_elsewhere = !self.all_here && (can_return || self.others_ask);
+        let is_awaited_elsewhere = !self.all_here && (can_return || self.others_hear);
         let last = if is_awaited_elsewhere { SCHEDULER_AFTER_GIVING_UP } else { SCHEDULER_AFTER_FAILURE };
         self.stop = Some(Stop::after_failure(now, last));
     }
 
-    /// The cluster is complete, and its other launchers ask the scheduler how the job is.
+    /// The cluster is complete, and the scheduler tells its other launchers how the job goes.
     pub fn formed(&mut self) {
-        self.others_ask = true;
+        self.others_hear = true;
     }
 
     /// The scheduler says that the job is over for good. What runs here is stopped, as after a failure here.

@@ -125,7 +125,7 @@ fn the_first_failure_stops_the_rest_within_a_second() {
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });
 }
 
-/// A scheduler and two workers, with others on another host, whose launcher asks the scheduler.
+/// A scheduler and two workers, with others on another host, whose launcher the scheduler tells how the job goes.
 fn job_on_hosts() -> Job {
     let mut job = Job { supervisor: Supervisor::new([true, false, false], false, 0), now: Duration::ZERO };
     job.supervisor.formed();

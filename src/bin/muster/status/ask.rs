@@ -77,17 +77,27 @@ impl Watching {
     }
 
     /// Waits for what it tells next.
-    pub fn next(&mut self) -> Result<JobNews, String> {
-        let message = self.0.message();
+    pub fn next(&mut self) -> Result<JobNews, Unheard> {
+        let message = self.0.message().map_err(Unheard::Ended);
         self.0.deadline = Instant::now() + WATCHED;
         match message? {
             Message::JobNews(news) => Ok(news),
-            other => Err(self.0.not_told(&other)),
+            Message::Rejected(_) => Err(Unheard::Rejected),
+            other => Err(Unheard::Ended(self.0.not_told(&other))),
         }
     }
 }
 
-/// What this command shows a scheduler, by the environment's settings. A launcher asks for long: the files of TLS are read again when
+/// Why there is no news on a connection, and none will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// The scheduler does not tell, or not any more: it may do so later.
+    Rejected,
+    /// The connection has ended, in words.
+    Ended(String),
+}
+
+/// What this command shows a scheduler, by the environment's settings. A launcher may come for long: the files of TLS are read again when
 /// they have changed.
 static ASKER: OnceLock<Asker> = OnceLock::new();
 
