@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from certificates import Certificates
 from cluster import MUSTER, thread_states
 from launch import Launch, until
 from networks import Hosts
@@ -82,9 +83,10 @@ def test_a_failure_stops_workers_of_another_host_that_are_in_no_call(hosts, vict
         assert f"muster: {told}" in other.stderr, other.stderr
 
 
-@pytest.mark.parametrize("secret", [{}, {"MUSTER_JOB_SECRET": "xyzzy"}], ids=["plain", "secret"])
-def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(hosts, secret, tmp_path):
-    with two_launchers(hosts, tmp_path, IDLE, '"joined"', lambda _: secret) as (here, there):
+@pytest.mark.parametrize("guard", ["plain", "secret", "tls"])
+def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(hosts, guard, tmp_path):
+    settings = {"plain": dict, "secret": lambda: {"MUSTER_JOB_SECRET": "xyzzy"}, "tls": Certificates(tmp_path / "files").env}[guard]()
+    with two_launchers(hosts, tmp_path, IDLE, '"joined"', lambda _: settings) as (here, there):
         began = time.monotonic()
         os.kill(here.child("the scheduler"), signal.SIGKILL)
         for launch in (there, here):
@@ -100,9 +102,11 @@ def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(ho
         assert "the job is over" not in here.stderr
 
 
-def test_workers_that_work_on_after_they_have_left_are_not_stopped(hosts, tmp_path):
+@pytest.mark.parametrize("guard", ["plain", "tls"])
+def test_workers_that_work_on_after_they_have_left_are_not_stopped(hosts, guard, tmp_path):
     """The scheduler has ended, and said so: its launcher waits for its workers."""
-    with two_launchers(hosts, tmp_path, WORK_ON, '"left"') as launches:
+    settings = {"plain": dict, "tls": Certificates(tmp_path / "files").env}[guard]()
+    with two_launchers(hosts, tmp_path, WORK_ON, '"left"', lambda _: settings) as launches:
         scheduler = launches[0].child("the scheduler")
         # A zombie until the end of the run; its last word was that all have left, and then its port refuses.
         until(lambda: "Z" in thread_states(scheduler), LIMIT, "the scheduler ends when all have left")
