@@ -29,6 +29,7 @@
 #   make bench-overlap   allreduces that go on while the program computes, beside Open MPI's and PyTorch's
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
+#   make aarch64  the library for aarch64, and the C tests there, on a simulated processor, which it installs
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
 #   make fuzz-all   the same for all decoders, each for 20 minutes of processor time
 #   make header   writes include/muster.h anew from src/ffi
@@ -64,7 +65,7 @@ STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
     mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs \
-    bench-peers detection sanitize asan memcheck helgrind valgrind fuzz fuzz-all fuzzer clean
+    bench-peers detection sanitize asan memcheck helgrind aarch64 valgrind fuzz fuzz-all fuzzer clean
 
 ## Build
 
@@ -425,6 +426,27 @@ helgrind: valgrind $(CMAKE_THERE)
 	$(call RUN_CTESTS,$(VALGRIND))
 
 # Debian's package, where it may be installed.
+# The library for aarch64, and the C tests there. A simulated processor shows that what depends on it is right: how it rounds, what
+# system calls look like. It does not order memory accesses as freely as a real one; `make loom` tries those orders.
+AARCH64 := $(TARGET)/aarch64
+AARCH64_TRIPLE := aarch64-unknown-linux-gnu
+AARCH64_BUILT := $(AARCH64)/$(AARCH64_TRIPLE)/release
+
+aarch64: $(CMAKE_THERE)
+	@command -v qemu-aarch64 aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ >/dev/null || { [ "$$(id -u)" = 0 ] \
+	    && apt-get install --yes --no-install-recommends qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross; } \
+	    || { echo "make aarch64 needs a compiler for it and qemu: apt-get install qemu-user g++-aarch64-linux-gnu" >&2; exit 1; }
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64_TRIPLE)" ] || rustup target add $(AARCH64_TRIPLE)
+	CARGO_TARGET_DIR=$(AARCH64) CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --lib --target $(AARCH64_TRIPLE)
+	ln -sf libmuster.so $(AARCH64_BUILT)/libmuster.so.1
+	$(CMAKE) -S ctests -B $(AARCH64)/ctests -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	    -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DMUSTER_BUILT_DIR=$(AARCH64_BUILT) \
+	    -DMUSTER_UNDER="env;CTESTS_FOREIGN_THREADS=1;qemu-aarch64;-L;/usr/aarch64-linux-gnu" -DMUSTER_PATIENCE=5 \
+	    -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/aarch64/left_out.txt
+	$(CMAKE) --build $(AARCH64)/ctests --parallel $(JOBS)
+	$(CTEST) --test-dir $(AARCH64)/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
+
 valgrind:
 	@[ -e /usr/include/valgrind/helgrind.h ] || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends valgrind; } \
 	    || { echo "make sanitize needs valgrind with its headers: apt-get install valgrind" >&2; exit 1; }

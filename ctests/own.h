@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* How many threads this process has. */
+/* How many threads this process has, but for those of what simulates its processor (CTESTS_FOREIGN_THREADS). */
 int own_threads(void);
 /* Whether it has exactly so many threads, now or within two seconds: the kernel lists a thread a moment longer than it
  * lives. */

@@ -43,6 +43,12 @@ def hosts():
         yield hosts
 
 
+def guarded_by(guard, tmp_path):
+    if guard == "tls":
+        return Certificates(tmp_path / "files").env()
+    return {"MUSTER_JOB_SECRET": "xyzzy"} if guard == "secret" else {}
+
+
 @contextlib.contextmanager
 def two_launchers(hosts, tmp_path, program, said, env=None):
     """On each host, once each of its workers has said this."""
@@ -85,7 +91,7 @@ def test_a_failure_stops_workers_of_another_host_that_are_in_no_call(hosts, vict
 
 @pytest.mark.parametrize("guard", ["plain", "secret", "tls"])
 def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(hosts, guard, tmp_path):
-    settings = {"plain": dict, "secret": lambda: {"MUSTER_JOB_SECRET": "xyzzy"}, "tls": Certificates(tmp_path / "files").env}[guard]()
+    settings = guarded_by(guard, tmp_path)
     with two_launchers(hosts, tmp_path, IDLE, '"joined"', lambda _: settings) as (here, there):
         began = time.monotonic()
         os.kill(here.child("the scheduler"), signal.SIGKILL)
@@ -105,7 +111,7 @@ def test_a_killed_scheduler_stops_workers_of_another_host_that_are_in_no_call(ho
 @pytest.mark.parametrize("guard", ["plain", "tls"])
 def test_workers_that_work_on_after_they_have_left_are_not_stopped(hosts, guard, tmp_path):
     """The scheduler has ended, and said so: its launcher waits for its workers."""
-    settings = {"plain": dict, "tls": Certificates(tmp_path / "files").env}[guard]()
+    settings = guarded_by(guard, tmp_path)
     with two_launchers(hosts, tmp_path, WORK_ON, '"left"', lambda _: settings) as launches:
         scheduler = launches[0].child("the scheduler")
         # A zombie until the end of the run; its last word was that all have left, and then its port refuses.

@@ -1,7 +1,10 @@
 //! The 16-bit floats: stored as they travel, computed as float32. Conversions choose between values instead of
 //! branching.
 
-use super::element::{Element, Max, Min, Operation, Prod, Sum};
+use super::element::Element;
+#[cfg(target_arch = "x86_64")]
+use super::element::{Max, Min, Operation, Prod, Sum};
+#[cfg(target_arch = "x86_64")]
 use crate::types::ReduceOp;
 
 /// IEEE 754 binary16.

@@ -125,7 +125,7 @@ impl Ear {
         let (mut known, mut pause) = (Known::default(), PAUSES[0]);
         let mut lost_at: Option<Instant> = None;
         loop {
-            match self.hear_line(&begin, &mut known) {
+            match self.hear_line(&begin, scheduler, &mut known) {
                 Line::Over => return,
                 Line::Lost { lasted } => {
                     (lost_at, pause) = (Some(Instant::now()), PAUSES[0]);
@@ -154,7 +154,7 @@ impl Ear {
         }
     }
 
-    fn hear_line<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, known: &mut Known) -> Line
+    fn hear_line<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, scheduler: &str, known: &mut Known) -> Line
     where
         N: FnMut() -> Result<JobNews, Unheard>,
     {
@@ -172,7 +172,10 @@ impl Ear {
             };
             was_heard = true;
             if *known.instance.get_or_insert(news.instance) != news.instance {
-                return Line::Over; // another job has the port: this one has ended
+                if known.is_promised {
+                    self.tell_over(format!("the scheduler at {scheduler} is gone: another job has its port, and it has not said that it ends"));
+                }
+                return Line::Over;
             }
             match meaning(&news) {
                 Meaning::GoesOn => {}

@@ -109,7 +109,10 @@ fn a_connection_that_ends_is_made_again_and_another_job_at_the_port_is_not_this_
     assert_eq!(told(vec![News(vec![running()]), News(vec![running(), ending()])]), [Found::Formed]);
     let failed = news(JobPhase::Broken, Some("rank 1 is lost"), false);
     let other = JobNews { instance: JobInstance([2; 16]), ..failed };
-    assert_eq!(told(vec![News(vec![running()]), News(vec![other])]), [Found::Formed]);
+    let gone = told(vec![News(vec![running()]), News(vec![other.clone()])]);
+    assert!(matches!(&gone[1], Found::Over(why) if why.contains("another job has its port")), "{gone:?}");
+    let forming = news(JobPhase::Forming, None, false);
+    assert_eq!(told(vec![News(vec![forming]), News(vec![other])]), [], "nothing was promised");
 }
 
 #[test]

@@ -424,12 +424,12 @@ fn host_id() -> Option<String> {
     config.get(Key::HostId.setting().name).ok().flatten()
 }
 
-/// For how long a node may be silent, as far as this process knows; a day where there is no limit.
+/// For how long a node may be silent, as far as this process knows, a day at most. What is no such setting the children complain of.
 fn node_timeout() -> Duration {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     let seconds = config.get(Key::NodeTimeout.setting().name).ok().flatten().and_then(|text| text.parse::<f64>().ok());
-    Duration::from_secs_f64(seconds.unwrap_or_default().clamp(0.0, 86_400.0))
+    Duration::try_from_secs_f64(seconds.unwrap_or_default().min(86_400.0)).unwrap_or_default()
 }
 
 /// Those that are in no child's group.
