@@ -287,39 +287,27 @@ macro_rules! wire_newtypes {
 
 wire_newtypes!(Epoch, GroupId, Incarnation, JobInstance, LaunchId, Secret, Token, TokenHash);
 
-impl Wire for SharedMemory {
-    fn put(&self, to: &mut Encoder) {
-        (*self as u8).put(to);
-    }
+/// Enums that the ground knows by their codes; each with the sentence about a code that is none of them.
+macro_rules! wire_coded {
+    ($($name:ident: $odd:literal),*) => {$(
+        impl Wire for $name {
+            fn put(&self, to: &mut Encoder) {
+                (*self as u8).put(to);
+            }
 
-    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let code = u8::take(from)?;
-        SharedMemory::from_code(code)
-            .ok_or_else(|| WireError(format!("{code} does not say whether ranks share memory")))
-    }
+            fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
+                let code = u8::take(from)?;
+                $name::from_code(code).ok_or_else(|| WireError(format!($odd, code)))
+            }
+        }
+    )*}
 }
 
-impl Wire for ChecksumScope {
-    fn put(&self, to: &mut Encoder) {
-        (*self as u8).put(to);
-    }
-
-    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let code = u8::take(from)?;
-        ChecksumScope::from_code(code).ok_or_else(|| WireError(format!("{code} does not say what carries checksums")))
-    }
-}
-
-impl Wire for Role {
-    fn put(&self, to: &mut Encoder) {
-        (*self as u8).put(to);
-    }
-
-    fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
-        let code = u8::take(from)?;
-        Role::from_code(code).ok_or_else(|| WireError(format!("role {code}: 0, 1 or 2 expected")))
-    }
-}
+wire_coded!(
+    SharedMemory: "{} does not say whether ranks share memory",
+    ChecksumScope: "{} does not say what carries checksums",
+    Role: "role {}: 0, 1 or 2 expected"
+);
 
 /// Declares a struct whose fields lie on the wire one after another.
 macro_rules! record {

@@ -145,10 +145,11 @@ impl Ear {
                         false => Some(format!("it is out of reach for {seconds} s: {}", plain(&why.words))),
                     };
                     if let Some(how) = how {
-                        return self.tell_over(format!("the scheduler at {scheduler} is gone: {how}"));
+                        return self.tell_gone(scheduler, &how);
                     }
                 }
             }
+            // Nothing tells when a scheduler is there, or there again. This thread does nothing else, and nobody waits for it.
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSES[1]);
         }
@@ -173,7 +174,7 @@ impl Ear {
             was_heard = true;
             if *known.instance.get_or_insert(news.instance) != news.instance {
                 if known.is_promised {
-                    self.tell_over(format!("the scheduler at {scheduler} is gone: another job has its port, and it has not said that it ends"));
+                    self.tell_gone(scheduler, "another job has its port, and it has not said that it ends");
                 }
                 return Line::Over;
             }
@@ -195,7 +196,13 @@ impl Ear {
         }
     }
 
+    fn tell_gone(&self, scheduler: &str, how: &str) {
+        self.tell_over(format!("the scheduler at {scheduler} is gone: {how}"));
+    }
+
     fn tell_over(&self, why: String) {
+        // The kernel closes a process's connections before it tells the parent of its end: that word is to come first. The launcher
+        // does not wait here, this thread does.
         std::thread::sleep(OWN_FIRST);
         let _ = self.tell(Found::Over(why)); // nobody wants to know any more
     }
