@@ -1824,9 +1824,10 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
  *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
  *   scheduler's word.
- * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. A message that has met
- *   its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer
- *   than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may have come or gone.
+ * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
+ *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
+ *   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may
+ *   have come or gone.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
  *   requests of several clusters ends with the first that is interrupted.
  * - The store's calls: one that waits ends. Whether a change was made is not known.
@@ -2206,7 +2207,9 @@ int32_t muster_request_descriptor(muster_request_t *request);
  * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
  * ended.
  *
- * A message ends so as long as it has not met its other half; otherwise it ends as it would have.
+ * A message ends so as long as it has not met its other half; otherwise it ends as it would have. A send of more than 64 KiB
+ * that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
+ * time is up.
  *
  * One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
  * every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's

@@ -74,9 +74,10 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 /// - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
 ///   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
 ///   scheduler's word.
-/// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half. A message that has met
-///   its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer
-///   than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may have come or gone.
+/// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
+///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
+///   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may
+///   have come or gone.
 /// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
 ///   requests of several clusters ends with the first that is interrupted.
 /// - The store's calls: one that waits ends. Whether a change was made is not known.

@@ -352,7 +352,9 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
 /// stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
 /// ended.
 ///
-/// A message ends so as long as it has not met its other half; otherwise it ends as it would have.
+/// A message ends so as long as it has not met its other half; otherwise it ends as it would have. A send of more than 64 KiB
+/// that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
+/// time is up.
 ///
 /// One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
 /// every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's

@@ -33,10 +33,12 @@ code! {
         Withdraw = 5,
         /// From the receiver: the receive that it met does not fit. Element type and count are the receive's.
         Refuse = 6,
-        /// From the receiver: the receive that it met has been given up.
+        /// From the receiver: the receive that it met has been given up; or the recalled message has met none, and is forgotten.
         Drop = 7,
         /// From the receiver: so much (`count`) of the sender's credit has become free.
         Credit = 8,
+        /// From the sender: the offered message is to be taken back, if no receive has met it.
+        Recall = 9,
     }
 }
 

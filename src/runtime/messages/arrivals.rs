@@ -2,9 +2,8 @@
 
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
-use super::operation::{misfit, Stage};
+use super::operation::Stage;
 use super::peer::{Bytes, Inbound, InboundStage};
-use crate::error::{Error, Status};
 use crate::schedules::{Buffer, Span};
 use crate::wire::{
     FrameHeader, MessageHeader, MessagePart, EAGER_COST, EAGER_CREDIT, EAGER_MAX, MESSAGE_PIECE_BYTES, RTS_MAX,
@@ -126,8 +125,9 @@ impl Engine {
             MessagePart::Piece => self.piece_came(rank, message, length),
             MessagePart::Rts => self.announce(rank, message, InboundStage::Requested)?,
             MessagePart::Cts => self.cleared(rank, number),
-            MessagePart::Withdraw => self.withdrawn(rank, number)?,
-            MessagePart::Refuse | MessagePart::Drop => self.turned_down(rank, message),
+            MessagePart::Withdraw => self.transfers.withdrawn(rank, number)?,
+            MessagePart::Recall => self.transfers.recalled(rank, message)?,
+            MessagePart::Refuse | MessagePart::Drop => self.transfers.turned_down(rank, message),
             MessagePart::Credit => {
                 let peer = self.transfers.peer(rank);
                 peer.credit = peer.credit.saturating_add(message.count);
@@ -189,52 +189,10 @@ impl Engine {
     fn cleared(&mut self, rank: u32, number: u64) {
         let Some(op) = self.transfers.peer(rank).ours.get(&number).copied() else { return };
         let Some(operation) = self.transfers.operations.get_mut(&op) else { return };
-        if operation.stage == Stage::Requested(number) {
+        if [Stage::Requested(number), Stage::Recalled(number)].contains(&operation.stage) {
             operation.stage = Stage::Cleared(number, 0);
             self.transfers.peer(rank).cleared.push_back(op);
             self.transfers.dirty.insert(rank);
         }
-    }
-
-    /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
-    fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
-        let message = MessageId { source: rank, number };
-        match self.transfers.peer(rank).inbound.remove(&number).map(|inbound| inbound.state) {
-            None => {}
-            Some(InboundStage::Requested) => drop(self.transfers.matching.take_arrived(message)),
-            Some(InboundStage::Cleared(op)) => {
-                if self
-                    .transfers
-                    .operations
-                    .get(&op)
-                    .is_some_and(|operation| operation.stage == Stage::Coming(message, 0))
-                {
-                    self.transfers.wait_again(op);
-                    return Ok(());
-                }
-                let sentence = format!("{}: its sender gave it up in the middle", self.transfers.title_of(op));
-                self.transfers.end(op, Err(Error::new(Status::Aborted, sentence)));
-            }
-            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
-                return Err(format!("message {number} is withdrawn, and was never announced"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A peer does not want a message of ours. If that was given up meanwhile, this crosses the word of it, and both ends
-    /// have ended for their own reason: the receive with a misfit, say, and the send cancelled. Neither waits for another.
-    fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
-        let Some(op) = self.transfers.peer(rank).ours.remove(&message.number) else { return };
-        let Some(operation) = self.transfers.operations.get(&op) else { return };
-        let error = if message.part == MessagePart::Refuse {
-            let (sent, room) = ((operation.post.count, operation.post.dtype), (message.count, message.dtype));
-            let [own, peer] = [self.transfers.own, rank].map(|rank| self.transfers.roster.describe(rank));
-            Error::new(Status::Mismatch, misfit(sent, room, &own, &peer))
-        } else {
-            let sentence = format!("{}: its receiver gave up receiving it", self.transfers.title_of(op));
-            Error::new(Status::Aborted, sentence)
-        };
-        self.transfers.end(op, Err(error));
     }
 }

@@ -6,7 +6,7 @@ use super::operation::DEADLINES_KEPT;
 use super::peer::Bytes;
 use super::{Direction, Post};
 use crate::config::LogLevel;
-use crate::error::{Failure, Status};
+use crate::error::{Error, Failure, Status};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::base::log::Logger;
@@ -102,6 +102,23 @@ impl Bench {
                 end => return (frames, end),
             }
         }
+    }
+
+    /// The same without payloads.
+    fn parts(&mut self, rank: u32) -> impl Iterator<Item = (MessagePart, u64)> {
+        self.went(rank).0.into_iter().map(|(part, number, _)| (part, number))
+    }
+
+    /// What was posted last ends: because its time is up, or as its caller wants.
+    fn give_up_newest(&mut self, late: bool) {
+        let transfers = &mut self.engine.transfers;
+        let op = transfers.upcoming() - 1;
+        if late {
+            transfers.give_up(op, Error::new(Status::Timeout, "its time is up"));
+        } else {
+            transfers.cancel(op);
+        }
+        self.engine.flush();
     }
 
     /// What damage the engine found.
@@ -325,20 +342,73 @@ fn only_who_waited_for_the_receive_hears_that_a_message_to_oneself_does_not_fit(
 }
 
 #[test]
-fn a_misfit_that_is_cancelled_while_it_is_refused_ends_on_both_sides() {
-    // The receiver: it refuses, and then hears that the message is withdrawn.
+fn a_misfit_that_is_cancelled_or_late_while_it_is_refused_ends_on_both_sides() {
+    // The receiver: it refuses, and then hears that the message is withdrawn or recalled.
+    for word in [MessagePart::Withdraw, MessagePart::Recall] {
+        let mut bench = Bench::new();
+        let (request, _) = bench.receive(Some(1), 5, 10);
+        bench.comes(1, &[rts(1, 5), frame(part(word, 1, 0, 0), &[])].concat());
+        assert_eq!((status(&request), bench.damage()), (Some(Status::Mismatch), None));
+        assert_eq!(bench.went(1).0, [(MessagePart::Refuse, 1, Vec::new())]);
+    }
+    // The sender: it withdraws or recalls it, and then hears that the message is refused.
+    for (late, expected, word) in
+        [(true, Status::Timeout, MessagePart::Withdraw), (false, Status::Mismatch, MessagePart::Recall)]
+    {
+        let mut bench = Bench::new();
+        let send = bench.send(1, 5, LONG);
+        bench.give_up_newest(late);
+        bench.comes(1, &frame(part(MessagePart::Refuse, 1, 0, 10), &[]));
+        assert_eq!((status(&send), bench.damage()), (Some(expected), None));
+        assert!(bench.parts(1).eq([(MessagePart::Rts, 1), (word, 1)]));
+    }
+}
+
+#[test]
+fn a_send_is_taken_back_if_no_receive_has_met_it_and_else_goes_on() {
+    // The receiver: it has matched another sender's message behind the first one, which must stay the first.
     let mut bench = Bench::new();
-    let (request, _) = bench.receive(Some(1), 5, 10);
-    bench.comes(1, &[rts(1, 5), frame(part(MessagePart::Withdraw, 1, 0, 0), &[])].concat());
-    assert_eq!((status(&request), bench.damage()), (Some(Status::Mismatch), None));
-    assert_eq!(bench.went(1).0, [(MessagePart::Refuse, 1, Vec::new())]);
-    // The sender: it withdraws, and then hears that the message is refused.
-    let send = bench.send(1, 5, LONG);
-    bench.engine.transfers.cancel(bench.engine.transfers.upcoming() - 1);
-    bench.comes(1, &frame(part(MessagePart::Refuse, 1, 0, 10), &[]));
-    assert_eq!((status(&send), bench.damage()), (Some(Status::Aborted), None));
-    let parts = bench.went(1).0.into_iter().map(|(part, number, _)| (part, number));
-    assert!(parts.eq([(MessagePart::Rts, 1), (MessagePart::Withdraw, 1)]));
+    let (first, _) = bench.receive(None, 5, LONG);
+    let (second, _) = bench.receive(None, 5, LONG);
+    bench.comes(1, &rts(1, 5));
+    bench.comes(2, &eager(1, 5, 10));
+    bench.comes(1, &frame(part(MessagePart::Recall, 1, 0, 0), &[]));
+    bench.comes(2, &eager(2, 5, 20));
+    assert_eq!((first.test(), second.test()), (None, got(2, 5, 10)));
+    bench.comes(1, &frame(part(MessagePart::Piece, 1, 0, LONG), &content(LONG)));
+    assert_eq!((first.test(), bench.damage()), (got(1, 5, LONG), None));
+    assert_eq!(bench.went(1).0, [(MessagePart::Cts, 1, Vec::new())]);
+    // What no receive has met is forgotten.
+    bench.comes(1, &[rts(2, 6), frame(part(MessagePart::Recall, 2, 0, 0), &[]), eager(3, 6, 30)].concat());
+    assert_eq!(bench.went(1).0, [(MessagePart::Drop, 2, Vec::new())]);
+    assert_eq!((bench.receive(Some(1), 6, LONG).0.test(), bench.damage()), (got(1, 6, 30), None));
+    bench.comes(1, &frame(part(MessagePart::Recall, 4, 0, 0), &[]));
+    assert_eq!(bench.damage(), None, "it may have been refused before");
+    bench.comes(1, &[eager(4, 7, 10), frame(part(MessagePart::Recall, 4, 0, 0), &[])].concat());
+    assert!(bench.damage().unwrap().contains("message 4 is recalled, and was never announced"));
+
+    // The sender: the receiver says which of the two it is.
+    let mut bench = Bench::new();
+    for (number, word) in [(1, MessagePart::Cts), (2, MessagePart::Drop)] {
+        let send = bench.send(1, 5, LONG);
+        bench.give_up_newest(false);
+        assert_eq!(send.test(), None, "only the receiver knows");
+        assert!(bench.parts(1).eq([(MessagePart::Rts, number), (MessagePart::Recall, number)]));
+        bench.comes(1, &frame(part(word, number, 0, 0), &[]));
+        let (went, outcome) = (bench.went(1).0, send.test().unwrap());
+        if word == MessagePart::Cts {
+            assert_eq!((went, outcome), (vec![(MessagePart::Piece, number, content(LONG))], Ok(None)));
+        } else {
+            let error = outcome.unwrap_err();
+            assert!(error.status() == Status::Aborted && error.to_string().ends_with("was cancelled"), "{error}");
+            assert_eq!(went, []);
+        }
+    }
+    let late = bench.send(1, 5, LONG);
+    bench.give_up_newest(false);
+    bench.give_up_newest(true);
+    assert_eq!(status(&late), Some(Status::Timeout), "no answer came in its time");
+    assert!(bench.parts(1).eq([MessagePart::Rts, MessagePart::Recall, MessagePart::Withdraw].map(|part| (part, 3))));
 }
 
 /// So many tenths of a second on; the cluster has agreed on a time-out of 1 s.

@@ -33,7 +33,7 @@ impl Engine {
         let what = self.transfers.title(operation);
         let state = match operation.stage {
             Stage::Posted => "no such message has come",
-            Stage::Waiting | Stage::Requested(_) => "it is not received",
+            Stage::Waiting | Stage::Requested(_) | Stage::Recalled(_) => "it is not received",
             Stage::Leaving | Stage::Cleared(..) => "not all of it has gone",
             Stage::Met(_) | Stage::Coming(..) => "not all of it has come",
         };

@@ -10,6 +10,7 @@
 //! | [`transfers`], [`posting`], [`leaving`] | what is posted and what has come; how that begins; what becomes of it when a peer leaves |
 //! | [`engine`] | those transfers, and all that can happen to them: |
 //! | [`traffic`], [`arrivals`] | frames, out and in; what each does that comes in |
+//! | [`giving_up`] | what is cancelled, late, refused or dropped, and what the peer says of that |
 //! | [`deadlines`], [`late`], [`unreached`] | when the time of operations is up, and what becomes of them then; peers that may not be reached |
 //! | [`ending`] | what becomes of all that when the group is over |
 //! | [`attend`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
@@ -26,6 +27,7 @@ mod ending;
 mod engine;
 #[cfg(test)]
 mod engine_test;
+mod giving_up;
 mod late;
 mod leaving;
 #[cfg(all(test, loom))]

@@ -121,6 +121,8 @@ pub(super) enum Stage {
     Leaving,
     /// A send that is announced under this number.
     Requested(u64),
+    /// The same, once its caller wants its end: the receiver has been asked for it, and says whether a receive has met it.
+    Recalled(u64),
     /// A send that goes out in pieces: its number, and how many bytes have gone.
     Cleared(u64, usize),
     /// A receive that waits for a message, or a probe.

@@ -2,8 +2,8 @@
 //! peer ([`Peer`]), which is noted as `dirty`.
 //!
 //! Invariants: an operation ends once, and from then on its buffer is not touched; no more than [`EAGER_CREDIT`] of one peer's
-//! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what becomes of all this when a peer
-//! leaves, in `leaving`.
+//! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what is given up before its time in
+//! `giving_up`; what becomes of all this when a peer leaves, in `leaving`.
 
 use super::buffer_pool::BufferPool;
 use super::matching::{Matching, MessageId, OpId, Wanted};
@@ -218,16 +218,6 @@ impl Transfers {
         Some(error)
     }
 
-    /// As if this receive had never met a message: it waits in its old place for another one.
-    pub(super) fn wait_again(&mut self, op: OpId) {
-        let Some(operation) = self.operations.get_mut(&op) else { return };
-        let Some(wanted) = operation.post.direction.wanted() else { return };
-        operation.stage = Stage::Posted;
-        if let Some(message) = self.matching.post(op, wanted) {
-            self.meet(op, message);
-        }
-    }
-
     /// So much of what a peer's messages take here has become free; told in large steps.
     pub(super) fn release(&mut self, source: u32, cost: u64) {
         let peer = self.peer(source);
@@ -265,48 +255,5 @@ impl Transfers {
 
     pub(super) fn title_of(&self, op: OpId) -> String {
         self.operations.get(&op).map(|operation| self.title(operation)).unwrap_or_default()
-    }
-
-    /// The caller wants the end of an operation: of one that has not met its other half yet.
-    pub(super) fn cancel(&mut self, op: OpId) {
-        let Some(operation) = self.operations.get(&op) else { return };
-        if matches!(operation.stage, Stage::Waiting | Stage::Requested(_) | Stage::Posted) {
-            let sentence = format!("{} was cancelled", self.title(operation));
-            self.give_up(op, Error::new(Status::Aborted, sentence));
-        }
-    }
-
-    /// Ends an operation before its time; its other half hears of it where it waits for more.
-    pub(super) fn give_up(&mut self, op: OpId, error: Error) {
-        let Some(operation) = self.operations.get(&op) else { return };
-        let (stage, dtype) = (operation.stage, operation.post.dtype);
-        let peer = operation.peer();
-        match (stage, peer) {
-            (Stage::Posted, _) => drop(self.matching.take_posted(op)),
-            (Stage::Requested(number) | Stage::Cleared(number, _), Some(to)) => {
-                self.peer(to).ours.remove(&number);
-                self.say(to, MessagePart::Withdraw, number, 0, dtype);
-            }
-            (Stage::Coming(message, _), Some(from)) => {
-                self.peer(from).inbound.remove(&message.number);
-                self.say(from, MessagePart::Drop, message.number, 0, dtype);
-            }
-            _ => {}
-        }
-        self.end(op, Err(error));
-        if let Stage::Met(message) = stage {
-            self.set_free(message);
-        }
-    }
-
-    /// A message whose receive went while it came in waits for another one.
-    fn set_free(&mut self, message: MessageId) {
-        let inbound = self.peers.get_mut(&message.source).and_then(|peer| peer.inbound.get_mut(&message.number));
-        let Some(inbound) = inbound else { return };
-        if let InboundStage::Arriving(of) = &mut inbound.state {
-            *of = None;
-            let tag = inbound.tag;
-            self.arrive(message, tag);
-        }
     }
 }

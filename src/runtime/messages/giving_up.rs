@@ -1,0 +1,130 @@
+//! How a message is given up before its time, by either end, and what the other end makes of that word.
+//!
+//! A send that has met its receive is not cancelled any more, and only the receiver knows whether it has: so an announced send is
+//! recalled, and goes on unless the receiver lets it go. What is given up because its time is up asks nobody.
+
+use super::matching::{MessageId, OpId};
+use super::operation::{misfit, Stage};
+use super::peer::InboundStage;
+use super::transfers::Transfers;
+use crate::error::{Error, Status};
+use crate::wire::{MessageHeader, MessagePart};
+
+fn cancelled(title: &str) -> Error {
+    Error::new(Status::Aborted, format!("{title} was cancelled"))
+}
+
+impl Transfers {
+    /// The caller wants the end of an operation: of one that has not met its other half yet. Of an announced send only its
+    /// receiver knows that.
+    pub(super) fn cancel(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        match (operation.stage, operation.peer()) {
+            (Stage::Waiting | Stage::Posted, _) => {
+                let error = cancelled(&self.title_of(op));
+                self.give_up(op, error);
+            }
+            (Stage::Requested(number), Some(to)) => {
+                operation.stage = Stage::Recalled(number);
+                let dtype = operation.post.dtype;
+                self.say(to, MessagePart::Recall, number, 0, dtype);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends an operation before its time; its other half hears of it where it waits for more.
+    pub(super) fn give_up(&mut self, op: OpId, error: Error) {
+        let Some(operation) = self.operations.get(&op) else { return };
+        let (stage, dtype) = (operation.stage, operation.post.dtype);
+        let peer = operation.peer();
+        match (stage, peer) {
+            (Stage::Posted, _) => drop(self.matching.take_posted(op)),
+            (Stage::Requested(number) | Stage::Recalled(number) | Stage::Cleared(number, _), Some(to)) => {
+                self.peer(to).ours.remove(&number);
+                self.say(to, MessagePart::Withdraw, number, 0, dtype);
+            }
+            (Stage::Coming(message, _), Some(from)) => {
+                self.peer(from).inbound.remove(&message.number);
+                self.say(from, MessagePart::Drop, message.number, 0, dtype);
+            }
+            _ => {}
+        }
+        self.end(op, Err(error));
+        // A message whose receive went while it came in waits for another one.
+        let Stage::Met(message) = stage else { return };
+        let inbound = self.peers.get_mut(&message.source).and_then(|peer| peer.inbound.get_mut(&message.number));
+        let Some(inbound) = inbound else { return };
+        if let InboundStage::Arriving(of) = &mut inbound.state {
+            *of = None;
+            let tag = inbound.tag;
+            self.arrive(message, tag);
+        }
+    }
+
+    /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
+    pub(super) fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
+        let message = MessageId { source: rank, number };
+        match self.peer(rank).inbound.remove(&number).map(|inbound| inbound.state) {
+            None => {}
+            Some(InboundStage::Requested) => drop(self.matching.take_arrived(message)),
+            Some(InboundStage::Cleared(op)) => {
+                if self.operations.get(&op).is_some_and(|operation| operation.stage == Stage::Coming(message, 0)) {
+                    self.wait_again(op);
+                    return Ok(());
+                }
+                let sentence = format!("{}: its sender gave it up in the middle", self.title_of(op));
+                self.end(op, Err(Error::new(Status::Aborted, sentence)));
+            }
+            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
+                return Err(format!("message {number} is withdrawn, and was never announced"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer asks for an announced message back. It gets it if no receive has met it. If one has, the word of that is on its way.
+    pub(super) fn recalled(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
+        let MessageHeader { number, dtype, .. } = *header;
+        match self.peer(rank).inbound.get(&number).map(|inbound| &inbound.state) {
+            None | Some(InboundStage::Cleared(_)) => {}
+            Some(InboundStage::Requested) => {
+                self.peer(rank).inbound.remove(&number);
+                self.matching.take_arrived(MessageId { source: rank, number });
+                self.say(rank, MessagePart::Drop, number, 0, dtype);
+            }
+            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
+                return Err(format!("message {number} is recalled, and was never announced"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer does not want a message of ours, or gives it back. If its time was up meanwhile, this crosses the word of it, and both
+    /// ends have ended for their own reason: the receive with a misfit, say, and the send late. Neither waits for another.
+    pub(super) fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
+        let Some(op) = self.peer(rank).ours.remove(&message.number) else { return };
+        let Some(operation) = self.operations.get(&op) else { return };
+        let error = if message.part == MessagePart::Refuse {
+            let (sent, room) = ((operation.post.count, operation.post.dtype), (message.count, message.dtype));
+            let [own, peer] = [self.own, rank].map(|rank| self.roster.describe(rank));
+            Error::new(Status::Mismatch, misfit(sent, room, &own, &peer))
+        } else if operation.stage == Stage::Recalled(message.number) {
+            cancelled(&self.title_of(op))
+        } else {
+            let sentence = format!("{}: its receiver gave up receiving it", self.title_of(op));
+            Error::new(Status::Aborted, sentence)
+        };
+        self.end(op, Err(error));
+    }
+
+    /// As if this receive had never met a message: it waits in its old place for another one.
+    pub(super) fn wait_again(&mut self, op: OpId) {
+        let Some(operation) = self.operations.get_mut(&op) else { return };
+        let Some(wanted) = operation.post.direction.wanted() else { return };
+        operation.stage = Stage::Posted;
+        if let Some(message) = self.matching.post(op, wanted) {
+            self.meet(op, message);
+        }
+    }
+}
