@@ -910,8 +910,9 @@ inline outcome<void> set_log_callback(log_level level, log_function fn) {
 /// **Its destructor gives the operation up.** If it goes on still, the destructor cancels it and waits until its buffers are
 /// free, which takes a fraction of a second and never the group's time-out. Cancelling a collective revokes its group, so that
 /// the other ranks learn of it at once, too; a message ends alone. A message that has met its other half is not cancelled: it
-/// ends when its bytes have passed, or when its peer is lost. Whether a long send has, its receiver says. So an exception that leaves a function with requests is told at
-/// once, and touches no buffer that is gone. To let the operation end, call wait().
+/// ends when its bytes have passed, or when its peer is lost. Whether a send of more than 64 KiB has met it, its receiver
+/// says: the destructor waits for that, or until the receiver is lost. So an exception that leaves a function with requests
+/// is told at once, and touches no buffer that is gone. To let the operation end, call wait().
 class [[nodiscard]] request {
 public:
     /// No operation.

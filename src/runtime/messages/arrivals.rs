@@ -125,8 +125,7 @@ impl Engine {
             MessagePart::Piece => self.piece_came(rank, message, length),
             MessagePart::Rts => self.announce(rank, message, InboundStage::Requested)?,
             MessagePart::Cts => self.cleared(rank, number),
-            MessagePart::Withdraw => self.transfers.withdrawn(rank, number)?,
-            MessagePart::Recall => self.transfers.recalled(rank, message)?,
+            MessagePart::Withdraw | MessagePart::Recall => self.transfers.taken_back(rank, message)?,
             MessagePart::Refuse | MessagePart::Drop => self.transfers.turned_down(rank, message),
             MessagePart::Credit => {
                 let peer = self.transfers.peer(rank);

@@ -62,13 +62,24 @@ impl Transfers {
         }
     }
 
-    /// A peer's message will not come, or not to its end. What it was refused, or what was dropped, may not be here.
-    pub(super) fn withdrawn(&mut self, rank: u32, number: u64) -> Result<(), String> {
-        let message = MessageId { source: rank, number };
-        match self.peer(rank).inbound.remove(&number).map(|inbound| inbound.state) {
+    /// A peer's message will not come, or not to its end; or the peer asks for it back. It gets it back if no receive has met it.
+    /// If one has, or if the message was refused or dropped, the word of that is on its way.
+    pub(super) fn taken_back(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
+        let MessageHeader { part, number, dtype, .. } = *header;
+        let (message, asks) = (MessageId { source: rank, number }, part == MessagePart::Recall);
+        let inbound = &mut self.peer(rank).inbound;
+        match inbound.get(&number).map(|inbound| &inbound.state) {
             None => {}
-            Some(InboundStage::Requested) => drop(self.matching.take_arrived(message)),
-            Some(InboundStage::Cleared(op)) => {
+            Some(InboundStage::Cleared(_)) if asks => {}
+            Some(InboundStage::Requested) => {
+                inbound.remove(&number);
+                self.matching.take_arrived(message);
+                if asks {
+                    self.say(rank, MessagePart::Drop, number, 0, dtype);
+                }
+            }
+            Some(&InboundStage::Cleared(op)) => {
+                inbound.remove(&number);
                 if self.operations.get(&op).is_some_and(|operation| operation.stage == Stage::Coming(message, 0)) {
                     self.wait_again(op);
                     return Ok(());
@@ -77,24 +88,8 @@ impl Transfers {
                 self.end(op, Err(Error::new(Status::Aborted, sentence)));
             }
             Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
-                return Err(format!("message {number} is withdrawn, and was never announced"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A peer asks for an announced message back. It gets it if no receive has met it. If one has, the word of that is on its way.
-    pub(super) fn recalled(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
-        let MessageHeader { number, dtype, .. } = *header;
-        match self.peer(rank).inbound.get(&number).map(|inbound| &inbound.state) {
-            None | Some(InboundStage::Cleared(_)) => {}
-            Some(InboundStage::Requested) => {
-                self.peer(rank).inbound.remove(&number);
-                self.matching.take_arrived(MessageId { source: rank, number });
-                self.say(rank, MessagePart::Drop, number, 0, dtype);
-            }
-            Some(InboundStage::Arriving(_) | InboundStage::Kept(_)) => {
-                return Err(format!("message {number} is recalled, and was never announced"));
+                let what = if asks { "recalled" } else { "withdrawn" };
+                return Err(format!("message {number} is {what}, and was never announced"));
             }
         }
         Ok(())
