@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """An allreduce over hosts whose links carry 1 Gbit/s: how much of a link does it use?
 
-Four network namespaces stand for the hosts (`bench/hosts.py`). An allreduce of n ranks must carry 2(n-1)/n of its bytes over
+Four network namespaces stand for the hosts (`bench/hosts.py`). An allreduce of n hosts must carry 2(n-1)/n of its bytes over
 each link, there and back; prints the share of the link's rate that this came to. Headers take 4 to 5 % of what a link
-carries. Needs root and iproute2.
+carries. (An exact sum carries more: every addend once, and the sum.) Needs root and iproute2.
 """
 
 import argparse
@@ -28,7 +28,10 @@ def rate(word):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=4, choices=range(2, 9), metavar="2..8")
+    parser.add_argument("--ranks", type=int, default=1, help="in each host")
     parser.add_argument("--rate", type=rate, default="1gbit")
+    parser.add_argument("--op", default="sum", help="as muster bench has it")
+    parser.add_argument("--dtype", default="float32", help="as muster bench has it")
     parser.add_argument("--bytes", type=int, default=64 << 20)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--format", choices=("text", "csv"), default="text")
@@ -41,8 +44,9 @@ def main():
     try:
         check_tools()
         with Hosts(options.hosts, options.rate) as hosts:
-            words = ["allreduce", "--sizes", str(options.bytes), "-n", str(options.iterations), "-w", "2"]
-            row, = measure(hosts, words)
+            words = ["allreduce", "--sizes", str(options.bytes), "-n", str(options.iterations), "-w", "2",
+                     "--op", options.op, "--dtype", options.dtype, "--in_place", "0"]
+            row, = measure(hosts, words, ranks=options.ranks)
             us = float(row["p50_us"])
     except Failed as failure:
         sys.exit(f"bench_gigabit: {failure}")

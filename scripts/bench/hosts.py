@@ -1,5 +1,5 @@
 """Hosts that this machine plays: network namespaces, each with a link of its own whose rate is limited, and one rank of
-`muster bench` in each.
+`muster bench` in each, or several.
 
 A pair of virtual interfaces leads from each to a bridge in a namespace more, and `tc tbf` limits what each host sends. Needs root and
 iproute2. The namespaces have names of their own and are removed at the end, those of a run that was killed by the next run.
@@ -47,7 +47,7 @@ def check_tools():
 
 
 class Hosts:
-    """The namespaces, as a context: `names[i]` is host i, whose address is `address(i)`."""
+    """The namespaces, as a context: `names[i]` is host i, whose address is `address(i)`. Without a rate links have no limit."""
 
     def __init__(self, count, rate):
         base = f"{PREFIX}{os.getpid()}-"
@@ -79,8 +79,9 @@ class Hosts:
         ip("-n", name, "address", "add", f"{self.address(index)}/24", "dev", "eth0")
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "link", "set", "eth0", "up")
-        run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst", "128kb",
-             "latency", "50ms"], 10)
+        if self.rate:
+            run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst", "128kb",
+                 "latency", "50ms"], 10)
 
     def __exit__(self, *_):
         remove_namespaces([*self.names, self.switch])
@@ -91,18 +92,20 @@ def start(name, words, settings):
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def measure(hosts, words, settings=None):
-    """The rows of `muster bench` with these words, one rank in each host and the scheduler beside rank 0."""
-    count = len(hosts.names)
+def measure(hosts, words, settings=None, ranks=1):
+    """The rows of `muster bench` with these words, so many ranks in each host and the scheduler beside rank 0."""
+    count = len(hosts.names) * ranks
     settings = {**(settings or {}), "MUSTER_SCHED_HOST": hosts.address(0), "MUSTER_SCHED_PORT": str(PORT),
                 "MUSTER_WORKER_NUM": str(count)}
     words = ["bench", *words, "--format", "csv"]
     processes = []
     try:
         processes.append(start(hosts.names[0], ["scheduler"], {**settings, "MUSTER_ROLE": "MS_SCHED"}))
-        for index, name in enumerate(hosts.names):
-            own = {"MUSTER_ROLE": "MS_WORKER", "MUSTER_NODE_ID": str(index), "MUSTER_WORKER_IP": hosts.address(index)}
-            processes.append(start(name, words, {**settings, **own}))
+        for rank in range(count):
+            host = rank // ranks
+            own = {"MUSTER_ROLE": "MS_WORKER", "MUSTER_NODE_ID": str(rank), "MUSTER_WORKER_IP": hosts.address(host),
+                   "MUSTER_HOST_ID": f"host{host}"}
+            processes.append(start(hosts.names[host], words, {**settings, **own}))
         deadline = time.monotonic() + TIMEOUT_S
         outputs = [process.communicate(timeout=max(0.1, deadline - time.monotonic())) for process in processes]
     except subprocess.TimeoutExpired:

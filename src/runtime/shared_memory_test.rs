@@ -49,11 +49,13 @@ const REDUCTIONS: [(DType, ReduceOp); 9] = [
 ];
 
 /// The results of these are the same in whichever order they are folded.
-const UNORDERED: [(DType, ReduceOp); 7] = [
+const UNORDERED: [(DType, ReduceOp); 9] = [
     (DType::Int64, ReduceOp::Avg),
+    (DType::Float32, ReduceOp::SumExact),
+    (DType::Uint32, ReduceOp::Avg),
     (DType::Int32, ReduceOp::Sum),
     (DType::Uint64, ReduceOp::Prod),
-    (DType::Bfloat16, ReduceOp::Avg),
+    (DType::Bfloat16, ReduceOp::SumExact),
     (DType::Float64, ReduceOp::Max),
     (DType::Int8, ReduceOp::Avg),
     (DType::Uint16, ReduceOp::Xor),
@@ -212,8 +214,8 @@ fn all_outcomes(cluster: &Cluster, make: Make<'_>, reductions: &[(DType, ReduceO
         let reduces =
             matches!(kind, CallKind::Allreduce | CallKind::Reduce | CallKind::ReduceScatter | CallKind::ReduceScatterv);
         for count in COUNTS {
-            // The longest calls with one type: a debug build takes its time.
-            let some = if count > 100_000 { 1 } else { reductions.len() };
+            // The longest calls with few types: a debug build takes its time.
+            let some = if count > 100_000 { 3 } else { reductions.len() };
             match reduces {
                 true => reductions[..some].iter().for_each(|(dtype, op)| {
                     for in_place in [false, true] {
@@ -412,5 +414,99 @@ fn results_on_two_levels_are_those_of_one_level_where_order_does_not_matter() {
         }
         let over = if hosts.len() == 5 { Over::Checked } else { Over::Memory };
         assert_interrupted(over, hosts, &UNORDERED, one);
+    }
+}
+
+/// A small whole number as one of the half floats.
+fn half(dtype: DType, number: u32) -> [u8; 2] {
+    let bits = match (dtype, number) {
+        (_, 0) => 0,
+        (DType::Bfloat16, _) => (number as f32).to_bits() >> 16,
+        _ => (15 + number.ilog2()) << 10 | (number << (10 - number.ilog2()) & 0x3ff),
+    };
+    (bits as u16).to_le_bytes()
+}
+
+/// Averages of halves, in place and not, of so few bits that no addition rounds.
+fn averages_of_halves(cluster: &Cluster) -> Vec<Vec<u8>> {
+    let group = cluster.group(GroupId::WORLD);
+    let (rank, ranks) = (group.rank().unwrap(), group.size() as usize);
+    let mut outcomes = Vec::new();
+    for kind in [CallKind::Allreduce, CallKind::Reduce, CallKind::ReduceScatter] {
+        for dtype in [DType::Bfloat16, DType::Float16] {
+            for count in [1, 777, 40_001] {
+                let (given, taken) = match kind {
+                    CallKind::ReduceScatter => (count * ranks, count),
+                    CallKind::Reduce if rank != 1 => (count, 0),
+                    _ => (count, count),
+                };
+                let numbers = (0..given as u32).flat_map(|at| half(dtype, (at * 7 + rank * 5) % 61));
+                let mut input: Vec<u8> = numbers.collect();
+                let call = Call {
+                    kind,
+                    dtype: Some(dtype),
+                    op: Some(ReduceOp::Avg),
+                    root: (kind == CallKind::Reduce).then_some(1),
+                    count: count as u64,
+                    layout: 0,
+                };
+                let mut output = vec![0; taken * dtype.size()];
+                group.run(Work::plain(call, CallBuffers::of(&input, &mut output))).unwrap();
+                let own = rank as usize * count * dtype.size()..(rank as usize + 1) * count * dtype.size();
+                let (in_place, part) = match kind {
+                    CallKind::ReduceScatter => (CallBuffers::with_output_in(&mut input, own.clone()), own),
+                    _ if taken == 0 => continue,
+                    _ => (CallBuffers::in_one(&mut input), 0..taken * dtype.size()),
+                };
+                if kind != CallKind::Reduce {
+                    group.run(Work::plain(call, in_place)).unwrap();
+                    assert_eq!(output, input[part], "{kind} in place");
+                }
+                outcomes.push(output);
+            }
+        }
+    }
+    outcomes
+}
+
+/// Exact sums of which each rank brings another number of addends, some of them none.
+fn sums_of_addends(cluster: &Cluster) -> Vec<Vec<u8>> {
+    let group = cluster.group(GroupId::WORLD);
+    let (rank, dtype) = (group.rank().unwrap() as usize, DType::Float32);
+    let mut outcomes = Vec::new();
+    for count in [0, 1, 61, 3_000, 40_001] {
+        for most in [1, 3, 6] {
+            let addends = rank * 2 % most;
+            let mut input = numbers(dtype, rank + count, addends * count);
+            let (op, count) = (Some(ReduceOp::SumOfAddends), count as u64);
+            let call = Call { kind: CallKind::Allreduce, dtype: Some(dtype), op, root: None, count, layout: 0 };
+            let layout = Layout { own: addends as u64, ..Layout::default() };
+            let bytes = count as usize * dtype.size();
+            let mut output = vec![0; bytes];
+            let buffers = CallBuffers::of(&input, &mut output);
+            group.run(Work { layout: Some(layout.clone()), ..Work::plain(call, buffers) }).unwrap();
+            // A rank that brings some may do it in place, whatever others do.
+            let mut again = vec![0; bytes];
+            let buffers = match addends {
+                0 => CallBuffers::of(&[], &mut again),
+                _ => CallBuffers::with_output_in(&mut input, 0..bytes),
+            };
+            group.run(Work { layout: Some(layout), ..Work::plain(call, buffers) }).unwrap();
+            assert_eq!(output, if addends == 0 { again } else { input[..bytes].to_vec() }, "in place");
+            outcomes.push(output);
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn averages_of_halves_and_sums_of_addends_on_two_levels_are_those_of_one() {
+    for hosts in [&["a", "a", "b"][..], &["a", "b", "a", "b", "b", "b"], &["a", "a", "a", "b", "c", "c"]] {
+        for work in [averages_of_halves, sums_of_addends] {
+            let one = run_on(Over::Links, hosts, work);
+            for over in [Over::Memory, Over::Checked] {
+                assert_equal(one.clone().into_iter().zip(run_on(over, hosts, work)), &hosts.join(" "));
+            }
+        }
     }
 }

@@ -42,6 +42,31 @@ pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
     shape.bytes() * shape.size as usize
 }
 
+/// Direct: everyone sends all that it brings to everyone else, from the nearest above on, then adds everything. For few bytes, of
+/// which ranks bring different numbers of rows.
+pub(super) fn direct(shape: &Shape<'_>, step: u32) -> Action {
+    let (mut phases, own) = (Phases::of(step), shape.addends(shape.rank));
+    if let Some(nth) = phases.within(shape.size - 1) {
+        let (to, from) = (shape.above(nth + 1), shape.below(nth + 1));
+        let before = shape.addends_below(from) - if from > shape.rank { own as usize } else { 0 };
+        let rows =
+            |buffer, first: usize, count: u32| Span::new(buffer, first * shape.bytes(), count as usize * shape.bytes());
+        let landing = Landing::Place(rows(Buffer::Scratch, before, shape.addends(from)));
+        return Action::exchange(to, rows(Buffer::Input, 0, own), from, landing);
+    }
+    if phases.once(true) {
+        let rows = |buffer, count| Rows { first: shape.whole(buffer), stride: shape.bytes(), count };
+        let others = rows(Buffer::Scratch, shape.all_addends() - own as usize);
+        return Action::SumExact { own: rows(Buffer::Input, own as usize), others, into: shape.whole(Buffer::Output) };
+    }
+    Action::Done
+}
+
+/// The scratch of [`direct`].
+pub(super) fn direct_scratch(shape: &Shape<'_>) -> usize {
+    shape.bytes() * (shape.all_addends() - shape.addends(shape.rank) as usize)
+}
+
 /// Tree: rows are collected on the way to rank 0, which sums them; the sum goes down the same way. It takes twice as many
 /// rounds in a row as [`gather`], but 2(n-1) frames in all. It is for ranks that share a few cores.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {

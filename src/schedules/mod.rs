@@ -81,4 +81,4 @@ pub use conversion::Conversion;
 pub use order::Fold;
 pub use shape::{Layout, Parts, Shape};
 pub use sharing::{Mistold, Sharing, Taking};
-pub use widen::sum_type;
+pub use widen::{sum_type, Wide};

@@ -96,7 +96,7 @@ impl Shape<'_> {
     }
 
     /// Whether the call is a sum that is exact.
-    pub(super) fn is_exact(&self) -> bool {
+    pub fn is_exact(&self) -> bool {
         self.reduces() && self.call.op.is_some_and(ReduceOp::is_exact)
     }
 
@@ -111,7 +111,7 @@ impl Shape<'_> {
     }
 
     /// How many vectors a rank brings to an exact sum.
-    pub(super) fn addends(&self, rank: u32) -> u32 {
+    pub fn addends(&self, rank: u32) -> u32 {
         self.addend_parts().map_or(1, |parts| parts.counts[rank as usize] as u32)
     }
 

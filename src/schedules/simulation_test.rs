@@ -299,7 +299,8 @@ fn every_call_has_an_algorithm_and_all_ranks_choose_it() {
 fn every_algorithm_is_chosen_for_something() {
     for algorithm in ALGORITHMS.iter().chain(EXACT) {
         let thresholds = [Thresholds::default(), Thresholds::for_one_host(2, 1)];
-        let ops = [ReduceOp::Sum, ReduceOp::User { number: 0, commutative: false }, ReduceOp::SumExact];
+        let user = ReduceOp::User { number: 0, commutative: false };
+        let ops = [ReduceOp::Sum, user, ReduceOp::SumExact, ReduceOp::SumOfAddends];
         let chosen = (1..=33).any(|size| {
             (0..=30).any(|bits| {
                 ops.into_iter().any(|op| {

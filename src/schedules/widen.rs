@@ -37,21 +37,23 @@ pub fn sum_type(dtype: DType, size: u32) -> Option<DType> {
 }
 
 /// An average that is summed in another type.
-struct Wide<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Wide<'a> {
     /// As the caller calls it.
-    narrow: &'a Shape<'a>,
+    narrow: Shape<'a>,
     /// The same call on the wide copy, in place: input and output lie in the scratch.
-    shape: Shape<'a>,
+    pub shape: Shape<'a>,
     types: [DType; 2],
 }
 
 impl<'a> Wide<'a> {
-    fn of(narrow: &'a Shape<'a>) -> Option<Wide<'a>> {
+    /// The call with this shape, if it is such an average.
+    pub fn of(narrow: &Shape<'a>) -> Option<Wide<'a>> {
         let dtype = narrow.call.dtype.filter(|_| narrow.is_average())?;
         let wide = sum_type(dtype, narrow.size)?;
         let in_place = narrow.call.kind != CallKind::Reduce || narrow.is_root();
         let call = Call { dtype: Some(wide), ..narrow.call };
-        Some(Wide { narrow, shape: Shape { call, in_place, ..*narrow }, types: [dtype, wide] })
+        Some(Wide { narrow: *narrow, shape: Shape { call, in_place, ..*narrow }, types: [dtype, wide] })
     }
 
     /// All that this rank gives, in elements.
@@ -59,20 +61,25 @@ impl<'a> Wide<'a> {
         self.shape.count() * if self.shape.count_is_per_rank() { self.shape.size as usize } else { 1 }
     }
 
+    /// What the caller gives.
+    pub fn original(&self) -> Span {
+        Span::new(Buffer::Input, 0, self.given() * self.types[0].size())
+    }
+
     /// Where the wide copy lies.
-    fn copy(&self) -> Span {
+    pub fn copy(&self) -> Span {
         Span::new(Buffer::Scratch, 0, self.given() * self.types[1].size())
     }
 
     /// Where the wide result of this rank lies, if it has one, and where the narrow one belongs.
-    fn result(&self) -> Option<(Span, Span)> {
+    pub fn result(&self) -> Option<(Span, Span)> {
         let is_part = matches!(self.shape.call.kind, CallKind::ReduceScatter | CallKind::ReduceScatterv);
         let whole = |shape: &Shape<'_>| match is_part {
             true => shape.part(Buffer::Input, shape.rank),
             false => shape.whole(Buffer::Input),
         };
         let has_one = self.shape.call.kind != CallKind::Reduce || self.shape.is_root();
-        let output = Span::new(Buffer::Output, 0, whole(self.narrow).len);
+        let output = Span::new(Buffer::Output, 0, whole(&self.narrow).len);
         has_one.then(|| (whole(&self.shape).within(Buffer::Scratch), output))
     }
 
@@ -107,7 +114,7 @@ impl<'a> Wide<'a> {
     }
 
     /// How what is given becomes wide, and the result narrow again.
-    fn conversions(&self) -> [Conversion; 2] {
+    pub fn conversions(&self) -> [Conversion; 2] {
         let [narrow, wide] = self.types;
         let exponent = if narrow == DType::Bfloat16 { rounds(self.shape.size) as i32 } else { 0 };
         [Conversion { from: narrow, to: wide, exponent: -exponent }, Conversion { from: wide, to: narrow, exponent }]
@@ -117,8 +124,7 @@ impl<'a> Wide<'a> {
         let [there, back] = self.conversions();
         let mut phases = Phases::of(step);
         if phases.once(true) {
-            let from = Span::new(Buffer::Input, 0, self.given() * self.types[0].size());
-            return Action::Convert { from, to: self.copy(), how: there };
+            return Action::Convert { from: self.original(), to: self.copy(), how: there };
         }
         let inner = step - 1;
         let action = schedule(&self.shape, inner);

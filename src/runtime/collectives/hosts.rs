@@ -68,20 +68,15 @@ impl Hosts {
         self.members[..self.own.0].iter().map(Vec::len).sum()
     }
 
-    /// Lays out the hosts' parts, one after another, where each rank has so many elements. Where the lists are long enough it
-    /// allocates nothing.
-    pub(super) fn lay_out(&self, count: u64, layout: &mut Layout) {
-        layout.own = count * self.here().len() as u64;
-        for Parts { counts, displs } in [&mut layout.input, &mut layout.output] {
-            let mut before = 0;
-            counts.clear();
-            displs.clear();
-            for ranks in &self.members {
-                counts.push(count * ranks.len() as u64);
-                displs.push(before);
-                before += count * ranks.len() as u64;
-            }
-        }
+    /// Lays out the hosts' parts, one after another, where each rank has so many elements.
+    pub(super) fn lay_out(&self, count_of: impl Fn(u32) -> u64, layout: &mut Layout) {
+        let counts = self.members.iter().map(|ranks| ranks.iter().map(|rank| count_of(*rank)).sum());
+        lay_out(counts, self.own.0, layout);
+    }
+
+    /// Lays out the parts of the members on this rank's host in the same way.
+    pub(super) fn lay_out_here(&self, count_of: impl Fn(u32) -> u64, layout: &mut Layout) {
+        lay_out(self.here().iter().map(|rank| count_of(*rank)), self.own.1, layout);
     }
 
     /// The members on this rank's.
@@ -121,6 +116,22 @@ impl Hosts {
     }
 }
 
+/// Lays out parts with so many elements, one after another; this one's own is the one with that number. Where the lists are long
+/// enough it allocates nothing.
+fn lay_out(parts: impl Iterator<Item = u64> + Clone, own: usize, layout: &mut Layout) {
+    for Parts { counts, displs } in [&mut layout.input, &mut layout.output] {
+        counts.clear();
+        displs.clear();
+        let mut before = 0;
+        for count in parts.clone() {
+            counts.push(count);
+            displs.push(before);
+            before += count;
+        }
+    }
+    layout.own = layout.input.counts[own];
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -141,8 +152,10 @@ mod tests {
         let hosts = Hosts::of_names(&["b", "a", "b", "c"], 3).expect("it is a member");
         assert_eq!((hosts.size(), hosts.ranks().collect::<Vec<_>>()), (4, vec![0, 2, 1, 3]));
         let mut layout = Layout::default();
+        hosts.lay_out_here(|rank| u64::from(rank) + 1, &mut layout);
+        assert_eq!((layout.own, &layout.output.counts[..]), (4, &[4][..]));
         for _ in 0..2 {
-            hosts.lay_out(10, &mut layout);
+            hosts.lay_out(|_| 10, &mut layout);
             assert_eq!((&layout.output.counts[..], &layout.output.displs[..]), (&[20, 10, 10][..], &[0, 20, 30][..]));
             assert_eq!((layout.own, &layout.input, hosts.ranks_before()), (10, &layout.output, 3));
         }

@@ -6,13 +6,13 @@
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
-use super::shared::{Levels, PIECE_BYTES_LEAST};
+use super::shared::{Levels, Shared, PIECE_BYTES_LEAST};
 use super::shared_drive::{share, sharing};
 use super::stop::{Running, Stop};
 use crate::net::shm::LINE_BYTES;
 use crate::runtime::memory::buffer::Memory;
 use crate::schedules::kernels::UserFunction;
-use crate::schedules::{choose, sum_type, Buffer, Layout, Shape, Span};
+use crate::schedules::{choose, sum_type, Buffer, Layout, Shape, Sharing, Span, Wide};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
 /// One of the steps of which a call on two levels consists. A rank that has no part in one goes on.
@@ -24,26 +24,33 @@ pub(super) enum Step {
     Between,
     /// The sum of an average is divided, where the result is.
     Divide,
+    /// A wide copy is made of what this rank gives to an average of narrow elements: the steps that follow are a call on that.
+    Widen,
+    /// The result is made narrow again, where this rank gets one.
+    Narrow,
     /// The ranks' parts of what was folded are put in the order of hosts, so that a host's follow each other.
     OrderByHosts,
     /// The ranks' parts of the result are put in the order of ranks.
     OrderByRanks,
 }
 
+impl Step {
+    pub(super) fn is_within(&self) -> bool {
+        matches!(self, Step::Within(_))
+    }
+}
+
 /// A call whose ranks' parts together are longer does not get them a second time in scratch.
 const SCRATCH_BYTES_MAX: u64 = 64 << 20;
 
-/// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank. An average is one if
-/// its elements would be summed as another type.
+/// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank.
 fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
-    use CallKind::{Allgather, Allreduce, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
-    use Step::{Between, Divide, OrderByHosts, OrderByRanks, Within};
-    let element = call.dtype.map_or(0, DType::size);
-    let has_type = || call.dtype.is_some_and(|dtype| sum_type(dtype, hosts.size()).is_none());
-    let can_fold = || match call.op {
-        Some(ReduceOp::Avg) => has_type(),
-        op => !op.is_some_and(ReduceOp::is_exact) && hosts.keep_order(call),
-    };
+    use CallKind::{Allgather, Allreduce, Barrier, Broadcast, Gather, Gatherv, Reduce, ReduceScatter, Scatter};
+    use Step::{Between, Divide, Narrow, OrderByHosts, OrderByRanks, Widen, Within};
+    let is_exact = call.op.is_some_and(ReduceOp::is_exact);
+    let wide = call.dtype.filter(|_| call.op == Some(ReduceOp::Avg)).and_then(|dtype| sum_type(dtype, hosts.size()));
+    let element = wide.or(call.dtype).map_or(0, DType::size);
+    let can_fold = !is_exact && hosts.keep_order(call);
     let bytes = call.count.saturating_mul(element as u64).saturating_mul(hosts.size().into());
     let fits_scratch = bytes <= SCRATCH_BYTES_MAX;
     let steps: &'static [Step] = match call.kind {
@@ -52,12 +59,17 @@ fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
         Allgather if hosts.are_in_order() || fits_scratch => {
             &[Within(Gather), Between, Within(Broadcast), OrderByRanks]
         }
-        Allreduce if can_fold() => &[Within(Reduce), Between, Divide, Within(Broadcast)],
-        Reduce if can_fold() => &[Within(Reduce), Between, Divide],
+        Allreduce if call.op == Some(ReduceOp::SumOfAddends) => &[Within(Gatherv), Between, Within(Broadcast)],
+        Allreduce if is_exact => &[Within(Gather), Between, Within(Broadcast)],
+        Allreduce if wide.is_some() => &[Widen, Within(Reduce), Between, Divide, Within(Broadcast), Narrow],
+        Allreduce if can_fold => &[Within(Reduce), Between, Divide, Within(Broadcast)],
+        Reduce if wide.is_some() => &[Widen, Within(Reduce), Between, Divide, Narrow],
+        Reduce if can_fold => &[Within(Reduce), Between, Divide],
         // The speaker's piece has a part for each member.
-        ReduceScatter if can_fold() && fits_scratch && hosts.most() * element <= PIECE_BYTES_LEAST => {
-            &[Within(Reduce), OrderByHosts, Between, Divide, Within(Scatter)]
-        }
+        ReduceScatter if can_fold && fits_scratch && hosts.most() * element <= PIECE_BYTES_LEAST => match wide {
+            Some(_) => &[Widen, Within(Reduce), OrderByHosts, Between, Divide, Within(Scatter), Narrow],
+            None => &[Within(Reduce), OrderByHosts, Between, Divide, Within(Scatter)],
+        },
         _ => return None,
     };
     (element <= LINE_BYTES).then_some(steps)
@@ -81,19 +93,52 @@ struct Areas {
 }
 
 /// A call on two levels.
+#[derive(Clone, Copy)]
 pub(super) struct Leveled<'a> {
+    /// As the caller calls it.
+    pub called: Shape<'a>,
+    /// As it is carried out: on wide elements, where it is an average of narrow ones.
     pub shape: Shape<'a>,
     pub steps: &'static [Step],
+    /// How it becomes the one and the other.
+    wide: Option<Wide<'a>>,
+    /// How many vectors this host's members bring to an exact sum.
+    addends: usize,
 }
 
 impl<'a> Leveled<'a> {
     /// The call with this shape, if it is carried out so.
     pub(super) fn of(levels: &mut Levels, shape: &Shape<'a>) -> Option<Leveled<'a>> {
-        let steps = steps(&shape.call, &levels.hosts)?;
-        if matches!(shape.call.kind, CallKind::Allgather | CallKind::ReduceScatter) {
-            levels.hosts.lay_out(shape.call.count, &mut levels.parts);
+        let Levels { hosts, parts, addends, .. } = levels;
+        let (steps, count) = (steps(&shape.call, hosts)?, shape.call.count);
+        let call = Leveled::with(*shape, steps);
+        match shape.call.kind {
+            CallKind::Allgather | CallKind::ReduceScatter => hosts.lay_out(|_| count, parts),
+            CallKind::Allreduce if shape.is_exact() => {
+                hosts.lay_out(|rank| shape.addends(rank).into(), parts);
+                hosts.lay_out_here(|rank| u64::from(shape.addends(rank)) * count, addends);
+                let most = parts.input.counts.iter().copied().max().unwrap_or(0);
+                let all_fit = most.saturating_mul(call.bytes(1) as u64) <= SCRATCH_BYTES_MAX;
+                if shape.call.op == Some(ReduceOp::SumOfAddends) && !(all_fit && most <= Shape::ADDENDS_MAX.into()) {
+                    return None;
+                }
+                return Some(Leveled { addends: parts.own as usize, ..call });
+            }
+            _ => {}
         }
-        Some(Leveled { shape: *shape, steps })
+        Some(call)
+    }
+
+    pub(super) fn with(called: Shape<'a>, steps: &'static [Step]) -> Leveled<'a> {
+        let wide = Wide::of(&called);
+        let shape = wide.map_or(called, |wide| wide.shape);
+        Leveled { called, shape, steps, wide, addends: 0 }
+    }
+
+    /// The same for so many of the elements.
+    pub(super) fn part(&self, count: u64) -> Leveled<'a> {
+        let called = Shape { call: Call { count, ..self.called.call }, ..self.called };
+        Leveled { addends: self.addends, ..Leveled::with(called, self.steps) }
     }
 
     /// The rank that speaks for a host.
@@ -120,6 +165,15 @@ impl<'a> Leveled<'a> {
         let input = span(Buffer::Input, 0, 1);
         match (self.shape.call.kind, self.speaks(hosts)) {
             (Broadcast, _) => Areas { folded: nothing, brought: nothing, got: output, free: 0 },
+            (Allreduce, false) if self.shape.is_exact() => {
+                Areas { folded: nothing, brought: nothing, got: output, free: 0 }
+            }
+            (Allreduce, true) if self.shape.is_exact() => {
+                let buffer = if is_alone { Buffer::Input } else { Buffer::Scratch };
+                let folded = span(buffer, 0, self.addends);
+                let free = if is_alone { 0 } else { folded.len };
+                Areas { folded, brought: folded, got: output, free }
+            }
             (Allreduce, _) => {
                 let folded = if is_alone { input } else { output };
                 Areas { folded, brought: folded, got: output, free: 0 }
@@ -163,7 +217,9 @@ impl<'a> Leveled<'a> {
         let own = &self.shape.call;
         let (is_alone, in_place) = (hosts.here().len() == 1, self.shape.in_place);
         let is_equal = hosts.size() as usize == hosts.most() * hosts.count();
+        let is_exact = self.shape.is_exact();
         let in_place = match own.kind {
+            Allreduce if is_exact => in_place && is_alone,
             Allreduce => in_place || !is_alone,
             Reduce => own.root == Some(self.shape.rank) && (in_place || !is_alone),
             Allgather => (in_place && hosts.are_in_order()) || !is_alone,
@@ -174,6 +230,7 @@ impl<'a> Leveled<'a> {
             Allgather | ReduceScatter if is_equal => (own.kind, own.count * hosts.most() as u64, None),
             Allgather => (Allgatherv, own.count * u64::from(hosts.size()), Some(parts)),
             ReduceScatter => (ReduceScatterv, own.count * u64::from(hosts.size()), Some(parts)),
+            Allreduce if is_exact => (own.kind, own.count, Some(parts)),
             _ => (own.kind, own.count, None),
         };
         let root = own.root.map(|root| hosts.host_of(root));
@@ -181,13 +238,17 @@ impl<'a> Leveled<'a> {
         Shape { rank: hosts.own_host(), size: hosts.count() as u32, call, in_place, layout }
     }
 
-    /// The operation of each level.
+    /// The operation of each level. A host may bring several addends where each rank brings one.
     fn summed(&self) -> Option<ReduceOp> {
-        self.shape.call.op.map(|op| if op == ReduceOp::Avg { ReduceOp::Sum } else { op })
+        self.shape.call.op.map(|op| match op {
+            ReduceOp::Avg => ReduceOp::Sum,
+            ReduceOp::SumExact => ReduceOp::SumOfAddends,
+            op => op,
+        })
     }
 
-    /// What the members of a host call, and where their inputs and outputs lie.
-    fn within(&self, hosts: &Hosts, kind: CallKind) -> (Shape<'static>, [Span; 2]) {
+    /// What the members of a host call, and where their inputs and outputs lie. `addends` are the members'.
+    fn within<'p>(&self, hosts: &Hosts, kind: CallKind, addends: &'p Layout) -> (Shape<'p>, [Span; 2]) {
         let areas = self.areas(hosts);
         let speaker = self.speaker(hosts, hosts.own_host());
         let place = hosts.here().iter().position(|rank| *rank == speaker).unwrap_or(0) as u32;
@@ -201,6 +262,7 @@ impl<'a> Leveled<'a> {
         let parts = if is_of_all { hosts.size() as usize } else { 1 };
         let given = |parts| Span::new(Buffer::Input, 0, self.bytes(parts));
         let spans = match kind {
+            CallKind::Gatherv => [given(self.shape.addends(self.shape.rank) as usize), areas.folded],
             CallKind::Reduce | CallKind::Gather => [given(parts), areas.folded],
             CallKind::Scatter => [areas.got, Span::new(Buffer::Output, 0, self.bytes(1))],
             _ => [Span::EMPTY, areas.got],
@@ -209,12 +271,24 @@ impl<'a> Leveled<'a> {
             kind,
             op: self.summed().filter(|_| kind == CallKind::Reduce),
             root: (kind != CallKind::Barrier).then_some(place),
-            count: own.count * parts as u64,
+            count: if kind == CallKind::Gatherv { 0 } else { own.count * parts as u64 },
             ..*own
         };
-        let in_place = kind == CallKind::Gather && self.shape.in_place && hosts.are_in_order();
-        let shape = Shape { rank: hosts.place() as u32, size: hosts.here().len() as u32, call, in_place, layout: None };
+        let in_place = own.kind == CallKind::Allgather && self.shape.in_place && hosts.are_in_order();
+        let in_place = kind == CallKind::Gather && in_place;
+        let layout = (kind == CallKind::Gatherv).then_some(addends);
+        let shape = Shape { rank: hosts.place() as u32, size: hosts.here().len() as u32, call, in_place, layout };
         (shape, spans)
+    }
+
+    /// The sharing of one of these.
+    fn sharing<'p>(&self, (group, shared): (&Collectives, &Shared), shape: &Shape<'p>) -> Option<Sharing<'p>> {
+        let sharing = sharing(shared, shape, choose(shape, &group.thresholds))?;
+        match shape.layout {
+            // They know already how many each brings.
+            Some(addends) => sharing.told(|rank, _| addends.output.counts[rank as usize]).ok(),
+            None => Some(sharing),
+        }
     }
 
     /// The scratch that it needs.
@@ -224,7 +298,19 @@ impl<'a> Leveled<'a> {
             true => choose(&between, &group.thresholds).scratch_bytes(&between),
             false => 0,
         };
-        self.areas(&levels.hosts).free + of_schedule
+        self.wide_bytes() + self.areas(&levels.hosts).free + of_schedule
+    }
+
+    /// How long the wide copy is, which lies first in the scratch.
+    fn wide_bytes(&self) -> usize {
+        self.wide.map_or(0, |wide| wide.copy().len)
+    }
+
+    /// The memory of the call as it is carried out: the wide copy is its input, and has its output.
+    fn carried<'m>(&self, memory: &Memory<'m>) -> Memory<'m> {
+        let Some(wide) = self.wide else { return *memory };
+        let output = wide.result().map_or(Span::EMPTY, |(result, _)| result);
+        memory.part([wide.copy(), output], self.wide_bytes())
     }
 
     /// Carries it out.
@@ -249,7 +335,8 @@ impl<'a> Leveled<'a> {
         (step, memory): (Step, &Memory<'_>),
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let Levels { shared, hosts, parts, .. } = levels;
+        let Levels { shared, hosts, parts, addends, .. } = levels;
+        let (called, memory) = (memory, &self.carried(memory));
         match (step, shared) {
             (Step::Between, _) if self.speaks(hosts) => {
                 let shape = self.between(hosts, parts);
@@ -259,8 +346,8 @@ impl<'a> Leveled<'a> {
                 group.carry_out(driver, running, &plan, &memory.part([brought, got], free), function)
             }
             (Step::Within(kind), Some(shared)) => {
-                let (shape, spans) = self.within(hosts, kind);
-                let sharing = sharing(shared, &shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
+                let (shape, spans) = self.within(hosts, kind, addends);
+                let sharing = self.sharing((group, shared), &shape).ok_or(Stop::Bug)?;
                 let Areas { folded, free, .. } = self.areas(hosts);
                 // There may have lain what was sent of another chunk.
                 memory.forget_checksums(folded);
@@ -268,6 +355,10 @@ impl<'a> Leveled<'a> {
             }
             (Step::Divide, _) => {
                 self.divide(hosts, memory);
+                Ok(())
+            }
+            (Step::Widen | Step::Narrow, _) => {
+                self.convert(step, called);
                 Ok(())
             }
             (Step::OrderByHosts, _) if self.speaks(hosts) => {
@@ -292,6 +383,20 @@ impl<'a> Leveled<'a> {
         if self.speaks(hosts) {
             memory.forget_checksums(got);
             memory.divide(got, hosts.size(), dtype);
+        }
+    }
+
+    /// Makes the wide copy, or what the caller wants of it.
+    fn convert(&self, step: Step, memory: &Memory<'_>) {
+        let Some(wide) = self.wide else { return };
+        let [there, back] = wide.conversions();
+        let conversion = match step {
+            Step::Widen => Some((wide.original(), wide.copy(), there)),
+            _ => wide.result().map(|(from, to)| (from, to, back)),
+        };
+        if let Some((from, to, how)) = conversion {
+            memory.forget_checksums(to);
+            memory.convert(from, to, how);
         }
     }
 
@@ -322,9 +427,8 @@ mod tests {
         let takes = |op, hosts| steps(&call(CallKind::Allreduce, Some(op)), hosts).is_some();
         let ordered = ReduceOp::User { number: 0, commutative: false };
         assert!(takes(ReduceOp::Sum, &mixed) && takes(ordered, &apart) && !takes(ordered, &mixed));
-        assert!(takes(ReduceOp::Avg, &apart) && !takes(ReduceOp::SumExact, &apart));
-        let halves = Call { dtype: Some(DType::Bfloat16), ..call(CallKind::Allreduce, Some(ReduceOp::Avg)) };
-        assert!(steps(&halves, &apart).is_none());
+        assert!([ReduceOp::Avg, ReduceOp::SumExact, ReduceOp::SumOfAddends].iter().all(|op| takes(*op, &mixed)));
+        assert!(steps(&call(CallKind::Reduce, Some(ReduceOp::SumExact)), &apart).is_none());
         assert!(steps(&call(CallKind::Alltoall, None), &apart).is_none());
         let parts = |count| Call { count, ..call(CallKind::Allgather, None) };
         let most = SCRATCH_BYTES_MAX / 12; // of 3 ranks

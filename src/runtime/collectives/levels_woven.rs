@@ -16,7 +16,7 @@ use crate::runtime::base::polling::Idle;
 use crate::runtime::memory::buffer::Memory;
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Buffer, Shape, Span};
-use crate::types::{Call, CallKind, DType};
+use crate::types::{CallKind, DType, ReduceOp};
 
 /// How long a chunk is. It is to be long beside a frame, and short beside a call. Tests have short calls.
 const CHUNK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
@@ -30,7 +30,7 @@ pub(super) fn carry_out(
     memory: &Memory<'_>,
     function: Option<UserFunction>,
 ) -> Result<(), Stop> {
-    match Chunks::of(call) {
+    match Chunks::of(call, levels.hosts.most()) {
         Some(chunks) => chunks.weave((group, driver), levels, running, memory, function),
         None => call.carry_out((group, driver), levels, running, memory, function),
     }
@@ -38,7 +38,7 @@ pub(super) fn carry_out(
 
 /// The scratch that it needs.
 pub(super) fn scratch_bytes(call: &Leveled<'_>, group: &Collectives, levels: &Levels) -> usize {
-    match Chunks::of(call) {
+    match Chunks::of(call, levels.hosts.most()) {
         Some(chunks) => 2 * chunks.scratch_bytes(group, levels),
         None => call.scratch_bytes(group, levels),
     }
@@ -61,25 +61,38 @@ enum Next {
 }
 
 impl<'a> Chunks<'a> {
-    /// Those of this call, if it is long enough to have several.
-    fn of(call: &'a Leveled<'a>) -> Option<Chunks<'a>> {
-        let element = call.shape.call.dtype.map_or(1, DType::size);
-        let (count, each) = (call.shape.call.count as usize, CHUNK_BYTES / element);
-        let is_woven = matches!(call.shape.call.kind, CallKind::Allreduce | CallKind::Reduce | CallKind::Broadcast);
-        (is_woven && count >= 2 * each).then(|| Chunks { call, element, each, number: count.div_ceil(each) as u64 })
+    /// Those of this call, if it is long enough to have several. The host that has most members has so many.
+    fn of(call: &'a Leveled<'a>, most: usize) -> Option<Chunks<'a>> {
+        let size = |shape: &Shape<'_>| shape.call.dtype.map_or(1, DType::size);
+        // Of an exact sum all addends of a host come together.
+        let rows = if call.shape.is_exact() { most } else { 1 };
+        let (count, each) = (call.shape.call.count as usize, (CHUNK_BYTES / size(&call.shape) / rows).max(1));
+        // A rank's addends lie one whole vector after another.
+        let is_woven = call.shape.call.op != Some(ReduceOp::SumOfAddends)
+            && matches!(call.shape.call.kind, CallKind::Allreduce | CallKind::Reduce | CallKind::Broadcast);
+        let (element, number) = (size(&call.called), count.div_ceil(each) as u64);
+        (is_woven && count >= 2 * each).then_some(Chunks { call, element, each, number })
+    }
+
+    /// The steps before the speakers' call of a chunk, that with what follows at once, and those behind.
+    fn steps(&self) -> [&'static [Step]; 3] {
+        let steps = self.call.steps;
+        let middle = steps.iter().position(|step| *step == Step::Between).unwrap_or(steps.len());
+        let (before, rest) = steps.split_at(middle);
+        let (between, behind) = rest.split_at(rest.iter().position(Step::is_within).unwrap_or(rest.len()));
+        [before, between, behind]
     }
 
     /// One of them, as a call of its own, and where in the whole call's buffers it lies.
     fn chunk(&self, number: u64) -> (Leveled<'a>, [Span; 2]) {
-        let Leveled { shape, steps } = *self.call;
+        let shape = &self.call.called;
         let first = number as usize * self.each;
         let count = self.each.min(shape.call.count as usize - first);
-        let shape = Shape { call: Call { count: count as u64, ..shape.call }, ..shape };
         let span = |buffer| Span::new(buffer, first * self.element, count * self.element);
         let has_input = shape.call.kind != CallKind::Broadcast;
         let has_output = shape.call.kind != CallKind::Reduce || shape.call.root == Some(shape.rank);
         let input = if has_input { span(Buffer::Input) } else { Span::EMPTY };
-        (Leveled { shape, steps }, [input, if has_output { span(Buffer::Output) } else { Span::EMPTY }])
+        (self.call.part(count as u64), [input, if has_output { span(Buffer::Output) } else { Span::EMPTY }])
     }
 
     /// The scratch of a chunk. Two are under way at the same time.
@@ -135,10 +148,8 @@ impl<'a> Chunks<'a> {
         let woven = match std::mem::take(&mut driver.place) {
             Place::Woven(woven) => *woven,
             _ => {
-                let done = |has_part: bool, all: u64| (if has_part { 0 } else { all }, Place::Beginning);
-                let speaks = self.call.speaks(&levels.hosts);
-                let in_memory = done(levels.shared.is_some(), self.steps_in_memory());
-                Woven { memory: in_memory, links: done(speaks, self.number) }
+                let links = if self.call.speaks(&levels.hosts) { 0 } else { self.number };
+                Woven { memory: (0, Place::Beginning), links: (links, Place::Beginning) }
             }
         };
         let scratch_bytes = self.scratch_bytes(group, levels);
@@ -172,10 +183,9 @@ enum Manner {
 
 impl Weaver<'_> {
     fn carry_out(&mut self, driver: &mut Driver, levels: &mut Levels) -> Result<(), Stop> {
-        let has_shared = levels.shared.is_some();
         let mut idle = Idle::default();
         loop {
-            match (self.next_in_memory(has_shared), self.next_between()) {
+            match (self.next_in_memory(), self.next_between()) {
                 (None, None) => return Ok(()),
                 (Some(next), None) => self.go_on_in_memory(driver, levels, next, Manner::Waits)?,
                 (None, Some(chunk)) => self.go_on_between(driver, levels, chunk, Manner::Waits)?,
@@ -210,8 +220,8 @@ impl Weaver<'_> {
     }
 
     /// The next step through memory, if it can begin.
-    fn next_in_memory(&self, has_shared: bool) -> Option<Next> {
-        let next = self.chunks.next(self.woven.memory.0).filter(|_| has_shared)?;
+    fn next_in_memory(&self) -> Option<Next> {
+        let next = self.chunks.next(self.woven.memory.0)?;
         match next {
             Next::HandOut(chunk) if chunk >= self.woven.links.0 => None,
             // What is folded lies where that of the chunk before the last lay.
@@ -234,13 +244,14 @@ impl Weaver<'_> {
         next: Next,
         manner: Manner,
     ) -> Result<(), Stop> {
-        let (chunk, kind) = match next {
-            Next::Fold(chunk) => (chunk, CallKind::Reduce),
-            Next::HandOut(chunk) => (chunk, CallKind::Broadcast),
+        let [before, _, behind] = self.chunks.steps();
+        let (chunk, steps) = match next {
+            Next::Fold(chunk) => (chunk, before),
+            Next::HandOut(chunk) => (chunk, behind),
         };
         std::mem::swap(&mut driver.piece, &mut levels.piece);
         driver.place = std::mem::take(&mut self.woven.memory.1);
-        let outcome = self.take(driver, levels, chunk, &[Step::Within(kind)], manner);
+        let outcome = self.take(driver, levels, chunk, steps, manner);
         std::mem::swap(&mut driver.piece, &mut levels.piece);
         note(&mut self.woven.memory, driver, &outcome);
         outcome
@@ -254,7 +265,8 @@ impl Weaver<'_> {
         manner: Manner,
     ) -> Result<(), Stop> {
         driver.place = std::mem::take(&mut self.woven.links.1);
-        let outcome = self.take(driver, levels, chunk, &[Step::Between, Step::Divide], manner);
+        let [_, steps, _] = self.chunks.steps();
+        let outcome = self.take(driver, levels, chunk, steps, manner);
         note(&mut self.woven.links, driver, &outcome);
         outcome
     }
@@ -270,7 +282,9 @@ impl Weaver<'_> {
         let (call, spans) = self.chunks.chunk(chunk);
         let memory = self.memory.part(spans, chunk as usize % 2 * self.scratch_bytes);
         let running = Running { is_woven: manner == Manner::Looks, ..*self.running };
-        steps.iter().try_for_each(|step| {
+        // What has begun already may have written over the copy.
+        let is_begun = !matches!(driver.place, Place::Beginning);
+        steps.iter().filter(|step| **step != Step::Widen || !is_begun).try_for_each(|step| {
             call.take_step((self.group, &mut *driver), levels, &running, (*step, &memory), self.function)
         })
     }
@@ -287,7 +301,7 @@ impl Weaver<'_> {
         if state.polling.poll(idle, &self.group.context.polls, &state.clock) {
             return Ok(());
         }
-        let (Some(peer), Some(next)) = (peer, self.next_in_memory(true)) else { return Ok(()) };
+        let (Some(peer), Some(next)) = (peer, self.next_in_memory()) else { return Ok(()) };
         levels.shared.iter().for_each(|shared| shared.fall_asleep(peer));
         // This rank is to hear of the end of that one, by a link to it. What it has published before counts.
         let member = levels.shared.as_ref().map_or(0, |shared| shared.members[peer as usize]);
@@ -325,18 +339,18 @@ fn note((done, place): &mut (u64, Place), driver: &mut Driver, outcome: &Result<
 mod tests {
     use super::Next::{Fold, HandOut};
     use super::*;
-    use crate::types::ReduceOp;
+    use crate::types::Call;
 
     #[test]
     fn a_chunk_is_handed_out_after_the_next_one_is_folded() {
         let call = |kind, count| {
             let (dtype, op) = (Some(DType::Float32), Some(ReduceOp::Sum));
             let call = Call { kind, dtype, op, root: Some(1), count, layout: 0 };
-            Leveled { shape: Shape { rank: 0, size: 4, call, in_place: false, layout: None }, steps: &[] }
+            Leveled::with(Shape { rank: 0, size: 4, call, in_place: false, layout: None }, &[])
         };
         let each = CHUNK_BYTES as u64 / 4;
-        assert!(Chunks::of(&call(CallKind::Allreduce, 2 * each - 1)).is_none(), "it is short");
-        assert!(Chunks::of(&call(CallKind::Allgather, 9 * each)).is_none(), "it is not woven");
+        assert!(Chunks::of(&call(CallKind::Allreduce, 2 * each - 1), 2).is_none(), "it is short");
+        assert!(Chunks::of(&call(CallKind::Allgather, 9 * each), 2).is_none(), "it is not woven");
         let orders = [
             (CallKind::Allreduce, "F0 F1 H0 F2 H1 F3 H2 H3"),
             (CallKind::Reduce, "F0 F1 F2 F3"),
@@ -344,7 +358,7 @@ mod tests {
         ];
         for (kind, order) in orders {
             let long = call(kind, 3 * each + 1);
-            let chunks = Chunks::of(&long).expect("it is long");
+            let chunks = Chunks::of(&long, 2).expect("it is long");
             let steps: Vec<_> = (0..9).map_while(|step| chunks.next(step)).collect();
             let words = steps.iter().map(|next| match next {
                 Fold(chunk) => format!("F{chunk}"),

@@ -179,8 +179,11 @@ pub(super) struct Levels {
     pub hosts: Hosts,
     /// For what is folded in memory while the driver's holds a piece that is on its way between hosts.
     pub piece: Vec<u8>,
-    /// Where the hosts' parts lie of the call that is carried out, where ranks have parts.
+    /// Where the hosts' parts lie of the call that is carried out, where ranks have parts. Of an exact sum, how many addends
+    /// each host brings.
     pub parts: Layout,
+    /// Where the addends lie that each member on this host brings, where their numbers differ.
+    pub addends: Layout,
 }
 
 /// The memory of a group's members on one host, as one of them has it. Ranks are those among these members.

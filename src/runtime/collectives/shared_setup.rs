@@ -110,8 +110,8 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
             let way = match (hosts.count(), shared) {
                 (1, Some(shared)) => Way::Shared(shared),
                 (_, shared) => {
-                    let (piece, parts) = (Vec::new(), Layout::default());
-                    Way::Levels(Box::new(Levels { shared, hosts, piece, parts }))
+                    let (piece, parts, addends) = (Vec::new(), Layout::default(), Layout::default());
+                    Way::Levels(Box::new(Levels { shared, hosts, piece, parts, addends }))
                 }
             };
             (way, Carrier::Memory, words)

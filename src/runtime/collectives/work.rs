@@ -23,9 +23,10 @@ use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::base::request::{Operation, Operations, Request};
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::memory::buffer::{CallBuffers, Memory};
 use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::trace_file::Entry;
+use crate::schedules::kernels::UserFunction;
 use crate::schedules::{choose, Algorithm, Shape, Sharing};
 use crate::types::{Call, CallKind, DType, ReduceOp, Time};
 use std::cell::RefCell;
@@ -135,11 +136,7 @@ impl Collectives {
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
             let mut way = std::mem::replace(&mut driver.way, Way::Links);
             let carriage = Carriage::of(&mut way, &shape, algorithm);
-            let scratch_bytes = match (&carriage, &way) {
-                (Carriage::Memory(_), _) => 0,
-                (Carriage::Levels(leveled), Way::Levels(levels)) => levels_woven::scratch_bytes(leveled, self, levels),
-                _ => algorithm.scratch_bytes(&shape),
-            };
+            let scratch_bytes = carriage.scratch_bytes(self, &way, (&shape, algorithm));
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let copied_bytes = work.buffers.copied_bytes();
@@ -155,18 +152,8 @@ impl Collectives {
                 if copied_bytes > 0 {
                     memory = memory.with_copied_input(&mut copy[..copied_bytes]);
                 }
-                match (carriage, &mut way) {
-                    (Carriage::Memory(sharing), Way::Shared(shared)) => {
-                        share_all((self, driver), shared, running, sharing, &memory, work.function)
-                    }
-                    (Carriage::Levels(leveled), Way::Levels(levels)) => {
-                        levels_woven::carry_out(&leveled, (self, driver), levels, running, &memory, work.function)
-                    }
-                    _ => {
-                        let plan = Plan::of_all(&shape, algorithm);
-                        self.carry_out(driver, running, &plan, &memory, work.function)
-                    }
-                }
+                let (way, plan) = (&mut way, (&shape, algorithm));
+                carriage.carry_out((self, driver), way, running, plan, &memory, work.function)
             });
             (driver.scratch, driver.checksums, driver.way) = (scratch, checksums.into_inner(), way);
             outcome
@@ -188,15 +175,15 @@ impl Collectives {
         let call = Call { kind: CallKind::Allgather, dtype: Some(dtype), op: None, root: None, count: 1, layout: 0 };
         let shape = Shape { rank, size, call, in_place: false, layout: None };
         let algorithm = choose(&shape, &self.thresholds);
-        let (own, mut all, mut scratch) = (layout.own.to_le_bytes(), Vec::new(), Vec::new());
+        let (own, mut all) = (layout.own.to_le_bytes(), Vec::new());
         grow(&mut all, dtype.size() * size as usize)?;
-        grow(&mut scratch, algorithm.scratch_bytes(&shape))?;
-        let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
         let mut way = std::mem::replace(&mut driver.way, Way::Links); // as in `work`
-        let outcome = match (&mut way, Sharing::of(shape, algorithm)) {
-            (Way::Shared(shared), Some(telling)) => share_all((self, driver), shared, running, telling, &memory, None),
-            _ => self.carry_out(driver, running, &Plan::of_all(&shape, algorithm), &memory, None),
-        };
+        let carriage = Carriage::of(&mut way, &shape, algorithm);
+        let mut scratch = Vec::new();
+        let outcome = grow(&mut scratch, carriage.scratch_bytes(self, &way, (&shape, algorithm))).and_then(|()| {
+            let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
+            carriage.carry_out((self, driver), &mut way, running, (&shape, algorithm), &memory, None)
+        });
         driver.way = way;
         outcome?;
         let mut below = 0;
@@ -348,6 +335,41 @@ impl<'a> Carriage<'a> {
             Way::Shared(shared) => sharing(shared, shape, algorithm).map_or(Carriage::Links, Carriage::Memory),
             Way::Levels(levels) => Leveled::of(levels, shape).map_or(Carriage::Links, Carriage::Levels),
             Way::Untried | Way::Apart | Way::Links => Carriage::Links,
+        }
+    }
+
+    /// The scratch that the call needs.
+    fn scratch_bytes(
+        &self,
+        group: &Collectives,
+        way: &Way,
+        (shape, algorithm): (&Shape<'_>, &'static Algorithm),
+    ) -> usize {
+        match (self, way) {
+            (Carriage::Memory(_), _) => 0,
+            (Carriage::Levels(leveled), Way::Levels(levels)) => levels_woven::scratch_bytes(leveled, group, levels),
+            _ => algorithm.scratch_bytes(shape),
+        }
+    }
+
+    /// Carries the call out.
+    fn carry_out(
+        self,
+        (group, driver): (&Collectives, &mut Driver),
+        way: &mut Way,
+        running: &Running<'_>,
+        (shape, algorithm): (&Shape<'_>, &'static Algorithm),
+        memory: &Memory<'_>,
+        function: Option<UserFunction>,
+    ) -> Result<(), Stop> {
+        match (self, way) {
+            (Carriage::Memory(sharing), Way::Shared(shared)) => {
+                share_all((group, driver), shared, running, sharing, memory, function)
+            }
+            (Carriage::Levels(leveled), Way::Levels(levels)) => {
+                levels_woven::carry_out(&leveled, (group, driver), levels, running, memory, function)
+            }
+            _ => group.carry_out(driver, running, &Plan::of_all(shape, algorithm), memory, function),
         }
     }
 }
