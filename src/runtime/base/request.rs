@@ -116,6 +116,11 @@ impl Request {
         self.by.iter().for_each(|(by, _)| by.hurry());
     }
 
+    /// What it is the request of, to the one who carries that out.
+    pub(crate) fn operation(&self) -> Option<&Operation> {
+        self.by.as_ref().map(|(_, operation)| operation)
+    }
+
     /// How the operation ended, if it has.
     pub fn test(&self) -> Option<Outcome> {
         lock(&self.record.state).outcome.clone()

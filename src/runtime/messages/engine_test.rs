@@ -254,6 +254,22 @@ fn receives_whose_sender_leaves_wait_for_another_message() {
 }
 
 #[test]
+fn a_receive_that_was_cancelled_while_its_message_was_to_come_waits_for_no_other() {
+    for withdrawn in [true, false] {
+        let mut bench = Bench::new();
+        let (request, _) = bench.receive(None, 5, LONG);
+        bench.comes(1, &rts(1, 5));
+        bench.give_up_newest(false);
+        assert_eq!(request.test(), None, "it has met a message");
+        bench.comes(1, &if withdrawn { frame(part(MessagePart::Withdraw, 1, 0, 0), &[]) } else { leave() });
+        let error = request.test().expect("it ends").unwrap_err();
+        assert!(error.status() == Status::Aborted && error.to_string().ends_with("was cancelled"), "{error}");
+        bench.comes(2, &eager(1, 5, 20));
+        assert_eq!(bench.receive(Some(2), 5, LONG).0.test(), got(2, 5, 20), "a later receive gets what comes then");
+    }
+}
+
+#[test]
 fn a_receive_that_has_a_part_of_its_message_ends_with_its_sender() {
     for behind_a_piece in [true, false] {
         let mut bench = Bench::new();
@@ -409,6 +425,16 @@ fn a_send_is_taken_back_if_no_receive_has_met_it_and_else_goes_on() {
     bench.give_up_newest(true);
     assert_eq!(status(&late), Some(Status::Timeout), "no answer came in its time");
     assert!(bench.parts(1).eq([MessagePart::Rts, MessagePart::Recall, MessagePart::Withdraw].map(|part| (part, 3))));
+    // An interrupted caller does not wait for a receiver that does not answer.
+    let interrupted = bench.send(1, 5, LONG);
+    let op = bench.engine.transfers.upcoming() - 1;
+    bench.engine.transfers.give_up_recalled(op);
+    assert_eq!(interrupted.test(), None, "it was not recalled");
+    bench.give_up_newest(false);
+    bench.engine.transfers.give_up_recalled(op);
+    bench.engine.flush();
+    assert_eq!(status(&interrupted), Some(Status::Aborted));
+    assert!(bench.parts(1).eq([MessagePart::Rts, MessagePart::Recall, MessagePart::Withdraw].map(|part| (part, 4))));
 }
 
 /// So many tenths of a second on; the cluster has agreed on a time-out of 1 s.

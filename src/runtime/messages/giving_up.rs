@@ -29,7 +29,16 @@ impl Transfers {
                 let dtype = operation.post.dtype;
                 self.say(to, MessagePart::Recall, number, 0, dtype);
             }
-            _ => {}
+            _ => operation.is_cancelled = true,
+        }
+    }
+
+    /// The receiver of a recalled send does not say whether a receive has met it: it is given up as if its time were up.
+    pub(super) fn give_up_recalled(&mut self, op: OpId) {
+        let stage = self.operations.get(&op).map(|operation| operation.stage);
+        if matches!(stage, Some(Stage::Recalled(_))) {
+            let error = cancelled(&self.title_of(op));
+            self.give_up(op, error);
         }
     }
 
@@ -113,10 +122,14 @@ impl Transfers {
         self.end(op, Err(error));
     }
 
-    /// As if this receive had never met a message: it waits in its old place for another one.
+    /// As if this receive had never met a message: it waits in its old place for another one. It ends, if it was cancelled meanwhile.
     pub(super) fn wait_again(&mut self, op: OpId) {
         let Some(operation) = self.operations.get_mut(&op) else { return };
         let Some(wanted) = operation.post.direction.wanted() else { return };
+        if operation.is_cancelled {
+            let error = cancelled(&self.title_of(op));
+            return self.end(op, Err(error));
+        }
         operation.stage = Stage::Posted;
         if let Some(message) = self.matching.post(op, wanted) {
             self.meet(op, message);

@@ -68,6 +68,7 @@ use std::hint::spin_loop;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use transfers::Transfers;
 
 /// The token of what wakes the progress thread; a link's is its peer's rank.
 const WAKER: usize = usize::MAX - 1;
@@ -252,7 +253,10 @@ impl Messages {
                     let waited = WARN_AFTER.as_secs();
                     state.logger.warn(&format!("{} has been waiting for {waited} s", title()));
                 }
-                Err(why) => return self.take_back(request, &title(), &why),
+                Err(why) => {
+                    let give_up = |operation: &Operation| self.end_ops(operation, Transfers::give_up_recalled);
+                    return self.take_back(request, &title(), &why, give_up);
+                }
             }
         }
         Err(Error::new(Status::Internal, "a wait without limit has ended"))
@@ -285,10 +289,11 @@ impl Messages {
         }
     }
 
-    fn cancel_ops(&self, ops: std::ops::Range<OpId>) {
-        let Some(handle) = self.handle.get() else { return };
+    /// Ends operations, each in this way, as far as that can be done.
+    fn end_ops(&self, operation: &Operation, end: impl Fn(&mut Transfers, OpId)) {
+        let (Some(handle), Operation::Messages(ops)) = (self.handle.get(), operation) else { return };
         let mut engine = lock(&handle.engine);
-        ops.for_each(|op| engine.transfers.cancel(op));
+        ops.clone().for_each(|op| end(&mut engine.transfers, op));
         engine.flush();
         self.leave_engine(handle, engine, false);
     }
@@ -372,9 +377,7 @@ impl Messages {
 
 impl Operations for Messages {
     fn cancel(&self, operation: Operation) {
-        if let Operation::Messages(ops) = operation {
-            self.cancel_ops(ops);
-        }
+        self.end_ops(&operation, Transfers::cancel);
     }
 }
 

@@ -59,7 +59,7 @@ impl Transfers {
     pub(super) fn post(&mut self, post: Post, since: Time, limit_ms: i64, deadline: Time, completer: Completer) {
         let op = self.next_op;
         let stage = if post.direction.wanted().is_some() { Stage::Posted } else { Stage::Waiting };
-        let operation = Operation { post, stage, since, limit_ms, deadline, completer };
+        let operation = Operation { post, stage, is_cancelled: false, since, limit_ms, deadline, completer };
         self.next_op += 1;
         let direction = operation.post.direction;
         self.operations.insert(op, operation);

@@ -6,7 +6,7 @@ use super::{EngineHandle, Messages};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
-use crate::runtime::base::request::{Outcome, Request};
+use crate::runtime::base::request::{Operation, Outcome, Request};
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::silence::Finding;
@@ -54,7 +54,13 @@ impl Messages {
                 self.context.break_with(failure);
                 self.context.interrupt();
             }
-            Word::Left(culprit) => lock(&handle.engine).transfers.peer_left(*rank, Some(culprit)),
+            Word::Left(culprit) => {
+                let mut engine = lock(&handle.engine);
+                engine.transfers.peer_left(*rank, Some(culprit));
+                engine.flush();
+                drop(engine);
+                self.context.interrupt_messages(); // there may be more to do than was found before
+            }
             // Nobody needs it just now; it may be leaving.
             Word::Unsaid(_) if !lock(&handle.engine).transfers.needs(*rank) => {}
             Word::Unsaid(what) => {
@@ -65,10 +71,21 @@ impl Messages {
     }
 
     /// The program has interrupted the caller of a message, whose buffers are its own again when this returns. A message that has
-    /// met its other half goes on as a rule; where its peer does not, the group ends.
-    pub(super) fn take_back(&self, request: &Request, title: &str, why: &Error) -> Outcome {
+    /// met its other half goes on as a rule; where its peer does not, the group ends. A send is taken back also where its receiver does
+    /// not say whether it has met it.
+    pub(super) fn take_back(
+        &self,
+        request: &Request,
+        title: &str,
+        why: &Error,
+        give_up_recalled: impl Fn(&Operation),
+    ) -> Outcome {
         request.cancel();
-        let ended = request.wait(Some(VERDICT_WAIT)).or_else(|| {
+        let answered = request.wait(Some(VERDICT_WAIT));
+        if answered.is_none() {
+            request.operation().into_iter().for_each(give_up_recalled);
+        }
+        let ended = answered.or_else(|| request.test()).or_else(|| {
             let cause = format!("was interrupted in {title}, of which a part has gone");
             let own = self.context.culprit(self.context.own_rank());
             self.revoke(self.context.failure(Status::Aborted, own, cause, 0), true);
