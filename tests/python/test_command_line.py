@@ -29,6 +29,16 @@ def test_every_command_has_its_section_in_the_manual_page_and_its_help():
     assert [word for word in commands if muster(word, "--help").returncode != 0] == []
 
 
+@pytest.mark.parametrize(
+    "words, code",
+    [([], 2), (["--help"], 0), (["--version"], 0), (["nothing"], 2), (["certs"], 2), (["certs", "new", "--nothing"], 2), (["trace"], 2),
+     (["status", "--sched_port=1024", "--timeout=1"], 4), (["status", "--nothing"], 2), (["ranktable", "--nothing"], 2)],
+)
+def test_an_output_that_takes_nothing_changes_no_exit_code(words, code):
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([MUSTER, *words], stdout=full, stderr=full, timeout=LIMIT, env=clean_environment()).returncode == code
+
+
 # A machine need not have groff. What the page consists of, the unit tests of cli/man.rs hold everywhere.
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: nothing here can render a manual page")
 def test_the_manual_page_renders_without_a_warning():

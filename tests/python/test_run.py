@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
@@ -72,9 +73,10 @@ def test_a_program_that_cannot_be_found_starts_nothing(program, tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_program_whose_interpreter_is_missing_leaves_nothing_behind(tmp_path):
+@pytest.mark.parametrize("interpreter", ["/no/such/interpreter", "/etc/passwd"])
+def test_a_program_whose_interpreter_cannot_run_it_leaves_nothing_behind(interpreter, tmp_path):
     program = tmp_path / "program"
-    program.write_text("#!/no/such/interpreter\n")
+    program.write_text(f"#!{interpreter}\n")
     program.chmod(0o755)
     with Launch("--worker_num=2", *JOINED, program) as launch:
         assert launch.wait(timeout=20) == 127
@@ -388,6 +390,15 @@ def test_a_good_end():
         assert launch.stdout == ""
         assert "failure" not in launch.stderr
         launch.nothing_left()
+
+
+def test_a_launcher_that_was_started_to_hear_of_no_children_hears_of_them(tmp_path):
+    deaf = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    for text, code in [("exit 0", 0), ("exit 3", 3)]:
+        words = ["run", f"--log_dir={tmp_path}/logs", "--worker_num=2", *JOINED, *shell(text)]
+        ended = subprocess.run([sys.executable, "-c", deaf, MUSTER, *words], env=clean_environment(), stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True, timeout=30)
+        assert ended.returncode == code, ended.stderr
 
 
 def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first(tmp_path):

@@ -34,8 +34,9 @@ def port_of(run):
     return int(run.wait_for(r"the scheduler is here: \S+ port (\d+)", LIMIT).group(1))
 
 
-def test_status_finds_the_secret_and_others_do_not(tmp_path):
-    with a_run(tmp_path, {}) as run:
+@pytest.mark.parametrize("env", [{}, {"MUSTER_JOB_SECRET_FILE": ""}])  # an empty variable counts as unset
+def test_status_finds_the_secret_and_others_do_not(env, tmp_path):
+    with a_run(tmp_path, env) as run:
         port = port_of(run)
         kept = tmp_path / "runtime" / "muster" / f"secret-{port}"
         secret = kept.read_text().split()[0]

@@ -6,6 +6,8 @@
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]
+// They panic where nobody takes what they print: see `voice`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
 mod bench;
@@ -24,6 +26,7 @@ mod voice;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use voice::{complain, tell};
 
 // To load libgcc_s takes longer than to start a C program that does nothing; the command needs only its unwinder. The
 // library keeps it: an unwinder that is at home elsewhere may walk through the library's frames, and the two must agree.
@@ -73,6 +76,7 @@ fn main() {
 fn prepared() -> i32 {
     sys::open_standard_streams();
     sys::ignore_broken_pipes();
+    sys::hear_of_children();
     std::panic::catch_unwind(command).unwrap_or(code::PANICKED)
 }
 
@@ -88,7 +92,7 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         return run::run("msrun", words);
     }
     if words.is_empty() {
-        eprint!("{}", cli::help::overview(&COMMANDS));
+        complain(cli::help::overview(&COMMANDS));
         return code::USAGE;
     }
     let command = words.remove(0);
@@ -107,19 +111,19 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("man") => cli::print(&cli::MAN, words),
         Some("completion") => cli::print(&cli::COMPLETION, words),
         Some("--help" | "-h" | "help") => {
-            print!("{}", cli::help::overview(&COMMANDS));
+            tell(cli::help::overview(&COMMANDS));
             0
         }
         Some("--version" | "-V") => {
-            println!("muster {}", env!("CARGO_PKG_VERSION"));
+            tell(concat!("muster ", env!("CARGO_PKG_VERSION"), "\n"));
             0
         }
         _ => {
             let command = command.to_string_lossy();
-            eprintln!(
+            complain(format!(
                 "muster: there is no command {command:?}: run, ps, stop, bench, scheduler, status, ranktable, trace, \
-                 certs, man, completion, --help and --version are what it knows"
-            );
+                 certs, man, completion, --help and --version are what it knows\n"
+            ));
             code::USAGE
         }
     }

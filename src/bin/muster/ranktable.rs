@@ -14,7 +14,7 @@ use crate::status::options::{Whom, SCHED_HOST, SCHED_PORT, TIMEOUT};
 use crate::status::text::{name_of_phase, plain};
 use crate::status::told::Told;
 use crate::status::watch::replace;
-use crate::voice::Voice;
+use crate::voice::{complain, Voice};
 use muster::config::{rank_table_text, DeviceEntry};
 use muster::types::Role;
 use muster::wire::{JobPhase, StatusNode};
@@ -59,7 +59,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     });
     match asked {
         Ok(Asked::With((whom, output))) => written(&whom, output).unwrap_or_else(|(code, why)| {
-            eprintln!("muster ranktable: {}", plain(&why));
+            complain(format!("muster ranktable: {}\n", plain(&why)));
             code
         }),
         Ok(Asked::Help) => {
@@ -67,7 +67,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             0
         }
         Err(why) => {
-            eprintln!("muster ranktable: {why}\nmuster ranktable --help lists the options");
+            complain(format!("muster ranktable: {why}\nmuster ranktable --help lists the options\n"));
             code::USAGE
         }
     }

@@ -61,10 +61,12 @@ enum Step {
     Own,
     BindCores,
     BindMemory,
+    Exec,
 }
 
 /// Starts it and gives its process id. It leads a process group of its own, blocks no signal, and no terminal controls it. When
-/// this returns the program runs already, or the error says why it can't.
+/// this returns the program runs already, or the error says why it can't. Its kind is `NotFound` if the program
+/// is not there, or cannot be executed.
 pub fn start(what: &Start<'_>) -> io::Result<i32> {
     let program = text(what.program.to_owned())?;
     let words = what.words.iter().cloned().map(text).collect::<io::Result<Vec<CString>>>()?;
@@ -90,6 +92,8 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
             let error = io::Error::from_raw_os_error(error.unwrap_or(libc::EIO));
             Err(match step {
                 Step::Own => error,
+                // Also where what runs it is missing, or refuses it.
+                Step::Exec => io::Error::new(io::ErrorKind::NotFound, error.to_string()),
                 Step::BindCores => io::Error::other(format!("it can't be bound to its cores: {error}")),
                 Step::BindMemory => {
                     io::Error::other(format!("it can't be bound to the memory of its NUMA nodes: {error}"))
@@ -156,7 +160,7 @@ fn become_program(plan: &Plan<'_>) -> (Step, io::Error) {
     }
     // SAFETY: the path and both lists end as C wants it, and live in the memory of the waiting parent.
     unsafe { libc::execvpe(plan.program, plan.words.as_ptr(), plan.environment.as_ptr()) };
-    (Step::Own, io::Error::last_os_error())
+    (Step::Exec, io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -259,6 +259,12 @@ pub fn ignore_broken_pipes() {
     ignore(libc::SIGPIPE);
 }
 
+/// The ends of children are told of from now on, also where this process was started by one that wanted to hear of none.
+pub fn hear_of_children() {
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Opens those of the standard streams that this process was started without, so that no other file takes their place.
 pub fn open_standard_streams() {
     for fd in 0..3 {

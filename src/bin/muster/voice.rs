@@ -14,6 +14,16 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Back to the beginning of a terminal's row, and wipes it.
 const ERASE: &str = "\r\x1b[K";
 
+/// Says this on standard output, as it is.
+pub fn tell(text: impl Into<String>) {
+    Voice::output().say(text);
+}
+
+/// Says this on standard error, as it is.
+pub fn complain(text: impl Into<String>) {
+    Voice::error().say(text);
+}
+
 /// A standard stream.
 pub struct Voice {
     outlet: &'static Outlet,

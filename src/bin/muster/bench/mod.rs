@@ -17,7 +17,7 @@ mod report;
 pub mod store;
 
 use crate::cli::help;
-use crate::voice::Voice;
+use crate::voice::{complain, Voice};
 use calls::Rank;
 use ended::{read, Ended};
 use options::{Format, Options};
@@ -75,7 +75,9 @@ fn take_part(options: &Options) -> Result<(), String> {
     };
     if size == 1 {
         let advice = "--worker_num N starts N ranks here, and under a launcher each process is one";
-        eprintln!("muster bench: one rank: nothing is moved, and the times are those of a call alone; {advice}");
+        complain(format!(
+            "muster bench: one rank: nothing is moved, and the times are those of a call alone; {advice}\n"
+        ));
     }
     let (mut first, mut wrong) = (true, 0);
     let as_csv = Options { format: Format::Csv, ..options.clone() };

@@ -31,6 +31,7 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
+use crate::voice::complain;
 use muster::config::{Config, Key, Setting};
 use std::ffi::OsString;
 use std::io::Write;
@@ -62,7 +63,7 @@ const ACTIONS: [(&Command, Action); 5] = [
 /// Runs it with the words after `certs`. Returns the exit code.
 pub fn command(mut words: Vec<OsString>) -> i32 {
     if words.is_empty() {
-        eprint!("{}", pages());
+        complain(pages());
         return code::USAGE;
     }
     let name = words.remove(0);
@@ -74,7 +75,8 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
             say(&pages());
             return 0;
         }
-        eprintln!("muster certs: there is no action {name:?}: new, node, revoke, show and check are what it knows");
+        let what = "new, node, revoke, show and check are what it knows";
+        complain(format!("muster certs: there is no action {name:?}: {what}\n"));
         return code::USAGE;
     };
     let outcome = match read(command, words) {
@@ -88,11 +90,11 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
             0
         }
         Err(Refused::Usage(why)) => {
-            eprintln!("{name}: {why}\n{name} --help lists the options", name = command.name);
+            complain(format!("{name}: {why}\n{name} --help lists the options\n", name = command.name));
             code::USAGE
         }
         Err(Refused::Failed(why)) => {
-            eprintln!("{}: {}", command.name, crate::status::text::plain(&why));
+            complain(format!("{}: {}\n", command.name, crate::status::text::plain(&why)));
             code::FAILED
         }
     }

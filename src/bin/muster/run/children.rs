@@ -162,8 +162,8 @@ impl<'a> Launch<'a> {
         folder::Tenant::this(self.options, &self.parts(), self.port(), self.run.clone(), &self.names)
     }
 
-    /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's (what
-    /// runs it may be missing, which only shows here).
+    /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's: it cannot
+    /// be executed, which only shows here.
     pub fn start_all(&mut self) -> io::Result<Vec<Child>> {
         let mut children = Vec::new();
         for (index, part) in self.parts().into_iter().enumerate() {
@@ -297,7 +297,7 @@ fn next_page(path: &Path, words: &str) -> io::Result<File> {
 }
 
 fn of_file(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::other(format!("{}: {error}", path.display()))
 }
 
 /// What PyTorch looks for, so that `init_process_group` finds rank, size and a port for torch's own store. muster itself

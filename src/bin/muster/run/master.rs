@@ -5,6 +5,7 @@ use crate::sys;
 use crate::voice::Voice;
 use muster::config::{Key, Value};
 use muster::net::{interface, resolve};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
@@ -76,12 +77,24 @@ fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
     }
     // A socket of IPv6 takes connections of both families. A host may have no IPv6.
     let last = *addresses.last().unwrap_or(&Ipv4Addr::UNSPECIFIED.into());
-    let listener = TcpListener::bind(interface::scoped(last, port)).or_else(|error| match every && last.is_ipv6() {
+    let listener = bind_both(interface::scoped(last, port)).or_else(|error| match every && last.is_ipv6() {
         true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
         false => Err(error),
     });
     let listener = listener.and_then(|listener| sys::widen_backlog(&listener).map(|()| listener));
     listener.map_err(|error| format!("{setting}: {}", cannot_bind(&SocketAddr::new(last, port), &error, true)))
+}
+
+/// A listener on this address. The unspecified one of IPv6 takes connections of both families, whatever the system's default is.
+fn bind_both(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(libc::SOMAXCONN)?;
+    Ok(socket.into())
 }
 
 /// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a

@@ -45,7 +45,8 @@ impl RunSecret {
     /// (`MUSTER_JOB_SECRET=`), or where other hosts take part that it would not
     /// reach. The launcher that has the scheduler of a run that one command leads makes it for all hosts.
     pub fn make(options: &RunOptions, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
-        let is_set = |name| std::env::var_os(name).is_some();
+        // An empty secret is the word for none; a file that has no name is not set.
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| name == VARIABLE || !value.is_empty());
         let reaches_all = options.all_here() || options.placement.scheduler == SchedulerAt::Here;
         if !reaches_all || is_set(VARIABLE) || is_set(VARIABLE_OF_FILE) {
             return Ok(None);

@@ -21,7 +21,7 @@ pub mod watch;
 use crate::cli::help;
 use crate::cli::words::Asked;
 use crate::code;
-use crate::voice::Voice;
+use crate::voice::{complain, Voice};
 use std::ffi::OsString;
 
 /// Runs it with the words after `status`. Returns the exit code.
@@ -33,7 +33,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             return 0;
         }
         Err(why) => {
-            eprintln!("muster status: {why}\nmuster status --help lists the options");
+            complain(format!("muster status: {why}\nmuster status --help lists the options\n"));
             return code::USAGE;
         }
     };

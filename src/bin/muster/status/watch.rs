@@ -5,6 +5,7 @@ use super::options::{Format, Options};
 use super::told::Told;
 use super::{json, prometheus, text};
 use crate::code;
+use crate::voice::complain;
 use muster::wire::JobPhase;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -26,13 +27,13 @@ pub fn run(options: &Options) -> i32 {
             // A reader that has closed the output does not want to hear.
             Err(_) if options.output.is_none() => return 0,
             Err(why) => {
-                eprintln!("muster status: {why}");
+                complain(format!("muster status: {why}\n"));
                 return code::FAILED;
             }
         }
         let (next, said) = was.after(&answer);
         if let Some(words) = said {
-            eprintln!("muster status: {words}");
+            complain(format!("muster status: {words}\n"));
         }
         match (options.every, &next) {
             (None, Was::Heard { .. }) | (Some(_), Was::Ended) => return 0,

@@ -20,6 +20,7 @@ mod waits;
 use crate::cli::help;
 use crate::cli::words::{self, Asked};
 use crate::code;
+use crate::voice::complain;
 use options::{Options, COMMAND, MERGE};
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,7 +35,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
             return 0;
         }
         _ => {
-            eprintln!("muster trace: there is no action {action:?}: merge is what it knows");
+            complain(format!("muster trace: there is no action {action:?}: merge is what it knows\n"));
             return code::USAGE;
         }
     }
@@ -50,12 +51,12 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
                 0
             }
             Err(why) => {
-                eprintln!("muster trace merge: {why}");
+                complain(format!("muster trace merge: {why}\n"));
                 code::FAILED
             }
         },
         Err(why) => {
-            eprintln!("muster trace merge: {why}\nmuster trace merge --help lists the options");
+            complain(format!("muster trace merge: {why}\nmuster trace merge --help lists the options\n"));
             code::USAGE
         }
     }

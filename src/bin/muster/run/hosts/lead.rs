@@ -8,7 +8,6 @@ use super::report::Summary;
 use super::show::Show;
 use super::{blame, list::Host};
 use crate::run::join::Signals;
-use crate::run::master::RESOLVE_WAIT;
 use crate::run::progress::Shown;
 use crate::run::tail::{has_colours, Lines, Pane};
 use crate::sys;
@@ -25,6 +24,8 @@ const WAITING: usize = 256;
 /// How often it looks at the time, at least. Where it is late by [`STOOD_STILL`], it was stopped itself, and hosts were not silent.
 const LOOK: Duration = Duration::from_secs(5);
 const STOOD_STILL: Duration = Duration::from_secs(10);
+/// How long all hosts' names are looked up, to see which is this host's. Nothing else happens meanwhile.
+const LOOK_UPS: Duration = Duration::from_secs(3);
 /// After how long the user is told which hosts have not answered, and how many are named.
 const MISSES: Duration = Duration::from_secs(5);
 const NAMED: usize = 4;
@@ -52,6 +53,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
         told_of_missing: false,
     };
     lead.call(&sender).map_err(failed)?;
+    lead.began = Instant::now(); // to look names up may have taken a while
     lead.follow(&events);
     Ok(lead.finish())
 }
@@ -101,11 +103,11 @@ struct Lead<'a> {
 
 impl Lead<'_> {
     fn call(&mut self, events: &SyncSender<Come>) -> io::Result<()> {
-        let own = std::env::current_exe()?;
+        let (own, until) = (std::env::current_exe()?, Instant::now() + LOOK_UPS);
         let part = format!("exec {} host-part", quoted(&own.to_string_lossy()));
         for (index, place) in self.plan.places.iter().enumerate() {
             let words: Vec<OsString> = match &self.plan.ssh {
-                None if is_here(&place.host) => vec![own.clone().into(), "host-part".into()],
+                None if is_here(&place.host, until) => vec![own.clone().into(), "host-part".into()],
                 ssh => {
                     let ssh = ssh.clone().unwrap_or_else(|| vec!["ssh".into()]);
                     ssh.into_iter().chain([place.host.name.clone().into(), part.clone().into()]).collect()
@@ -256,10 +258,10 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Whether this host is that one, so that nothing need lead there.
-fn is_here(host: &Host) -> bool {
+/// Whether this host is that one, so that nothing need lead there. A name that is not found by then is another's.
+fn is_here(host: &Host, until: Instant) -> bool {
     let is_own = || {
-        let found = resolve::resolve(host.address(), 0, RESOLVE_WAIT);
+        let found = resolve::resolve(host.address(), 0, until.saturating_duration_since(Instant::now()));
         found.is_ok_and(|addresses| {
             !addresses.is_empty() && addresses.iter().all(|address| interface::is_local(*address))
         })

@@ -62,10 +62,12 @@ fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
 /// `host`, `host:8`, `[fd77::1]:8` or `fd77::1`.
 fn host(word: &str) -> Option<Host> {
     let plain = |name: &str| {
-        let name = name.replace(['[', ']'], "");
-        // ssh would take a dash for an option. With `=` it is a word about a host that is missing.
-        let is_name =
-            !name.is_empty() && !name.starts_with('-') && !name.contains(|c: char| c.is_whitespace() || c == '=');
+        let (user, host) = name.rsplit_once('@').map_or(("", name), |(user, host)| (&name[..=user.len()], host));
+        let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let name = format!("{user}{}", in_brackets.filter(|host| host.contains(':')).unwrap_or(host));
+        // ssh would take a dash for an option. With `=` it is a word about a host that is missing. Others have lists in brackets.
+        let is_odd = |c: char| c.is_whitespace() || ['=', '[', ']'].contains(&c);
+        let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(is_odd);
         is_name.then_some(name)
     };
     let is_bare_address = word.matches(':').count() > 1 && !word.contains("]:");
@@ -110,6 +112,7 @@ mod tests {
             ("one:4,two:8", &[("one", Some(4)), ("two", Some(8))]),
             ("me@one:4, 10.0.0.2", &[("me@one", Some(4)), ("10.0.0.2", None)]),
             ("fd77::1,[fd77::2]:3,[fd77::3]", &[("fd77::1", None), ("fd77::2", Some(3)), ("fd77::3", None)]),
+            ("me@[fd77::1]:2", &[("me@fd77::1", Some(2))]),
             ("one,two,one", &[("one", Some(2)), ("two", None)]),
             ("one:3,one:2", &[("one", Some(5))]),
         ] {
@@ -120,7 +123,18 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_named() {
-        for text in ["", "one,,two", "one:", "one:0", "one:x", "-oProxyCommand=x", "[::1]:x", ":4"] {
+        for text in [
+            "",
+            "one,,two",
+            "one:",
+            "one:0",
+            "one:x",
+            "-oProxyCommand=x",
+            "[::1]:x",
+            ":4",
+            "gpu[01-02]:4",
+            "gpu[01,02]",
+        ] {
             let error = of_words(text).unwrap_err();
             assert!(error.starts_with("-H is ") && error.contains("HOST:N"), "{text}: {error}");
         }

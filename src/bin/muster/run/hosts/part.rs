@@ -11,6 +11,7 @@ use crate::run::join::{Signals, OTHERS_DONE};
 use crate::run::parse::{Placement, SchedulerAt};
 use crate::start::{start, Start};
 use crate::sys;
+use crate::voice::complain;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,7 +32,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
         Some((word, words)) if word == LAUNCH => launch(words),
         None => relay().map_or(code::FAILED, |()| 0), // an error means that nobody is there to be told
         Some(_) => {
-            eprintln!("muster host-part is what muster run -H starts on each host; it takes no words");
+            complain("muster host-part is what muster run -H starts on each host; it takes no words\n");
             code::USAGE
         }
     }
@@ -47,7 +48,7 @@ fn launch(words: &[OsString]) -> i32 {
     });
     let report = numbers.and_then(|(fd, ..)| sys::taken_over(fd as i32).ok());
     let (Some((_, first_rank, has_scheduler, is_coloured)), Some(report)) = (numbers, report) else {
-        eprintln!("muster host-part {LAUNCH} is started by muster host-part alone");
+        complain(format!("muster host-part {LAUNCH} is started by muster host-part alone\n"));
         return code::USAGE;
     };
     let scheduler = if has_scheduler { SchedulerAt::Here } else { SchedulerAt::Elsewhere };
