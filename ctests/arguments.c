@@ -49,6 +49,7 @@ static void configuration(void) {
     INVALID("value", muster_config_set(config, "worker_num", NULL));
     INVALID("key", muster_config_set(config, "\xff\xfe", "1"));
     INVALID("value", muster_config_set(config, "node_id", "\xff\xfe"));
+    INVALID("a secret that is not UTF-8", muster_config_set(config, "job_secret", "\xff\xfesecret"));
     REFUSED(MUSTER_ERR_CONFIG, "worker_num", muster_config_set(config, "worker_nun", "1")); /* the nearest known one */
     REFUSED(MUSTER_ERR_CONFIG, "no setting", muster_config_set(config, "", "1"));
     REFUSED(MUSTER_ERR_CONFIG, "80x", muster_config_set(config, "sched_port", "80x"));
@@ -152,6 +153,7 @@ static void queries(muster_cluster_t *cluster) {
     HOLDS(ranks[0] == -5 && count == 77);
     INVALID("cluster", muster_failure(NULL, &failure, sizeof failure));
     INVALID("out", muster_failure(cluster, NULL, sizeof failure));
+    INVALID("size is 3", muster_failure(cluster, &failure, 3)); /* also while nothing has failed */
     REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_failure(cluster, &failure, sizeof failure));
     INVALID("cluster", muster_cluster_error(NULL, buf, sizeof buf, &count));
     REFUSED(MUSTER_ERR_NOT_FOUND, "nothing has failed", muster_cluster_error(cluster, buf, sizeof buf, &count));

@@ -126,7 +126,9 @@ static void given(muster_group_t *world) {
     INVALID("dtype is int64", muster_allreduce_addends(world, in, 1, out, 1, MUSTER_INT64));
     INVALID("in is NULL", muster_allreduce_addends(world, NULL, 1, out, 1, MUSTER_FLOAT32));
     INVALID("out is NULL", muster_allreduce_addends(world, in, 1, NULL, 1, MUSTER_FLOAT32));
-    INVALID("addends is", muster_allreduce_addends(world, in, SIZE_MAX, out, 2, MUSTER_FLOAT32));
+    REFUSED(MUSTER_ERR_LIMIT, "addends is", muster_allreduce_addends(world, in, SIZE_MAX, out, 2, MUSTER_FLOAT32));
+    REFUSED(MUSTER_ERR_LIMIT, "addends is 65537", muster_allreduce_addends(world, NULL, 65537, out, 1, MUSTER_FLOAT32));
+    INVALID("addends is 65536 and count", muster_allreduce_addends(world, in, 65536, out, SIZE_MAX / 4, MUSTER_FLOAT32));
     INVALID("request", muster_iallreduce_addends(world, in, 1, out, 1, MUSTER_FLOAT32, NULL));
     CHECK_IS(MUSTER_ERR_LIMIT, muster_allreduce_addends(world, in, 65537, out, 0, MUSTER_FLOAT32));
     INVALID("op is 255", muster_allreduce(world, in, out, 1, MUSTER_UINT8, 255)); /* that of such a function on the wire */
@@ -409,6 +411,12 @@ static void messages(muster_group_t *world) {
     INVALID("request", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, sizeof received, NULL));
     INVALID("size is 0", muster_irecv(world, out, 1, MUSTER_UINT8, 0, 0, &received, 0, &request));
     INVALID("group", muster_sendrecv(NULL, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("in_tag is -2", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, -2, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("out_tag is -2", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, -2, NULL, 0));
+    INVALID("in_dtype is 99", muster_sendrecv(world, in, 1, 99, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("out_dtype is 99", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, 99, 0, 0, NULL, 0));
+    INVALID("but in_count is 1", muster_sendrecv(world, NULL, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0));
+    INVALID("but out_count is 1", muster_sendrecv(world, in, 1, MUSTER_UINT8, 0, 0, NULL, 1, MUSTER_UINT8, 0, 0, NULL, 0));
     INVALID("group", muster_isendrecv(NULL, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0, &request));
     INVALID("request", muster_isendrecv(world, in, 1, MUSTER_UINT8, 0, 0, out, 1, MUSTER_UINT8, 0, 0, NULL, 0, NULL));
     INVALID("more than any", muster_send(world, in, SIZE_MAX, MUSTER_INT16, 0, 0));

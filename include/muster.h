@@ -1020,7 +1020,7 @@ muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32
  * Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it likes: it
  * is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and requests on it
  * that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s
- * for what was sent last to reach its peers.
+ * for what was sent last to reach its peers, and without a limit for a reduction function of the caller's own that has not returned.
  *
  * Requires:
  * `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.
@@ -1532,7 +1532,9 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
 /**
  * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
  * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
- * each other: of two that a receive fits the one that was sent first is received first.
+ * each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, or a send's time is up,
+ * when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
+ * later receive got.)
  *
  * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
  * is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
@@ -1613,7 +1615,8 @@ muster_status_t muster_sendrecv(muster_group_t *group,
 
 /**
  * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
- * request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
+ * request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting, as long as
+ * no more than 65,536 sends to one member wait for their receives.
  * Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
  * send that waits may meet a receive that does not, and the other way round.
  *
@@ -1784,7 +1787,8 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 
 /**
  * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
- * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster.
+ * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. Keys
+ * that take more than muster_store_check lets them are MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
@@ -2326,7 +2330,7 @@ muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
 
 /**
  * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
- * not. Waits for the scheduler's answer only. The keys of one call take 1 MiB together at most (4 bytes for each counted in),
+ * not. Waits for the scheduler's answer only. The keys of one call take 1 MiB less 1 KiB together at most (4 bytes for each counted in),
  * else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
  *
  * Requires:
@@ -2366,7 +2370,7 @@ muster_status_t muster_store_list(muster_cluster_t *cluster,
 
 /**
  * Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
- * stands there twice the later value counts. Happens exactly once. The keys take 1 MiB together at most (4 bytes for each
+ * stands there twice the later value counts. Happens exactly once. The keys take 1 MiB less 1 KiB together at most (4 bytes for each
  * counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
  * for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
  *

@@ -55,6 +55,14 @@ impl Config {
         Ok(())
     }
 
+    /// Sets one setting to a text that is perhaps none.
+    pub fn set_bytes(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let setting = known(key)?;
+        let garbled = |_| not_text(setting, "value", &String::from_utf8_lossy(value));
+        let text = std::str::from_utf8(value).map_err(garbled);
+        self.set(key, text.map_err(|error| Error::invalid(error.message().to_owned()))?)
+    }
+
     /// Takes the environment's variables, in place of those taken before; what was set in code stays and wins. A bad
     /// value is an error when the settings are made, and only if it would count.
     pub fn load_env<K: Into<OsString>, V: Into<OsString>>(&mut self, variables: impl IntoIterator<Item = (K, V)>) {

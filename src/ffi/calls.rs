@@ -2,10 +2,10 @@
 //! `collectives.rs`.
 
 use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Operator, Prepared};
-use crate::error::{memory, Error, Result};
+use crate::error::{memory, Error, Result, Status};
 use crate::runtime::collectives::job::Work;
 use crate::runtime::groups::group::Group;
-use crate::schedules::{Layout, Parts};
+use crate::schedules::{Layout, Parts, Shape};
 use crate::types::CallKind;
 use std::ffi::c_void;
 
@@ -60,6 +60,10 @@ pub(super) unsafe fn allreduce_addends(
     let mut input_parts = Parts { counts: group.list(), displs: group.list() };
     memory::more(&mut input_parts.counts, group.size() as usize, "the ranks' numbers of addends")?;
     memory::more(&mut input_parts.displs, group.size() as usize, "the ranks' numbers of addends")?;
+    let most = Shape::ADDENDS_MAX as usize;
+    if addends > most {
+        return Err(Error::new(Status::Limit, format!("addends is {addends}: expected {most} at most")));
+    }
     let all = addends.checked_mul(count).ok_or_else(|| {
         Error::invalid(format!("addends is {addends} and count {count}: more elements than any memory holds"))
     })?;
@@ -273,10 +277,8 @@ pub(super) unsafe fn alltoallv(
 
 /// What this rank gives to itself and what it expects of itself must be equally long.
 pub(super) fn check_own(kind: &str, gives: usize, expects: usize, group: &Group) -> Result<()> {
-    if gives == expects {
-        return Ok(());
-    }
-    let rank = group.rank().unwrap_or(0);
+    // A process that is no member hears so from the call itself.
+    let Some(rank) = group.rank().filter(|_| gives != expects) else { return Ok(()) };
     Err(Error::invalid(format!(
         "{kind}: this rank, {rank}, gives {gives} elements to itself and its counts expect {expects}: they must be equal"
     )))

@@ -1,7 +1,7 @@
 //! Queries on a cluster, and what broke it.
 
 use super::constants::{muster_status_t, MUSTER_ADDRESS_BYTES};
-use super::convert::{fixed, give_struct, give_text, handle, out};
+use super::convert::{check_struct, fixed, give_struct, give_text, handle, out};
 use super::failure::muster_failure_t;
 use super::guard::{guard, guard_number, guard_or};
 use super::handles::muster_cluster_t;
@@ -175,11 +175,12 @@ pub unsafe extern "C" fn muster_failure(
     size: usize,
 ) -> muster_status_t {
     guard(|| {
-        let out = self::out(out, "out")?;
+        let least = std::mem::size_of::<muster_status_t>();
+        let out = check_struct(out, size, least)?;
         // SAFETY: as promised by the caller.
         let failure = unsafe { handle(cluster, "cluster") }?.with(broken)?;
         // SAFETY: as promised by the caller.
-        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, std::mem::size_of::<muster_status_t>()) }
+        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, least) }
     })
 }
 
@@ -233,6 +234,8 @@ pub unsafe extern "C" fn muster_hccl_cm(
     size: usize,
 ) -> muster_status_t {
     guard(|| {
+        let least = std::mem::size_of::<i32>();
+        check_struct(out, size, least)?;
         // SAFETY: as promised by the caller.
         let cm = unsafe { handle(cluster, "cluster") }?.with(Cluster::hccl_cm)?;
         let given = muster_hccl_cm_t {
@@ -243,7 +246,7 @@ pub unsafe extern "C" fn muster_hccl_cm(
             worker_ip: fixed(&cm.worker.to_string()),
         };
         // SAFETY: as promised by the caller.
-        unsafe { give_struct(&given, out, size, std::mem::size_of::<i32>()) }
+        unsafe { give_struct(&given, out, size, least) }
     })
 }
 

@@ -113,10 +113,7 @@ pub(super) unsafe fn give_text(
 /// # Safety
 /// `out` must be NULL or writable for `size` bytes.
 pub(super) unsafe fn give_struct<T>(value: &T, out: *mut T, size: usize, least: usize) -> Result<Status> {
-    let out = self::out(out, "out")?;
-    if size < least {
-        return Err(Error::invalid(format!("size is {size}: at least {least} is expected, best sizeof *out")));
-    }
+    let out = check_struct(out, size, least)?;
     let known = std::mem::size_of::<T>();
     // SAFETY: `out` is writable for `size` bytes; what this library does not know is zeroed.
     unsafe {
@@ -124,6 +121,15 @@ pub(super) unsafe fn give_struct<T>(value: &T, out: *mut T, size: usize, least: 
         out.cast::<u8>().add(known.min(size)).write_bytes(0, size - known.min(size));
     }
     Ok(Status::Ok)
+}
+
+/// Where a structure goes that has room for so much of it at least.
+pub(super) fn check_struct<T>(out: *mut T, size: usize, least: usize) -> Result<*mut T> {
+    let out = self::out(out, "out")?;
+    if size < least {
+        return Err(Error::invalid(format!("size is {size}: at least {least} is expected, best sizeof *out")));
+    }
+    Ok(out)
 }
 
 /// Copies a string into a fixed array, cut at a character's border, with a zero byte behind it.

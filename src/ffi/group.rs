@@ -4,7 +4,7 @@ use super::constants::{
     muster_status_t, MUSTER_ADDRESS_BYTES, MUSTER_MEMBER_LEFT, MUSTER_MEMBER_LOST, MUSTER_MEMBER_PRESENT,
     MUSTER_NAME_BYTES,
 };
-use super::convert::{fixed, give_struct, handle, out as check_out, slice, text};
+use super::convert::{check_struct, fixed, give_struct, handle, out as check_out, slice, text};
 use super::failure::muster_failure_t;
 use super::guard::{guard, guard_number, guard_or};
 use super::handles::{muster_cluster_t, muster_group_t};
@@ -193,7 +193,8 @@ pub unsafe extern "C" fn muster_group_failure(
     size: usize,
 ) -> muster_status_t {
     guard(|| {
-        let out = check_out(out, "out")?;
+        let least = std::mem::size_of::<muster_status_t>();
+        let out = check_struct(out, size, least)?;
         let first_cause = |group: &Group| {
             let holds = || Error::new(Status::NotFound, format!("nothing has failed: {} is not broken", group.id()));
             group.why_over().ok_or_else(holds)
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn muster_group_failure(
         // SAFETY: as promised by the caller.
         let failure = unsafe { handle(group, "group") }?.with(first_cause)?;
         // SAFETY: as promised by the caller.
-        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, std::mem::size_of::<muster_status_t>()) }
+        unsafe { give_struct(&muster_failure_t::from(&failure), out, size, least) }
     })
 }
 
@@ -347,7 +348,7 @@ fn give(registry: &Arc<Registry>, made: Option<Arc<GroupHandle>>) -> *mut muster
 /// Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it likes: it
 /// is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and requests on it
 /// that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s
-/// for what was sent last to reach its peers.
+/// for what was sent last to reach its peers, and without a limit for a reduction function of the caller's own that has not returned.
 ///
 /// # Safety
 /// `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.

@@ -4,7 +4,7 @@ use super::constants::{muster_status_t, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG};
 use super::convert::{handle, out as check_out};
 use super::guard::guard;
 use super::handles::muster_group_t;
-use super::prepare::{check_null, dtype as check_dtype, overlap};
+use super::prepare::{check_member, check_null_of, dtype_of, overlap};
 use super::request::{muster_received_t, muster_request_t, Report};
 use crate::error::{memory, Error, Result, Status};
 use crate::runtime::base::polling::Tester;
@@ -35,6 +35,7 @@ impl<T> Elements<T> {
 }
 
 fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
+    check_member(group, if name == "to" { "send" } else { "recv" })?;
     let fits = u32::try_from(rank).ok().filter(|rank| *rank < group.size());
     fits.ok_or_else(|| {
         let any = if name == "from" { " or MUSTER_ANY_SOURCE" } else { "" };
@@ -43,6 +44,13 @@ fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
     })
 }
 
+/// What the arguments of one direction are called: the elements, their count and type, and the tag.
+type Names = [&'static str; 4];
+const SENT: Names = ["in", "count", "dtype", "tag"];
+const RECEIVED: Names = ["out", "count", "dtype", "tag"];
+const SENT_OF_BOTH: Names = ["in", "in_count", "in_dtype", "in_tag"];
+const RECEIVED_OF_BOTH: Names = ["out", "out_count", "out_dtype", "out_tag"];
+
 fn bytes(count: usize, dtype: DType, name: &str) -> Result<usize> {
     let bytes = dtype.bytes_of(count as u64);
     bytes.ok_or_else(|| Error::invalid(format!("by its count {name} has {count} elements: more than any memory holds")))
@@ -50,14 +58,15 @@ fn bytes(count: usize, dtype: DType, name: &str) -> Result<usize> {
 
 /// # Safety
 /// Until the operation has ended the elements must be readable, and nobody may write to them.
-unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i32) -> Result<Post> {
+unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i32, names: &Names) -> Result<Post> {
+    let [memory, count, dtype, tag_name] = *names;
     let to = member(group, to, "to")?;
     if tag < 0 {
-        return Err(Error::invalid(format!("tag is {tag}: expected 0 or more")));
+        return Err(Error::invalid(format!("{tag_name} is {tag}: expected 0 or more")));
     }
-    let dtype = check_dtype(from.dtype)?;
-    let length = bytes(from.count, dtype, "in")?;
-    check_null(from.memory, from.count, "in")?;
+    let dtype = dtype_of(from.dtype, dtype)?;
+    let length = bytes(from.count, dtype, memory)?;
+    check_null_of(from.memory, from.count, [memory, count])?;
     // SAFETY: as promised by the caller.
     let buffers =
         unsafe { CallBuffers::new((from.memory.cast(), length), (std::ptr::null_mut(), 0), Placement::Apart) };
@@ -65,22 +74,23 @@ unsafe fn to_send(group: &Group, from: Elements<*const c_void>, to: i32, tag: i3
 }
 
 /// What a receive asks for.
-fn wanted(group: &Group, from: i32, tag: i32) -> Result<(Option<u32>, Option<i32>)> {
+fn wanted(group: &Group, from: i32, tag: i32, tag_name: &str) -> Result<(Option<u32>, Option<i32>)> {
     let from = if from == MUSTER_ANY_SOURCE { None } else { Some(member(group, from, "from")?) };
     match tag {
         MUSTER_ANY_TAG => Ok((from, None)),
         0.. => Ok((from, Some(tag))),
-        _ => Err(Error::invalid(format!("tag is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
+        _ => Err(Error::invalid(format!("{tag_name} is {tag}: expected 0 or more, or MUSTER_ANY_TAG"))),
     }
 }
 
 /// # Safety
 /// Until the operation has ended the elements must be writable, and nobody may write to them or read them.
-unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag: i32) -> Result<Post> {
-    let (from, tag) = wanted(group, from, tag)?;
-    let dtype = check_dtype(into.dtype)?;
-    let length = bytes(into.count, dtype, "out")?;
-    check_null(into.memory, into.count, "out")?;
+unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag: i32, names: &Names) -> Result<Post> {
+    let [memory, count, dtype, tag_name] = *names;
+    let (from, tag) = wanted(group, from, tag, tag_name)?;
+    let dtype = dtype_of(into.dtype, dtype)?;
+    let length = bytes(into.count, dtype, memory)?;
+    check_null_of(into.memory, into.count, [memory, count])?;
     // SAFETY: as promised by the caller.
     let buffers = unsafe { CallBuffers::new((std::ptr::null(), 0), (into.memory.cast(), length), Placement::Apart) };
     Ok(Post::new(Direction::Receive { from, tag }, dtype, into.count as u64, buffers))
@@ -111,7 +121,9 @@ unsafe fn both(
 ) -> Result<(Post, Option<Post>)> {
     let (sent, start, end) = (input.memory, input.memory as usize, output.memory as usize);
     // SAFETY: as promised by the caller.
-    let (send, receive) = unsafe { (to_send(group, input, to, in_tag)?, to_receive(group, output, from, out_tag)?) };
+    let send = unsafe { to_send(group, input, to, in_tag, &SENT_OF_BOTH) }?;
+    // SAFETY: as promised by the caller.
+    let receive = unsafe { to_receive(group, output, from, out_tag, &RECEIVED_OF_BOTH) }?;
     if !overlap((start, send.bytes()), (end, receive.bytes())) {
         return Ok((receive, Some(send)));
     }
@@ -165,7 +177,9 @@ unsafe fn start(
 
 /// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
 /// the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
-/// each other: of two that a receive fits the one that was sent first is received first.
+/// each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, or a send's time is up,
+/// when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
+/// later receive got.)
 ///
 /// A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
 /// is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
@@ -194,7 +208,7 @@ pub unsafe extern "C" fn muster_send(
     tag: i32,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag) };
+    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag, &SENT) };
     // SAFETY: as promised by the caller.
     unsafe { run(group, Report::NONE, |group| Ok((post(group)?, None))) }
 }
@@ -227,7 +241,7 @@ pub unsafe extern "C" fn muster_recv(
     size: usize,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag) };
+    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag, &RECEIVED) };
     // SAFETY: as promised by the caller.
     unsafe { run(group, Report::to(received, size), |group| Ok((post(group)?, None))) }
 }
@@ -264,7 +278,8 @@ pub unsafe extern "C" fn muster_sendrecv(
 }
 
 /// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
-/// request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting.
+/// request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting, as long as
+/// no more than 65,536 sends to one member wait for their receives.
 /// Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
 /// send that waits may meet a receive that does not, and the other way round.
 ///
@@ -281,7 +296,7 @@ pub unsafe extern "C" fn muster_isend(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag) };
+    let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag, &SENT) };
     // SAFETY: as promised by the caller.
     unsafe { start(group, Report::NONE, request, |group| Ok((post(group)?, None))) }
 }
@@ -306,7 +321,7 @@ pub unsafe extern "C" fn muster_irecv(
     request: *mut *mut muster_request_t,
 ) -> muster_status_t {
     // SAFETY: as promised by the caller.
-    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag) };
+    let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag, &RECEIVED) };
     // SAFETY: as promised by the caller.
     unsafe { start(group, Report::to(received, size), request, |group| Ok((post(group)?, None))) }
 }
@@ -359,7 +374,7 @@ pub unsafe extern "C" fn muster_probe(
 ) -> muster_status_t {
     let post = |group: &Group| {
         check_out(out, "out")?;
-        wanted(group, from, tag).map(|(from, tag)| (Post::probe(from, tag), None))
+        wanted(group, from, tag, "tag").map(|(from, tag)| (Post::probe(from, tag), None))
     };
     // SAFETY: as promised by the caller.
     unsafe { run(group, Report::to(out, size), post) }
@@ -385,7 +400,7 @@ pub unsafe extern "C" fn muster_iprobe(
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
         let found = group.with_shared(|group: &Arc<Group>| {
-            let (from, tag) = wanted(group, from, tag)?;
+            let (from, tag) = wanted(group, from, tag, "tag")?;
             group.look_for_message(from, tag)
         })?;
         PROBER.with_borrow_mut(|prober| prober.looked(found.is_some()));

@@ -10,6 +10,7 @@ use crate::schedules::kernels::Function;
 use crate::schedules::{Layout, Parts};
 use crate::types::{hash, Call, CallKind, DType, ReduceOp};
 use std::ffi::c_void;
+use std::fmt::Display;
 
 /// An input buffer and how many elements of it there are.
 pub(super) type In = (*const c_void, usize);
@@ -96,6 +97,7 @@ impl Prepared {
 
     /// With this root.
     pub fn root(mut self, group: &Group, root: i32) -> Result<Prepared> {
+        check_member(group, self.call.kind)?;
         let last = i64::from(group.size()) - 1;
         let root = u32::try_from(root).ok().filter(|root| i64::from(*root) <= last).ok_or_else(|| {
             Error::invalid(format!("{}: root is {root}: expected a rank from 0 to {last}", self.call.kind))
@@ -288,6 +290,12 @@ pub(super) fn own(parts: &Parts, group: &Group) -> (usize, usize) {
     (parts.counts.get(rank).map_or(0, |count| *count as usize), parts.displs.get(rank).map_or(0, |at| *at as usize))
 }
 
+/// A process that is no member of a group has no rank there, by which its other arguments could be wrong.
+pub(super) fn check_member(group: &Group, what: impl Display) -> Result<()> {
+    let is_none = || Error::invalid(format!("{what}: this process is no member of {}", group.id()));
+    group.rank().map(drop).ok_or_else(is_none)
+}
+
 /// `count` elements of each rank.
 pub(super) fn of_all(group: &Group, count: usize) -> Result<usize> {
     count.checked_mul(group.size() as usize).ok_or_else(|| {
@@ -301,10 +309,15 @@ pub(super) fn own_at(group: &Group, count: usize) -> usize {
 }
 
 pub(super) fn dtype(code: i32) -> Result<DType> {
+    dtype_of(code, "dtype")
+}
+
+/// The type with this code, which is the argument of this name.
+pub(super) fn dtype_of(code: i32, name: &str) -> Result<DType> {
     let (last, most) = (DType::ALL.len() - 1, DType::ELEMENT_BYTES_MAX);
     DType::from_code(code).ok_or_else(|| {
         Error::invalid(format!(
-            "dtype is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last}), or MUSTER_ELEMENT ({}) plus the bytes \
+            "{name} is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last}), or MUSTER_ELEMENT ({}) plus the bytes \
              of an element, 1 to {most}",
             DType::ELEMENT
         ))
@@ -326,9 +339,14 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
 }
 
 pub(super) fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {
+    check_null_of(pointer, count, [name, "count"])
+}
+
+/// The same; the pointer and the count are the arguments of these names.
+pub(super) fn check_null_of(pointer: *const c_void, count: usize, [name, count_name]: [&str; 2]) -> Result<()> {
     if pointer.is_null() && count > 0 {
         return Err(Error::invalid(format!(
-            "{name} is NULL, but count is {count}: expected NULL only where count is 0"
+            "{name} is NULL, but {count_name} is {count}: expected NULL only where {count_name} is 0"
         )));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Settings: `muster_config_t`.
 
 use super::constants::{muster_status_t, MUSTER_ABI_VERSION, MUSTER_HEADER_VERSION};
-use super::convert::{give_text, handle, out, text};
+use super::convert::{c_bytes, give_text, handle, out, text};
 use super::guard::{guard, Handle};
 use crate::config::Config;
 use crate::error::{Error, Status};
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn muster_config_set(
 ) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
-        let (config, key, value) = unsafe { (handle(config, "config")?, text(key, "key")?, text(value, "value")?) };
-        config.with(|config| config.set(key, value).map(|()| Status::Ok))
+        let (config, key, value) = unsafe { (handle(config, "config")?, text(key, "key")?, c_bytes(value, "value")?) };
+        config.with(|config| config.set_bytes(key, value).map(|()| Status::Ok))
     })
 }
 

@@ -253,7 +253,7 @@ pub unsafe extern "C" fn muster_store_wait_bytes(
 }
 
 /// Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
-/// not. Waits for the scheduler's answer only. The keys of one call take 1 MiB together at most (4 bytes for each counted in),
+/// not. Waits for the scheduler's answer only. The keys of one call take 1 MiB less 1 KiB together at most (4 bytes for each counted in),
 /// else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
 ///
 /// # Safety
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn muster_store_list(
 }
 
 /// Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
-/// stands there twice the later value counts. Happens exactly once. The keys take 1 MiB together at most (4 bytes for each
+/// stands there twice the later value counts. Happens exactly once. The keys take 1 MiB less 1 KiB together at most (4 bytes for each
 /// counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
 /// for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
 ///

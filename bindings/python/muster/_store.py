@@ -144,7 +144,7 @@ class Store:
             return given.values(given.length.value)
 
     def multi_set(self, values: Mapping[Key, Value]) -> None:
-        """Sets several keys in one trip: all of them at one moment, or none. 1 MiB of keys and 16 MiB of values at most."""
+        """Sets several keys in one trip: all of them at one moment, or none. 1 MiB less 1 KiB of keys and 16 MiB of values at most."""
         names, _keep = _list_of([_key_of(key) for key in values], "keys")
         entries, _alive = _list_of(list(values.values()), "values")
         self._checked(LIBRARY.muster_store_multi_set(self._owner.value, names, entries, len(names)))

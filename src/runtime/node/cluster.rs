@@ -316,8 +316,9 @@ impl Cluster {
 
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
-        if self.state.view().left.is_some() {
-            return Err(Error::new(Status::State, "abort: this process has left its cluster"));
+        let has_left = || Error::new(Status::State, "abort: this process has left its cluster");
+        if self.state.view().left.is_some() || self.state.view().over {
+            return Err(has_left());
         }
         self.state.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.state.clock.now() + VERDICT_WAIT;

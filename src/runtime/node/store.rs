@@ -102,7 +102,7 @@ impl Store<'_> {
     /// Waits until all of these keys exist.
     pub fn wait(&self, keys: &[&[u8]], timeout_ms: i64) -> Result<()> {
         let title = &title_of("wait for", keys);
-        let wanted = self.keys(keys)?;
+        let (wanted, limit) = (self.keys(keys)?, self.limit(timeout_ms)?);
         if keys.is_empty() {
             return Ok(());
         }
@@ -114,7 +114,6 @@ impl Store<'_> {
                 Err(Error::new(Status::NotFound, format!("{title}: no key {} in the store", show(key))))
             });
         }
-        let limit = self.limit(timeout_ms)?;
         let waited = self.ask(StoreCall::new(StoreOperation::Wait, wanted, title), limit);
         waited.map(drop).map_err(|error| self.naming_missing(error, keys, title, limit))
     }
@@ -179,12 +178,11 @@ impl Store<'_> {
     /// Takes the values of all of these keys, waiting until all exist; time-outs as `get`.
     pub fn multi_get<T>(&self, keys: &[&[u8]], timeout_ms: i64, take: impl FnOnce(&[&[u8]]) -> Result<T>) -> Result<T> {
         let title = &title_of("multi_get of", keys);
-        let wanted = self.keys(keys)?;
+        let (wanted, limit) = (self.keys(keys)?, self.limit_or_answer(timeout_ms)?);
         if keys.is_empty() {
             return take(&[]);
         }
         let operation = if timeout_ms == 0 { StoreOperation::TryMultiGet } else { StoreOperation::MultiGet };
-        let limit = self.limit_or_answer(timeout_ms)?;
         let answer = self.ask(StoreCall::new(operation, wanted, title), limit);
         let (_, value) = answer.map_err(|error| self.naming_missing(error, keys, title, limit))?;
         let values = parts(&value, title)?;
