@@ -11,6 +11,7 @@ from ._errors import InvalidError
 from ._library import ReceivedStruct
 from ._memory import Data, Memory, empty_like, memory_of, name_of, shape_of, writable_memory_of
 from ._operations import Op, Operation, operation_number
+from ._text import whole
 
 
 class Call(NamedTuple):
@@ -34,9 +35,9 @@ def _same_type(given: Memory, taken: Memory) -> None:
 
 
 def _part(total: int, size: int, name: str) -> int:
-    if total % size:
+    if total % max(size, 1):  # a group of which this process is no member may be empty: the library says so
         raise InvalidError(f"{name}: has {total} elements, which are no equal parts for the {size} members of the group")
-    return total // size
+    return total // max(size, 1)
 
 
 def _reduced(given: Memory, taken: Optional[Memory], count: int, op: Op, *more: int) -> Tuple[Any, ...]:
@@ -266,12 +267,14 @@ def alltoallv(
 
 def send(buf: Data, to: int, tag: int) -> Call:
     given = memory_of(buf)
-    return Call((given.place, given.count, given.dtype, to, tag), (given,), None)
+    words = (given.place, given.count, given.dtype, whole(to, "to"), whole(tag, "tag"))
+    return Call(words, (given,), None)
 
 
 def recv(out: Data, source: int, tag: int) -> Call:
     taken, received = writable_memory_of(out), ReceivedStruct()
-    words = (taken.place, taken.count, taken.dtype, source, tag, ctypes.byref(received), ctypes.sizeof(received))
+    whence = (whole(source, "source"), whole(tag, "tag"))
+    words = (taken.place, taken.count, taken.dtype, *whence, ctypes.byref(received), ctypes.sizeof(received))
     return Call(words, (taken, received), None, None, received)
 
 

@@ -13,7 +13,7 @@ from ._group import Group
 from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
 from ._store import Store
-from ._text import text_of
+from ._text import text_of, whole
 from ._times import DEFAULT, milliseconds
 
 _BACKENDS = (None, "hccl", "nccl", "mccl")
@@ -124,7 +124,7 @@ class Cluster:
         None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
         """
         handle = ctypes.c_void_p()
-        numbers = (ctypes.c_int32 * len(ranks))(*ranks)
+        numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
         words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout), ctypes.byref(handle))
         self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
         assert handle.value is not None  # the library gives one out with OK

@@ -9,6 +9,7 @@ from ._errors import ROLES, Failure, Status, failure_of
 from ._library import LIBRARY, FailureStruct, MemberStruct
 from ._nonblocking import Starts
 from ._objects import Objects
+from ._text import whole
 from ._times import milliseconds
 
 _STATES = {0: "present", 1: "lost", 2: "left"}
@@ -109,19 +110,19 @@ class Group(Objects, Starts):
         A collective: all members of this group call it, with the same list. Those that are not in it get None.
         """
         handle = ctypes.c_void_p()
-        numbers = (ctypes.c_int32 * len(ranks))(*ranks)
+        numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
         self._checked(LIBRARY.muster_group_create(self._handle, numbers, len(ranks), ctypes.byref(handle)))
         return self._made(handle)
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
         """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
-        rank.
+        rank. Colours are 0 to 2^31-1, keys numbers of 32 bits.
 
         A collective: all members call it. A member whose colour is None is in none, and gets None.
         """
         handle = ctypes.c_void_p()
-        number = -1 if colour is None else colour
-        self._checked(LIBRARY.muster_group_split(self._handle, number, key, ctypes.byref(handle)))
+        number = -1 if colour is None else whole(colour, "colour", 0)
+        self._checked(LIBRARY.muster_group_split(self._handle, number, whole(key, "key"), ctypes.byref(handle)))
         return self._made(handle)
 
     def free(self) -> None:

@@ -13,11 +13,12 @@ it stands, and the library's frames on it end the process. So, in this order:
 """
 
 import atexit
+import collections
 import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
+from typing import Any, Deque, Iterator, List, TYPE_CHECKING, Tuple
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 open_clusters: List["Cluster"] = []
 
 # Handles of requests that still went on when Python forgot them, with what their operation uses.
-_orphans: List[Tuple[int, Any]] = []
+_orphans: Deque[Tuple[int, Any]] = collections.deque()
 
 # From this number on nobody looks at all of them each time.
 _MANY = 64
@@ -85,16 +86,16 @@ def adopt(handle: int, keep: Any) -> None:
 
 def free_orphans() -> None:
     """Frees the forgotten requests that have ended, and handles that could not be freed where they were found."""
-    while _late:
-        _late.pop().free()
-    for orphan in list(_orphans):
-        if LIBRARY.muster_request_test(orphan[0]) == 1:
-            continue
-        try:
-            _orphans.remove(orphan)
-        except ValueError:  # another thread has it
-            continue
-        LIBRARY.muster_request_free(orphan[0])
+    with contextlib.suppress(IndexError):  # what is taken from a list is this thread's alone
+        while True:
+            _late.pop().free()
+    with contextlib.suppress(IndexError):
+        for _ in range(len(_orphans)):
+            orphan = _orphans.popleft()
+            if LIBRARY.muster_request_test(orphan[0]) == 1:
+                _orphans.append(orphan)
+            else:
+                LIBRARY.muster_request_free(orphan[0])
 
 
 @contextlib.contextmanager

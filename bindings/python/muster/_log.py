@@ -1,7 +1,8 @@
 """The library's log, into Python's."""
 
 import logging
-from typing import Any, Callable, Optional
+import threading
+from typing import Any, Callable, List, Optional
 
 from . import _library
 from ._callbacks import called_by_the_library
@@ -22,7 +23,8 @@ _OF_LOGGING = {
     _library.LOG_INFO: logging.INFO,
     _library.LOG_DEBUG: logging.DEBUG,
 }
-_entry: Any = None
+_kept: List[Any] = []
+_setting = threading.Lock()
 
 
 def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
@@ -34,13 +36,14 @@ def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
     library, one line at a time, and must not call muster. What it raises goes to `sys.unraisablehook`. Waits for a
     call of the function before that is under way.
     """
-    global _entry
     number = _LEVELS.get(level)
     if number is None:
         raise InvalidError(f"level: {level!r} is none; there are {', '.join(_LEVELS)}")
     entry = LOG_FN() if function is None else LOG_FN(_guarded(function))
-    check(LIBRARY.muster_set_log_callback(number, entry, None))
-    _entry = entry  # only now may the one before it go
+    with _setting:
+        _kept.append(entry)  # whatever interrupts what follows: the library may have it
+        check(LIBRARY.muster_set_log_callback(number, entry, None))
+        del _kept[:-1]  # only now may those before it go
 
 
 def _guarded(function: LogFunction) -> Callable[[int, bytes, bytes, Any], None]:

@@ -7,6 +7,7 @@ from . import _life
 from ._errors import InvalidError, check
 from ._library import LIBRARY, BytesStruct
 from ._memory import Data, memory_of
+from ._text import whole
 from ._times import DEFAULT, milliseconds
 
 Key = Union[str, bytes]
@@ -90,6 +91,7 @@ class Store:
         The number is kept as decimal text, of 64 bits.
         """
         name, total = _key_of(key), ctypes.c_int64()
+        whole(delta, "delta", -(1 << 63), (1 << 63) - 1)
         self._checked(LIBRARY.muster_store_add_bytes(self._owner.value, name, len(name), delta, ctypes.byref(total)))
         return total.value
 

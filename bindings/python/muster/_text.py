@@ -3,6 +3,13 @@
 from ._errors import InvalidError
 
 
+def whole(value: int, name: str, least: int = -(1 << 31), most: int = (1 << 31) - 1) -> int:
+    """A number that the library takes. Others would lose bits on their way. Raises `InvalidError`."""
+    if not least <= value <= most:
+        raise InvalidError(f"{name}: is {value}; expected {least} to {most}")
+    return value
+
+
 def text_of(value: str, name: str) -> bytes:
     """UTF-8. Raises `InvalidError` where a zero byte would cut the text."""
     if not isinstance(value, str):

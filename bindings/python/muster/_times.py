@@ -1,5 +1,6 @@
 """Times: seconds in Python, milliseconds in the library."""
 
+import math
 from typing import Optional
 
 from ._errors import InvalidError
@@ -10,11 +11,11 @@ DEFAULT = -1.0
 
 
 def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
-    """None is without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
+    """None and infinity are without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
     if seconds is None:
         return NO_LIMIT
     if seconds == DEFAULT:
         return -1
     if not seconds >= 0:
         raise InvalidError(f"{name}: {seconds!r} seconds; 0 or more, None without limit, or muster.DEFAULT is right")
-    return min(-int(-seconds * 1000 // 1), NO_LIMIT)
+    return NO_LIMIT if math.isinf(seconds) else min(-int(-seconds * 1000 // 1), NO_LIMIT)

@@ -7,7 +7,7 @@ import torch.distributed
 
 from .. import _life
 from .._cluster import Cluster, init
-from .._errors import MusterError, TimeoutError
+from .._errors import InvalidError, MusterError, TimeoutError
 from ._versions import check_store
 
 check_store()
@@ -101,6 +101,8 @@ class Store(torch.distributed.Store):
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Union[str, bytes]]) -> None:
         """Sets several keys at once, all or none."""
+        if len(keys) != len(values):
+            raise InvalidError(f"multi_set: has {len(keys)} keys and {len(values)} values; expected as many")
         self._told(self.cluster.store.multi_set, dict(zip(keys, values)))
 
     def has_extended_api(self) -> bool:

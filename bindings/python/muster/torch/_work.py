@@ -7,6 +7,7 @@ for anything, calls of one group end in any order, and callbacks of futures run 
 
 import ctypes
 import itertools
+import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -24,6 +25,7 @@ from .._requests import Request
 
 _tokens = itertools.count(1)
 _started: Dict[int, "Part"] = {}
+os.register_at_fork(after_in_child=_started.clear)  # they are the parent's
 
 
 class Part:
