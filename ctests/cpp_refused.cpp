@@ -47,6 +47,10 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     world.allreduce(opaques);
 #elif CASE == 15 // the function must be noexcept
     world.allreduce(values, [](float a, float b) { return a * b; });
+#elif CASE == 16 // must not be temporaries
+    world.iallgather_list(values, std::vector<std::vector<float>>(2, std::vector<float>(4))).wait();
+#elif CASE == 17 // no matching|could not convert|cannot convert
+    world.reduce_scatterv(values, values, {0, 2});
 #elif CASE == 13 // must not be a temporary
     world.recv(std::vector<float>(4));
 #endif

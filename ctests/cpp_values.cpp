@@ -1,6 +1,8 @@
 // muster.hpp: what every call gives, blocking and not, on all kinds of buffers; and what it refuses.
 #include "nodes.hpp"
 
+#include <poll.h>
+
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -352,6 +354,7 @@ void messages(const muster::group &world, std::int32_t rank) {
     std::vector<double> out(3, rank + 0.25), in(5, -1);
     muster::request coming = world.irecv(in, before, 7);
     FAILS(state, "received nothing", coming.received());
+    world.barrier();  // nobody has sent it before
     world.send(out, next, 7);
     coming.wait();
     muster::request moved(std::move(coming));  // what was received goes along
@@ -360,6 +363,10 @@ void messages(const muster::group &world, std::int32_t rank) {
 
     muster::request going = world.isend(out, next, 8);
     CHECK(world.probe(before).count == 3 && world.iprobe(before, 8)->tag == 8 && !world.iprobe(before, 9));
+    muster::request unasked = world.irecv(in, before, 10);
+    world.send(out, next, 10);
+    pollfd ended{unasked.descriptor(), POLLIN, 0};
+    CHECK(poll(&ended, 1, 60'000) == 1 && unasked.received().tag == 10);  // nobody has waited for it, or tested it
     const muster::received told = world.recv(in);
     CHECK(told.source == before && told.tag == 8 && told.dtype == MUSTER_FLOAT64);
     going.wait();

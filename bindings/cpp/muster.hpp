@@ -349,8 +349,11 @@ public:
 
     /// No elements.
     constexpr span() noexcept = default;
-    /// `count` elements from `first` on.
-    constexpr span(T *first, std::size_t count) noexcept : first_(first), count_(count) {}
+    /// `count` elements from `first` on. (A literal 0 is no pointer: `{0, 2}` are not two elements at null.)
+    template <class Pointer,
+              std::enable_if_t<(std::is_pointer_v<Pointer> || std::is_null_pointer_v<Pointer>) && std::is_convertible_v<Pointer, T *>,
+                               int> = 0>
+    constexpr span(Pointer first, std::size_t count) noexcept : first_(first), count_(count) {}
     /// All elements of a container or an array, or of another span. A temporary container does only where they are not to be
     /// written.
     template <class Buffer, basic::when_buffer<Buffer> = 0,
@@ -385,6 +388,8 @@ private:
     std::size_t count_ = 0;
 };
 
+/// A span of what lies at a pointer.
+template <class T> span(T *, std::size_t) -> span<T>;
 /// A span of what a container or an array has.
 template <class Buffer, basic::when_buffer<Buffer> = 0> span(Buffer &&) -> span<basic::element_t<Buffer>>;
 
@@ -954,6 +959,9 @@ public:
 
     /// What a receive got, once it has ended well. Of another operation, or before, that is `status::state`.
     outcome<muster::received> received() const {
+        if (received_ && received_->source < 0 && handle_ != nullptr) {
+            static_cast<void>(muster_request_test(handle_));  // it is told only to those that ask, or wait
+        }
         return detail::out(received_ && received_->source >= 0
                                ? result<muster::received>(*received_)
                                : result<muster::received>(error(status::state, "the request has received nothing yet")));
@@ -1374,7 +1382,7 @@ public:
 
     /// As reduce_scatterv, with a function of two values in place of an operation: see muster_reduce_scatterv_with.
     template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
-    outcome<void> reduce_scatterv(const In &in, Out &&out, span<const std::size_t> counts, const Combine &combine,
+    outcome<void> reduce_scatterv(const In &in, Out &&out, span<const std::size_t> counts, Combine combine,
                                   bool commutative = true) const {
         using T = std::remove_cv_t<basic::element_t<Out>>;
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1401,9 +1409,10 @@ public:
         return call(listed("allgather_list", "outs", o.data.size()), muster_allgather_list, i.data, i.size, o.data.data(),
                     o.sizes.data(), i.type);
     }
-    /// As allgather_list, without waiting. The list itself is not needed afterwards.
+    /// As allgather_list, without waiting. The list itself is not needed afterwards; its buffers are.
     template <class In, class Outs, basic::when_buffers<In, Outs> = 0>
     outcome<request> iallgather_list(In &&in, Outs &&outs) const {
+        static_assert(basic::lends<Outs> || basic::lends<basic::element_t<Outs>>, "its buffers must not be temporaries");
         const auto i = detail::read_later<In>("in", in);
         const auto o = detail::writable_list<In>(outs);
         return start(listed("iallgather_list", "outs", o.data.size()), muster_iallgather_list, i.data, i.size, o.data.data(),
