@@ -1532,7 +1532,7 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
 /**
  * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
  * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
- * each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, or a send's time is up,
+ * each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, a send's time is up, or its caller is interrupted,
  * when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
  * later receive got.)
  *
@@ -1635,7 +1635,8 @@ muster_status_t muster_isend(muster_group_t *group,
  * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
  * tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
  * they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
- * any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more.
+ * any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more, unless
+ * that message does not come after all: then it ends with MUSTER_ERR_ABORTED.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1787,8 +1788,8 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 
 /**
  * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
- * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. Keys
- * that take more than muster_store_check lets them are MUSTER_ERR_LIMIT.
+ * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys
+ * of one call are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
@@ -1830,7 +1831,8 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  *   scheduler's word.
  * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
  *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
- *   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may
+ *   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. A send whose receiver does not say within
+ *   250 ms which of the two it is is taken back, and its group goes on. Of a muster_sendrecv one message may
  *   have come or gone.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
  *   requests of several clusters ends with the first that is interrupted.
@@ -2211,7 +2213,8 @@ int32_t muster_request_descriptor(muster_request_t *request);
  * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
  * ended.
  *
- * A message ends so as long as it has not met its other half; otherwise it ends as it would have. A send of more than 64 KiB
+ * A message ends so as long as it has not met its other half; otherwise it ends as it would have. If the message of a receive does
+ * not come after all, the receive ends so, too. A send of more than 64 KiB
  * that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
  * time is up.
  *

@@ -55,7 +55,7 @@ impl Config {
         Ok(())
     }
 
-    /// Sets one setting to a text that is perhaps none.
+    /// The same with bytes that may not be UTF-8.
     pub fn set_bytes(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let setting = known(key)?;
         let garbled = |_| not_text(setting, "value", &String::from_utf8_lossy(value));

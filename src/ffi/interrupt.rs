@@ -76,7 +76,8 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 ///   scheduler's word.
 /// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
 ///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
-///   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. Of a muster_sendrecv one message may
+///   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. A send whose receiver does not say within
+///   250 ms which of the two it is is taken back, and its group goes on. Of a muster_sendrecv one message may
 ///   have come or gone.
 /// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
 ///   requests of several clusters ends with the first that is interrupted.

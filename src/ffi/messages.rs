@@ -177,7 +177,7 @@ unsafe fn start(
 
 /// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
 /// the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
-/// each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, or a send's time is up,
+/// each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, a send's time is up, or its caller is interrupted,
 /// when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
 /// later receive got.)
 ///
@@ -304,7 +304,8 @@ pub unsafe extern "C" fn muster_isend(
 /// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
 /// tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
 /// they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
-/// any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more.
+/// any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more, unless
+/// that message does not come after all: then it ends with MUSTER_ERR_ABORTED.
 ///
 /// # Safety
 /// As for muster_recv, until the request has ended; `request` must be NULL or writable.

@@ -352,7 +352,8 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
 /// stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
 /// ended.
 ///
-/// A message ends so as long as it has not met its other half; otherwise it ends as it would have. A send of more than 64 KiB
+/// A message ends so as long as it has not met its other half; otherwise it ends as it would have. If the message of a receive does
+/// not come after all, the receive ends so, too. A send of more than 64 KiB
 /// that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
 /// time is up.
 ///

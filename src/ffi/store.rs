@@ -182,8 +182,8 @@ pub unsafe extern "C" fn muster_store_delete(
 }
 
 /// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
-/// missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. Keys
-/// that take more than muster_store_check lets them are MUSTER_ERR_LIMIT.
+/// missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys
+/// of one call are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

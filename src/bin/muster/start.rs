@@ -92,8 +92,9 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
             let error = io::Error::from_raw_os_error(error.unwrap_or(libc::EIO));
             Err(match step {
                 Step::Own => error,
-                // Also where what runs it is missing, or refuses it.
-                Step::Exec => io::Error::new(io::ErrorKind::NotFound, error.to_string()),
+                // Also where what runs it is missing.
+                Step::Exec if is_of_program(&error) => io::Error::new(io::ErrorKind::NotFound, error.to_string()),
+                Step::Exec => error,
                 Step::BindCores => io::Error::other(format!("it can't be bound to its cores: {error}")),
                 Step::BindMemory => {
                     io::Error::other(format!("it can't be bound to the memory of its NUMA nodes: {error}"))
@@ -101,6 +102,13 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
             })
         }
     }
+}
+
+/// Whether the program itself is what cannot be executed, and not for want of something else.
+fn is_of_program(error: &io::Error) -> bool {
+    let of_program =
+        [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ENOTDIR, libc::ELOOP, libc::EISDIR, libc::ETXTBSY];
+    error.raw_os_error().is_some_and(|number| of_program.contains(&number))
 }
 
 fn text(words: OsString) -> io::Result<CString> {

@@ -1,7 +1,8 @@
 //! How a message is given up before its time, by either end, and what the other end makes of that word.
 //!
 //! A send that has met its receive is not cancelled any more, and only the receiver knows whether it has: so an announced send is
-//! recalled, and goes on unless the receiver lets it go. What is given up because its time is up asks nobody.
+//! recalled, and goes on unless the receiver lets it go. What is given up because its time is up asks nobody. Nor does an interrupted
+//! caller wait for the answer for long.
 
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Stage};

@@ -137,7 +137,7 @@ pub(super) enum Stage {
 pub(super) struct Operation {
     pub post: Post,
     pub stage: Stage,
-    /// Its caller wants its end, and it had met its other half: if that does not come after all it ends.
+    /// Its caller wants its end, and it had met its other half. A receive whose message does not come after all ends.
     pub is_cancelled: bool,
     pub since: Time,
     pub limit_ms: i64,

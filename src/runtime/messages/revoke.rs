@@ -82,8 +82,8 @@ impl Messages {
     ) -> Outcome {
         request.cancel();
         let answered = request.wait(Some(VERDICT_WAIT));
-        if answered.is_none() {
-            request.operation().into_iter().for_each(give_up_recalled);
+        if let (None, Some(operation)) = (&answered, request.operation()) {
+            give_up_recalled(operation);
         }
         let ended = answered.or_else(|| request.test()).or_else(|| {
             let cause = format!("was interrupted in {title}, of which a part has gone");

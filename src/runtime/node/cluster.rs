@@ -316,9 +316,9 @@ impl Cluster {
 
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
-        let has_left = || Error::new(Status::State, "abort: this process has left its cluster");
-        if self.state.view().left.is_some() || self.state.view().over {
-            return Err(has_left());
+        let has_left = |view: &NodeView| view.left.is_some() || (view.over && !view.epoch.is_aborted());
+        if has_left(&self.state.view()) {
+            return Err(Error::new(Status::State, "abort: this process has left its cluster, or is about to"));
         }
         self.state.ask(AgentCommand::Brain(Command::Abort { code, reason: reason.to_owned() }));
         let deadline = self.state.clock.now() + VERDICT_WAIT;
