@@ -13,12 +13,12 @@ it stands, and the library's frames on it end the process. So, in this order:
 """
 
 import atexit
-import collections
 import contextlib
 import os
 import sys
+import threading
 import time
-from typing import Any, Deque, Iterator, List, TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 open_clusters: List["Cluster"] = []
 
 # Handles of requests that still went on when Python forgot them, with what their operation uses.
-_orphans: Deque[Tuple[int, Any]] = collections.deque()
+_orphans: List[Tuple[int, Any]] = []
+# One thread at a time looks at them, and no finalizer or handler that comes in between does.
+_looking = threading.RLock()
+_looks = False
 
 # From this number on nobody looks at all of them each time.
 _MANY = 64
@@ -86,16 +89,21 @@ def adopt(handle: int, keep: Any) -> None:
 
 def free_orphans() -> None:
     """Frees the forgotten requests that have ended, and handles that could not be freed where they were found."""
+    global _looks
     with contextlib.suppress(IndexError):  # what is taken from a list is this thread's alone
         while True:
             _late.pop().free()
-    with contextlib.suppress(IndexError):
-        for _ in range(len(_orphans)):
-            orphan = _orphans.popleft()
-            if LIBRARY.muster_request_test(orphan[0]) == 1:
-                _orphans.append(orphan)
-            else:
-                LIBRARY.muster_request_free(orphan[0])
+    with _looking:
+        if _looks:
+            return
+        _looks = True
+        try:
+            for orphan in list(_orphans):
+                if LIBRARY.muster_request_test(orphan[0]) != 1:
+                    _orphans.remove(orphan)
+                    LIBRARY.muster_request_free(orphan[0])
+        finally:
+            _looks = False
 
 
 @contextlib.contextmanager
@@ -127,6 +135,8 @@ def _end() -> None:
 
 
 def _forget() -> None:
+    global _looking, _looks
+    _looking, _looks = threading.RLock(), False  # another thread of the parent may have had it
     open_clusters.clear()
     _orphans.clear()
     _late.clear()
