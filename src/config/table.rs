@@ -357,7 +357,7 @@ pub static TABLE: [Setting; 51] = [
         Kind::Whole { min: 0, max: 1_000_000 },
         "How many microseconds a waiting call, or a progress thread, polls before it sleeps.",
     )
-    .more("0 is never. If unset it is 50, and for calls up to 400 where ranks share processors. A progress thread polls only where there is a processor for it beside all ranks. Nothing polls while other programs want the processors."),
+    .more("0 is never. If unset it is 50, and 400 for calls where ranks share processors. A progress thread polls only where there is a processor for it beside all ranks. Nothing polls while other programs want the processors."),
     Setting::new(Key::Log, "log", Kind::Level, "The least severe messages that are logged.")
     .more("If standard error does not take a line, the line is dropped. A later line says how many were.").default("warn"),
     Setting::new(Key::Trace, "trace", Kind::Path, "A folder for the timeline of this run's collectives.")

@@ -3,8 +3,9 @@
 //!
 //! To let others run is good where they are ranks that are waited for, and harmless where there is nobody. A program that
 //! computes keeps the processor for its whole time slice, some milliseconds, whatever comes meanwhile; a thread that sleeps
-//! is woken at once. So a yield that comes back late ends polling for the whole node: waits sleep at once, for as long as
-//! [`Trust`] says. Pure but for [`Polling`], and tested below.
+//! is woken at once. So yields that come back late end polling for the whole node, once they have cost more time than those that
+//! came back soon: waits sleep at once, for as long as [`Trust`] says. A late one now and then is no reason: a rank computes
+//! between two calls, and a virtual machine is stopped now and then. Pure but for [`Polling`], and tested below.
 
 use super::clock::Clock;
 use crate::net::{cgroup, host};
@@ -17,10 +18,14 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_micros(50);
 /// A yield that takes longer has let somebody run who was not about to wait: a rank has sent or combined a piece by then.
 const LATE: Duration = Duration::from_micros(200);
-/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer, by the number of
-/// ranks to a core, up to this. It costs little: each poll lets the others run first. A yield takes longer, too.
+/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer. It costs little: each
+/// poll lets the others run first, and a peer that has a piece to combine takes some 100 us for it.
+const POLL_SHARED: Duration = Duration::from_micros(400);
+/// A yield takes longer there, too: by the number of ranks to a core, up to this.
 const SHARES_MAX: u32 = 8;
-/// For how long nobody yields after the first yield that was late, and at most where they are late again and again.
+/// So much of the time that yields took which came back soon is remembered, for late ones to use up.
+const CREDIT_MAX: Duration = Duration::from_millis(10);
+/// For how long nobody yields after late yields have used it up, and at most where they do so again and again.
 const DISTRUST: Duration = Duration::from_millis(20);
 const DISTRUST_MAX: Duration = Duration::from_millis(1280);
 /// So many tests that find nothing make a caller that waits by testing, if they take no longer than this.
@@ -43,7 +48,8 @@ impl Polls {
     /// Where so many ranks share so many cores; `set` is what the user wants.
     pub(crate) fn new(local_size: u32, cores: u32, set: Option<Duration>) -> Polls {
         let shares = local_size.div_ceil(cores).clamp(1, SHARES_MAX);
-        Polls { span: set.unwrap_or(POLL * shares), late: LATE * shares }
+        let span = if shares > 1 { POLL_SHARED } else { POLL };
+        Polls { span: set.unwrap_or(span), late: LATE * shares }
     }
 }
 
@@ -58,7 +64,7 @@ struct Trust {
 impl Trust {
     const FULL: Trust = Trust { back_at: Time(0), span: Duration::ZERO };
 
-    /// A yield has come back late. The span doubles where trust had hardly come back.
+    /// Yields have come back late. The span doubles where trust had hardly come back.
     fn lose(&mut self, now: Time) {
         if now < self.back_at {
             return; // another thread was sooner
@@ -93,6 +99,9 @@ pub(crate) struct Polling {
     /// `Trust::back_at`, so that a look at it takes no lock.
     back_at: AtomicU64,
     trust: Mutex<Trust>,
+    /// The time that yields took which came back soon, in ns, less that of late ones: 0 to [`CREDIT_MAX`]. Threads that write it at the
+    /// same time may lose what one of them adds, which is no harm.
+    credit: AtomicU64,
     /// What the user wants.
     pub(crate) set: Option<Duration>,
     /// How many processors this process may run on.
@@ -110,6 +119,7 @@ impl Polling {
         Polling {
             back_at: AtomicU64::new(0),
             trust: Mutex::new(Trust::FULL),
+            credit: AtomicU64::new(CREDIT_MAX.as_nanos() as u64),
             set,
             cores: host::cores(),
             free,
@@ -153,12 +163,26 @@ impl Polling {
         }
         std::thread::yield_now();
         let after = clock.now();
-        if after.since(before) > polls.late {
+        self.account(after, after.since(before), polls.late);
+        true
+    }
+
+    /// A yield has come back after so long. Trust is lost once late ones have used up all credit, and comes back without any.
+    fn account(&self, now: Time, took: Duration, late: Duration) {
+        let (credit, took_ns) = (self.credit.load(Ordering::Relaxed), took.as_nanos() as u64);
+        if took <= late {
+            let most = CREDIT_MAX.as_nanos() as u64;
+            if credit < most {
+                self.credit.store(most.min(credit + took_ns), Ordering::Relaxed);
+            }
+            return;
+        }
+        self.credit.store(credit.saturating_sub(took_ns), Ordering::Relaxed);
+        if credit <= took_ns {
             let mut trust = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
-            trust.lose(after);
+            trust.lose(now);
             self.back_at.store(trust.back_at.0, Ordering::Relaxed);
         }
-        true
     }
 }
 
@@ -296,169 +320,5 @@ impl Tester {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    const US: Duration = Duration::from_micros(1);
-
-    fn at(us: u64) -> Time {
-        Time(us * 1000)
-    }
-
-    #[test]
-    fn a_call_polls_for_its_time_and_then_sleeps_and_begins_anew_when_something_came() {
-        let polls = Polls::new(2, 2, None);
-        let mut idle = Idle::default();
-        for (now, polls_on) in [(1000, true), (1020, true), (1049, true), (1050, false), (1060, false)] {
-            assert_eq!(idle.polls_on(at(now), &polls, Time(0)), polls_on, "at {now}");
-        }
-        idle.end();
-        assert!(idle.polls_on(at(1060), &polls, Time(0)));
-    }
-
-    #[test]
-    fn it_polls_longer_where_ranks_share_cores_or_as_long_as_it_is_told() {
-        let span = |local_size, cores, set| Polls::new(local_size, cores, set).span;
-        let spans: Vec<_> = [0, 1, 2, 3, 4, 8, 16, 64].map(|ranks| span(ranks, 2, None).as_micros()).into();
-        assert_eq!(spans, [50, 50, 50, 100, 100, 200, 400, 400]);
-        assert_eq!([span(8, 2, Some(7 * US)), span(2, 2, Some(7 * US))], [7 * US, 7 * US]);
-        assert_eq!(Polls::new(8, 2, None).late, 800 * US);
-        let never = Polls::new(8, 2, Some(Duration::ZERO));
-        assert!(!Idle::default().polls_on(at(5), &never, Time(0)));
-    }
-
-    #[test]
-    fn without_trust_nobody_polls() {
-        let polls = Polls::new(2, 2, None);
-        let mut trust = Trust::FULL;
-        trust.lose(at(1000));
-        let mut idle = Idle::default();
-        assert!(!idle.polls_on(at(1000), &polls, trust.back_at));
-        idle.end();
-        assert!(!idle.polls_on(at(20_999), &polls, trust.back_at));
-        idle.end();
-        assert!(idle.polls_on(at(21_000), &polls, trust.back_at), "it has come back");
-    }
-
-    #[test]
-    fn trust_stays_away_longer_where_it_is_lost_again_and_again_and_not_where_that_was_long_ago() {
-        let mut trust = Trust::FULL;
-        let mut now = at(1_000_000);
-        let mut spans = Vec::new();
-        for _ in 0..9 {
-            trust.lose(now);
-            spans.push(trust.span.as_millis());
-            let lost = trust;
-            trust.lose(now + US);
-            assert_eq!(trust, lost, "a second thread found the same");
-            now = trust.back_at + 4000 * US;
-        }
-        assert_eq!(spans, [20, 40, 80, 160, 320, 640, 1280, 1280, 1280]);
-        trust.lose(trust.back_at + DISTRUST_MAX + US);
-        assert_eq!(trust.span, DISTRUST);
-    }
-
-    /// As `found_nothing`, with a clock of the test's.
-    fn test_at(tester: &mut Tester, now: Time) -> GiveWay {
-        tester.fruitless += 1;
-        if tester.fruitless < TESTS {
-            return GiveWay::No;
-        }
-        tester.after_some(now)
-    }
-
-    #[test]
-    fn a_caller_that_only_tests_gives_way_now_and_then() {
-        let mut tester = Tester::new();
-        tester.since = at(1000);
-        let mut now = at(1000);
-        let mut ways = Vec::new();
-        for _ in 0..3 * TESTS {
-            now = now + US / 10;
-            let way = test_at(&mut tester, now);
-            if way != GiveWay::No {
-                now = now + LATE; // the thread that does the work has run, and other ranks: not late yet
-                tester.back(&way, now);
-                ways.push(way);
-            }
-        }
-        assert_eq!(ways, [GiveWay::Yield, GiveWay::Yield, GiveWay::Yield]);
-    }
-
-    #[test]
-    fn one_whose_yield_was_late_sleeps_until_trust_is_back() {
-        let mut tester = Tester::new();
-        let mut now = at(1000);
-        tester.since = now;
-        (0..TESTS - 1).for_each(|_| assert_eq!(test_at(&mut tester, now), GiveWay::No));
-        assert_eq!(test_at(&mut tester, now), GiveWay::Yield);
-        now = now + LATE + US;
-        tester.back(&GiveWay::Yield, now);
-        for later in [Duration::ZERO, DISTRUST - US] {
-            tester.since = now + later;
-            tester.fruitless = TESTS - 1;
-            let way = test_at(&mut tester, now + later);
-            assert_eq!(way, GiveWay::Sleep(TEST_SLEEP));
-            tester.back(&way, now + later + LATE + US); // that it slept for long says nothing
-        }
-        (tester.since, tester.fruitless) = (now + DISTRUST, TESTS - 1);
-        assert_eq!(test_at(&mut tester, now + DISTRUST), GiveWay::Yield);
-    }
-
-    #[test]
-    fn a_probe_takes_longer_than_a_test_and_gives_way_all_the_same() {
-        let ways = |mut tester: Tester| {
-            let mut ways: Vec<GiveWay> =
-                (1..=3 * u64::from(TESTS)).map(|nth| test_at(&mut tester, at(3 * nth))).collect();
-            ways.retain(|way| *way != GiveWay::No);
-            ways.len()
-        };
-        assert_eq!([ways(Tester::new()), ways(Tester::of_probes())], [0, 3]);
-    }
-
-    #[test]
-    fn one_that_computes_between_tests_never_gives_way() {
-        let mut tester = Tester::new();
-        for number in 0..100 * u64::from(TESTS) {
-            assert_eq!(test_at(&mut tester, Time(1_000_000 + number * 300)), GiveWay::No, "test {number}");
-        }
-    }
-
-    #[test]
-    fn a_test_that_finds_an_end_counts_for_nothing() {
-        let mut tester = Tester::new();
-        for _ in 0..10 * TESTS {
-            tester.found_nothing();
-            tester.found();
-        }
-        assert_eq!((tester.fruitless, tester.clock.is_none()), (0, true));
-    }
-
-    #[test]
-    fn threads_that_serve_poll_where_there_is_a_processor_for_all() {
-        let polling = |cores| Polling { free: OnceLock::from(cores), ..Polling::new(None) };
-        for (cores, local_size, places) in
-            [(2, 1, 1), (1, 1, 0), (4, 1, 3), (8, 4, 1), (7, 4, 0), (16, 4, 3), (0, 1, 0)]
-        {
-            let polling = polling(cores);
-            let taken: Vec<_> = (0..places + 2).map_while(|_| polling.place_beside(local_size)).collect();
-            assert_eq!(taken.len(), places, "{cores} processors, {local_size} ranks");
-            drop(taken);
-            assert_eq!(polling.servants.load(Ordering::Relaxed), 0);
-        }
-    }
-
-    #[test]
-    fn the_node_stops_polling_after_a_late_yield_for_all_its_threads() {
-        let clock = Clock::start();
-        let polling = Polling::new(None);
-        let mut idle = Idle::default();
-        // Any yield takes longer than that.
-        let strict = Polls { span: Duration::from_secs(100), late: Duration::ZERO };
-        assert!(polling.poll(&mut idle, &strict, &clock), "there is something to look at after a yield");
-        assert!(!polling.poll(&mut idle, &strict, &clock));
-        assert!(!polling.poll(&mut Idle::default(), &strict, &clock));
-        let never = Polls::new(1, 1, Some(Duration::ZERO));
-        assert!(!Polling::new(None).poll(&mut Idle::default(), &never, &clock));
-    }
-}
+#[path = "polling_test.rs"]
+mod tests;
