@@ -121,9 +121,9 @@ pub const MUSTER_MAX: i32 = 3;
 ///
 /// 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
 /// Averages of these integers are exact. Those of the two half floats are rounded once, from sums in float32. They
-/// cost what an operation on elements of twice the width costs, and the group keeps memory for them, about twice as
-/// much as the input has. The sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity,
-/// like those of MUSTER_SUM.
+/// cost what an operation on elements of twice the width costs, and the group keeps memory for them: about twice as
+/// much as the input has, and several times as much for a reduce-scatter over several hosts. The sums of 64 bit integers
+/// wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;
 /// Operation: bitwise and; integer types only.
 pub const MUSTER_AND: i32 = 5;
@@ -136,7 +136,8 @@ pub const MUSTER_XOR: i32 = 7;
 ///
 /// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
 /// overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
-/// the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all.
+/// the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all. On several
+/// hosts one rank of each needs up to some 5 MiB, and room for its host's addends in muster_allreduce_addends: up to 64 MiB.
 pub const MUSTER_SUM_EXACT: i32 = 8;
 
 /// In place of a sender's rank: any rank.

@@ -42,29 +42,41 @@ pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
     shape.bytes() * shape.size as usize
 }
 
-/// Direct: everyone sends all that it brings to everyone else, from the nearest above on, then adds everything. For few bytes, of
-/// which ranks bring different numbers of rows.
-pub(super) fn direct(shape: &Shape<'_>, step: u32) -> Action {
+/// Bruck: as [`gather`], of ranks that bring different numbers of rows. For few bytes.
+pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
     let (mut phases, own) = (Phases::of(step), shape.addends(shape.rank));
-    if let Some(nth) = phases.within(shape.size - 1) {
-        let (to, from) = (shape.above(nth + 1), shape.below(nth + 1));
-        let before = shape.addends_below(from) - if from > shape.rank { own as usize } else { 0 };
-        let rows =
-            |buffer, first: usize, count: u32| Span::new(buffer, first * shape.bytes(), count as usize * shape.bytes());
-        let landing = Landing::Place(rows(Buffer::Scratch, before, shape.addends(from)));
-        return Action::exchange(to, rows(Buffer::Input, 0, own), from, landing);
+    let own_rows = Span::new(Buffer::Input, 0, own as usize * shape.bytes());
+    // Up to three ranks each send nothing but what they bring.
+    if phases.once(shape.size > 3) {
+        return Action::Copy { from: own_rows, to: rows_above(shape, 0, 1) };
+    }
+    if let Some(round) = phases.within(rounds(shape.size)) {
+        let distance = 1 << round;
+        let more = distance.min(shape.size - distance);
+        let sent = if more == 1 { own_rows } else { rows_above(shape, 0, more) };
+        let landing = Landing::Place(rows_above(shape, distance, distance + more));
+        return Action::exchange(shape.below(distance), sent, shape.above(distance), landing);
     }
     if phases.once(true) {
-        let rows = |buffer, count| Rows { first: shape.whole(buffer), stride: shape.bytes(), count };
-        let others = rows(Buffer::Scratch, shape.all_addends() - own as usize);
-        return Action::SumExact { own: rows(Buffer::Input, own as usize), others, into: shape.whole(Buffer::Output) };
+        let rows =
+            |span: Span, count| Rows { first: Span { len: shape.bytes(), ..span }, stride: shape.bytes(), count };
+        let others = rows(rows_above(shape, 1, shape.size), shape.all_addends() - own as usize);
+        return Action::SumExact { own: rows(own_rows, own as usize), others, into: shape.whole(Buffer::Output) };
     }
     Action::Done
 }
 
-/// The scratch of [`direct`].
-pub(super) fn direct_scratch(shape: &Shape<'_>) -> usize {
-    shape.bytes() * (shape.all_addends() - shape.addends(shape.rank) as usize)
+/// The scratch of [`bruck`].
+pub(super) fn bruck_scratch(shape: &Shape<'_>) -> usize {
+    shape.bytes() * shape.all_addends()
+}
+
+/// The rows of the ranks that stand `first..end` above this one, in the scratch of [`bruck`].
+fn rows_above(shape: &Shape<'_>, first: u32, end: u32) -> Span {
+    let bytes = |places: std::ops::Range<u32>| {
+        places.map(|place| shape.addends(shape.above(place)) as usize).sum::<usize>() * shape.bytes()
+    };
+    Span::new(Buffer::Scratch, bytes(0..first), bytes(first..end))
 }
 
 /// Tree: rows are collected on the way to rank 0, which sums them; the sum goes down the same way. It takes twice as many

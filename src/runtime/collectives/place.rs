@@ -117,6 +117,8 @@ pub(crate) struct Done {
     pub has_come: bool,
     /// So many stages of pieces, [`STAGES`] for each turn: what there is of a stage is done between two waits, or may be done again.
     pub stages: u64,
+    /// So many of the other ranks' contributions to this stage are taken.
+    pub taken: usize,
 }
 
 /// Put a piece, fold or take the one before, take the shares of the one before that.

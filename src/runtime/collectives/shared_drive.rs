@@ -334,19 +334,20 @@ impl Sharer<'_> {
             return Ok(());
         }
         let part = self.sharing.taken_part();
-        for rank in self.others() {
-            if !self.sharing.gives(rank) {
-                continue;
+        for rank in self.others().skip(self.done.taken) {
+            if self.sharing.gives(rank) {
+                match piece.at {
+                    At::Line => self.meet(driver, rank)?,
+                    At::Number(number) => self.reach(driver, rank, Counter::Put, number + 1)?,
+                }
+                if let Some(range) = self.within(rank, part, piece) {
+                    let (span, room) = (self.sharing.place(rank, range), self.room(rank, piece));
+                    let offset = self.offset(part, piece, piece.first);
+                    self.shared.check(rank, room, std::iter::once(offset..offset + span.len))?;
+                    self.memory.take(self.shared.source(), self.shared.begin(rank, room) + offset, span);
+                }
             }
-            match piece.at {
-                At::Line => self.meet(driver, rank)?,
-                At::Number(number) => self.reach(driver, rank, Counter::Put, number + 1)?,
-            }
-            let Some(range) = self.within(rank, part, piece) else { continue };
-            let (span, room) = (self.sharing.place(rank, range), self.room(rank, piece));
-            let offset = self.offset(part, piece, piece.first);
-            self.shared.check(rank, room, std::iter::once(offset..offset + span.len))?;
-            self.memory.take(self.shared.source(), self.shared.begin(rank, room) + offset, span);
+            self.done.taken += 1;
         }
         Ok(())
     }
@@ -437,6 +438,7 @@ impl Sharer<'_> {
                 (_, true) => self.take_shares(driver, piece(nth), base + nth)?,
                 (_, false) => {}
             }
+            self.done.taken = 0;
         }
         self.shared.pieces = base + number;
         // No call that comes waits for what this one has left out.
@@ -484,11 +486,12 @@ impl Sharer<'_> {
     /// The third: each takes the others' shares.
     fn take_shares(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
         if self.sharing.takes() {
-            for rank in self.others() {
+            for rank in self.others().skip(self.done.taken) {
                 self.reach(driver, rank, Counter::Folded, number + 1)?;
                 let (range, room) = self.result(rank, piece, number);
                 self.shared.check(rank, room, std::iter::once(0..room.bytes))?;
                 self.memory.take(self.shared.source(), self.shared.begin(rank, room), self.sharing.place(rank, range));
+                self.done.taken += 1;
             }
         }
         self.shared.publish(Counter::Taken, number + 1);
