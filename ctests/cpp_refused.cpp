@@ -3,12 +3,15 @@
 #include <muster.hpp>
 
 #include <array>
+#include <initializer_list>
 #include <list>
 #include <vector>
 
 struct opaque {
     int number;
 };
+
+const std::vector<float> made();
 
 inline void refused(const muster::group &world, muster::cluster &cluster) {
     std::vector<float> values(4);
@@ -51,6 +54,10 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     world.iallgather_list(values, std::vector<std::vector<float>>(2, std::vector<float>(4))).wait();
 #elif CASE == 17 // no matching|could not convert|cannot convert
     world.reduce_scatterv(values, values, {0, 2});
+#elif CASE == 18 // must not be a temporary
+    world.isend(made(), 0).wait();
+#elif CASE == 19 // must not be a temporary
+    world.isend(std::initializer_list<float>{1, 2}, 0).wait();
 #elif CASE == 13 // must not be a temporary
     world.recv(std::vector<float>(4));
 #endif

@@ -268,6 +268,7 @@ void values(const muster::group &world, std::int32_t rank) {
     CHECK(world.allreduce(rank + 0.5, muster::op::min) == 0.5);
     CHECK(world.broadcast(rank, 2) == 2);
     CHECK((world.allgather(rank) == std::vector<std::int32_t>{0, 1, 2, 3}));
+    CHECK((world.allgather(rank > 1) == std::vector<bool>{false, false, true, true}));
 }
 
 // x -> a x + b, one after the other, in two bytes: does not commute.

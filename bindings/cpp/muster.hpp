@@ -32,6 +32,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -323,15 +324,20 @@ struct is_buffer<Buffer, std::void_t<element_t<Buffer>, decltype(std::size(std::
 template <class Buffer> using when_buffer = std::enable_if_t<is_buffer<Buffer>::value, int>;
 template <class In, class Out> using when_buffers = std::enable_if_t<is_buffer<In>::value && is_buffer<Out>::value, int>;
 
-// Whether the elements outlive the argument: it is no temporary, or it is a view. A view's elements are as constant as they were
-// when the view itself is constant, and a container's become constant.
+// Whether a type itself only points to elements. A view's elements are as constant as they were when the view itself is constant,
+// and a container's become constant.
+template <class T, class = void> inline constexpr bool is_view = false;
+template <class T>
+inline constexpr bool is_view<T, std::enable_if_t<is_buffer<T>::value>> = std::is_same_v<element_t<T>, element_t<const T>>;
+
+// A list in braces is a view whose elements end with the statement.
+template <class T> inline constexpr bool is_list_in_braces = false;
+template <class T> inline constexpr bool is_list_in_braces<std::initializer_list<T>> = true;
+
+// Whether the elements outlive the argument: it is no temporary, or it is a view.
 template <class Buffer>
 inline constexpr bool lends =
-    std::is_lvalue_reference_v<Buffer> || std::is_same_v<element_t<Buffer>, element_t<const std::remove_reference_t<Buffer>>>;
-
-// Whether a type itself only points to elements.
-template <class T, class = void> inline constexpr bool is_view = false;
-template <class T> inline constexpr bool is_view<T, std::enable_if_t<is_buffer<T>::value>> = lends<T>;
+    std::is_lvalue_reference_v<Buffer> || (is_view<bare_t<Buffer>> && !is_list_in_braces<bare_t<Buffer>>);
 
 template <class From, class To> inline constexpr bool points_to = std::is_convertible_v<From (*)[], To (*)[]>;
 
@@ -1247,9 +1253,10 @@ public:
     }
     /// All ranks' values, in order of rank.
     template <class T, detail::when_value<T> = 0> [[nodiscard]] outcome<std::vector<T>> allgather(T value) const {
-        std::vector<T> all(members());
-        const muster_status_t code = muster_allgather(handle_, &value, all.data(), 1, detail::element_type<T>());
-        return detail::out(detail::valued(code, std::move(all)));
+        const std::size_t count = members();
+        const std::unique_ptr<T[]> all(new T[count]());  // a std::vector<bool> has bits, to which nobody can write
+        const muster_status_t code = muster_allgather(handle_, &value, all.get(), 1, detail::element_type<T>());
+        return detail::out(detail::valued(code, std::vector<T>(all.get(), all.get() + count)));
     }
     /// As allgather, without waiting.
     template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<request> iallgather(In &&in, Out &&out) const {
