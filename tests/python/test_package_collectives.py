@@ -223,6 +223,31 @@ assert w.allreduce(np.ones(1))[0] == 4  # the group holds
 """)
 
 
+def test_an_exception_fails_all_calls_with_its_function_that_are_under_way():
+    run("""
+import threading
+raised = threading.Event()
+def reduce(lower, inout, dtype):
+    if rank == 0 and lower[0] == 13:
+        raised.set()
+        raise ZeroDivisionError("not today")
+    assert rank != 0 or raised.wait(60)
+broken, other, ends = c.operation(reduce), w.split(0), {}
+def call(group, value):
+    try:
+        ends[value] = group.allreduce(np.full(100_000, value), op=broken)
+    except muster.ReductionError as error:
+        ends[value] = error
+threads = [threading.Thread(target=call, args=words) for words in ((w, 1.0), (other, 13.0))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for value in (1.0, 13.0):
+    assert isinstance(ends[value], muster.ReductionError) and ("not today" if rank == 0 else "rank 0") in str(ends[value])
+""")
+
+
 @pytest.mark.parametrize("call, words", [
     ("w.allreduce(np.zeros((4, 4))[:, 0])", ["C-contiguous", "(4,)"]),
     ("w.allreduce(np.zeros(4, complex))", ["'sum'", "16 bytes", "Cluster.operation"]),

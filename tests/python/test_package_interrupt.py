@@ -122,6 +122,50 @@ def test_a_handler_that_does_not_raise_runs_meanwhile_and_ends_nothing():
         assert said(worker)["count_3"] == [1, 2]
 
 
+def test_what_the_library_gave_out_as_a_handler_raised_is_not_lost():
+    lines = """
+        from muster import _life
+        from muster._library import LIBRARY
+
+        def interrupted(name, call):
+            there = getattr(LIBRARY, name)
+            def then_raises(*words):
+                status = there(*words)
+                if words[-1]._obj.value is None:  # the scheduler's init
+                    return status
+                raise KeyboardInterrupt  # as Python runs handlers right behind a call
+            setattr(LIBRARY, name, then_raises)
+            try:
+                call()
+                raise AssertionError("was not interrupted")
+            except KeyboardInterrupt:
+                setattr(LIBRARY, name, there)
+
+        interrupted("muster_init", muster.init)
+        [c] = _life.open_clusters
+        if c.rank == 0:
+            interrupted("muster_group_split", lambda: c.world.split(0))
+            interrupted("muster_group_create_members", lambda: c.create_group([0, 1], "t"))
+        else:
+            groups = [c.world.split(0), c.create_group([0, 1], "t")]
+            assert [told(group.barrier)["error"] for group in groups] == ["PeerLeftError", "PeerLeftError"]
+        box = bytearray(1)
+        if c.rank == 0:
+            interrupted("muster_irecv", lambda: c.world.irecv(box, source=1))
+            assert len(_life._orphans) == 1
+        c.world.barrier()
+        if c.rank == 1:
+            c.world.send(b"1", 0)
+        c.world.barrier()
+        while _life._orphans:
+            _life.free_orphans()
+            time.sleep(0.01)
+        say(box=list(box))
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        assert [said(worker)["box"] for worker in cluster.succeed(timeout=60)] == [[49], [0]]
+
+
 def test_calls_on_other_threads_are_not_interrupted():
     lines = """
         import threading

@@ -123,13 +123,11 @@ class Cluster:
         all members have called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s),
         None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
         """
-        handle = ctypes.c_void_p()
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
-        words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout), ctypes.byref(handle))
-        self._checked(LIBRARY.muster_group_create_members(self._handle, *words))
-        assert handle.value is not None  # the library gives one out with OK
-        return Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
-
+        words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout))
+        made = Group.made(self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
+        assert made is not None  # the library gives one out with OK
+        return made
 
     def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
         """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
@@ -138,7 +136,7 @@ class Cluster:
         Both are memoryviews of one dimension, with the elements' type; of the floats of 16 bits they have the bits,
         as unsigned integers. numpy.frombuffer makes arrays of them. It is called on any stretch of the elements, from
         a thread of the library, and must not call muster. Where it raises, the call raises `ReductionError` on every
-        rank.
+        rank. Calls of other threads with the same operation that are under way meanwhile do so, too.
 
         Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in
         order of rank. The result is the same for any number of ranks only if the function is associative.
@@ -252,16 +250,19 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
     """
     if backend_name not in _BACKENDS:
         raise ValueError(f"backend_name: {backend_name!r} is none; hccl, nccl, mccl or nothing is right, and all mean the same")
-    handle = ctypes.c_void_p()
+    handle, cluster = ctypes.c_void_p(), None
     if environment:
         _config.refuse_inherited_identity(settings)
-    with Config(settings, environment) as config, _life.waited_for_at_the_end():
-        status = LIBRARY.muster_init(config.handle, ctypes.byref(handle))
-    if handle.value is None:
+    try:
+        with Config(settings, environment) as config, _life.waited_for_at_the_end():
+            status = LIBRARY.muster_init(config.handle, ctypes.byref(handle))
+    finally:  # a signal's handler may raise as the call returns, and below: then the cluster is left at the end
+        if handle.value is not None:
+            cluster = Cluster(handle.value)
+    if cluster is None:
         check(status)
         raise SystemExit(0)
     if environment:
         _config.claim_identity(settings)
-    cluster = Cluster(handle.value)
-    check(status)  # a signal may have come at the last moment: then the cluster is left at the end
+    check(status)
     return cluster

@@ -2,7 +2,7 @@
 
 import ctypes
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from . import _life
 from ._errors import ROLES, Failure, Status, failure_of
@@ -109,10 +109,8 @@ class Group(Objects, Starts):
 
         A collective: all members of this group call it, with the same list. Those that are not in it get None.
         """
-        handle = ctypes.c_void_p()
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
-        self._checked(LIBRARY.muster_group_create(self._handle, numbers, len(ranks), ctypes.byref(handle)))
-        return self._made(handle)
+        return Group.made(self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
         """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
@@ -120,10 +118,8 @@ class Group(Objects, Starts):
 
         A collective: all members call it. A member whose colour is None is in none, and gets None.
         """
-        handle = ctypes.c_void_p()
         number = -1 if colour is None else whole(colour, "colour", 0)
-        self._checked(LIBRARY.muster_group_split(self._handle, number, whole(key, "key"), ctypes.byref(handle)))
-        return self._made(handle)
+        return Group.made(self._checked, LIBRARY.muster_group_split, self._handle, number, whole(key, "key"))
 
     def free(self) -> None:
         """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when
@@ -142,7 +138,14 @@ class Group(Objects, Starts):
     def __exit__(self, *_: object) -> None:
         self.free()
 
-    def _made(self, handle: ctypes.c_void_p) -> Optional["Group"]:
-        if handle.value is None:
-            return None
-        return Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
+    @staticmethod
+    def made(checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
+        """The group that a call of the library gives out behind these words, if it does."""
+        handle, group = ctypes.c_void_p(), None
+        try:
+            status = call(*words, ctypes.byref(handle))
+        finally:  # a signal's handler may raise as the call returns: then nothing refers to the group, and it is freed
+            if handle.value is not None:
+                group = Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
+        checked(status)
+        return group

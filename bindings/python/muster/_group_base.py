@@ -41,8 +41,9 @@ class GroupBase:
 
     def _started(self, name: str, call: Call) -> Request[Any]:
         handle = ctypes.c_void_p()
-        status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle))
-        # Made first: a signal that came meanwhile raises below, and the request must not be lost.
-        request: Request[Any] = Request(handle.value, self, call)
+        try:
+            status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle))
+        finally:  # a signal's handler may raise as the call returns, or below: the request and its buffers are kept then
+            request: Request[Any] = Request(handle.value, self, call)
         self._checked(status)
         return request

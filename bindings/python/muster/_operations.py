@@ -1,8 +1,9 @@
 """Reductions: the library's own by name, and functions of Python."""
 
+import contextlib
 import ctypes
 import threading
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Union
 
 from . import _library, _life
 from ._callbacks import called_by_the_library
@@ -39,7 +40,7 @@ class Operation:
         self._cluster = cluster
         self._function = function
         self._lock = threading.Lock()
-        self._raised: Optional[BaseException] = None
+        self._watched: Dict[int, List[BaseException]] = {}  # what it raises, for each call that is under way
         self._entry = REDUCE_FN(self._reduce)
         number = ctypes.c_int32()
         status = LIBRARY.muster_op_create(cluster.value, self._entry, None, int(commutative), ctypes.byref(number))
@@ -47,7 +48,7 @@ class Operation:
         self.number: int = number.value
 
     def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
-        """Called by a thread of the library. An exception must not go into it: it is kept for the caller."""
+        """Called by a thread of the library. An exception must not go into it: it is kept for the callers."""
         try:
             length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
             operands, result = (_view(place, length, letter) for place in (lower, inout))
@@ -55,13 +56,22 @@ class Operation:
                 self._function(operands, result, name_of(dtype))
         except BaseException as raised:
             with self._lock:
-                self._raised = self._raised or raised
+                for heard in self._watched.values():
+                    heard.append(raised)
 
-    def take_exception(self) -> Optional[BaseException]:
-        """What the function raised since this was asked last."""
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[List[BaseException]]:
+        """Around a call: what the function raises meanwhile. The library does not say for which call it calls, so each
+        that is under way hears of it.
+        """
+        heard: List[BaseException] = []
         with self._lock:
-            raised, self._raised = self._raised, None
-        return raised
+            self._watched[id(heard)] = heard
+        try:
+            yield heard
+        finally:
+            with self._lock:
+                del self._watched[id(heard)]
 
 
 def _view(place: int, length: int, letter: str) -> memoryview:

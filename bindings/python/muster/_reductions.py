@@ -20,14 +20,15 @@ def run(group: "GroupBase", name: str, call: Call) -> Any:
     """Carries a reduction out, and fails it on every rank where a function has raised on any."""
     operation = call.operation
     assert operation is not None  # this is what brings a call here
-    request = group._started(name, call)
-    try:
-        result = request.wait()
-    except BaseException as error:
-        if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
-            request.cancel()
-        raise
-    raised = operation.take_exception()
+    with operation.watched() as heard:
+        request = group._started(name, call)
+        try:
+            result = request.wait()
+        except BaseException as error:
+            if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
+                request.cancel()
+            raise
+    raised = heard[0] if heard else None
     lowest = array("q", [group._rank if raised is not None else group._size])
     group._run("allreduce", _calls.allreduce(lowest, None, "min"))
     if raised is not None:
