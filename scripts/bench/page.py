@@ -3,7 +3,7 @@
 import re
 import statistics
 
-from .page_memory import NOTHING, MemoryTables
+from .page_memory import COLLECTIVES, IN_MEMORY, NOTHING, MemoryTables
 from .ratios import Ratio, spread
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -273,4 +273,9 @@ class Page(MemoryTables):
     def summary(self):
         missed = [what for what, is_met in self.targets if not is_met]
         told = f"{len(self.targets) - len(missed)} of {len(self.targets)} targets are met in the tables of these pages."
-        return told + ("\n\nMissed:\n\n" + "\n".join(f"- {what}" for what in missed) if missed else "")
+        lines = [what for what in missed if IN_MEMORY not in what]
+        for collective in COLLECTIVES:  # there are too many for a line each
+            ends = [is_met for what, is_met in self.targets if IN_MEMORY in what and what.startswith(f"{collective} ")]
+            if not all(ends):
+                lines.append(f"{ends.count(False)} of {len(ends)} of {collective} [in memory](memory.md)")
+        return told + ("\n\nMissed:\n\n" + "\n".join(f"- {line}" for line in lines) if lines else "")

@@ -16,6 +16,8 @@ SMALL = 64 * KIB
 EXACT_TARGETS = {8: 2, 64 * MIB: 1.5}
 EXACT_TYPES = ("float32", "bfloat16", "float64")
 NOTHING = "Not measured in this run."
+# In the name of each target of these tables.
+IN_MEMORY = ", in memory, "
 
 
 class MemoryTables:
@@ -52,7 +54,7 @@ class MemoryTables:
             row = [self.what(case), case["beside"]]
             for measure in ("p50", "mean"):
                 times = self.memory_times(case, measure)
-                what = f"{self.what(case)} on {case['beside']} ranks, in memory, {'mean' if measure == 'mean' else 'median'}"
+                what = f"{self.what(case)} on {case['beside']} ranks{IN_MEMORY}{'mean' if measure == 'mean' else 'median'}"
                 row += [self.beside_yardstick(what, case, times), self.beside_peers(what, times)]
             rows.append(row)
         columns = ["collective", "ranks", "muster / yardstick, median", "best peer / muster, median", "muster / yardstick, mean",
