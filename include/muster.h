@@ -594,8 +594,9 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
  * MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
  * again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
- * can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over, MUSTER_ERR_FENCED if
- * the others have taken this node for lost (nobody is told then), and MUSTER_ERR_STATE after muster_finalize.
+ * can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any
+ * loss ends it. With recovery it is MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is
+ * MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -792,9 +793,10 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
  * this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
  * have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
- * MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the
- * newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
- * still holds then (muster_group_failure says so), and what breaks later takes its place.
+ * MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else has ended a group. While nothing is broken it is
+ * the newest message whose time was up, of the first group that has one (world, servers, universe, then those that were made):
+ * MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group still holds then
+ * (muster_group_failure says so), and what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
  * group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
@@ -1032,8 +1034,9 @@ void muster_group_free(muster_group_t *group);
  * Returns when every member of the group has called it.
  *
  * Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
- * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. A
- * process that is no member of the group gets MUSTER_ERR_INVALID.
+ * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. (A call that is
+ * under way ends with MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no
+ * member of the group gets MUSTER_ERR_INVALID.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -1183,8 +1186,9 @@ muster_status_t muster_scatter(muster_group_t *group,
 /**
  * As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
  * `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
- * that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. In place at the root where `out`
- * equals `in` plus its own `displs` elements.
+ * that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the
+ * root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `out` equals
+ * `in` plus its own `displs` elements.
  *
  * Requires:
  * As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -1253,7 +1257,8 @@ muster_status_t muster_alltoall(muster_group_t *group,
  * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
  * rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
  * the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
- * expects, or the call ends with MUSTER_ERR_MISMATCH.
+ * expects, or the call ends with MUSTER_ERR_MISMATCH. What a
+ * rank sends to itself is looked at before: numbers that differ there are MUSTER_ERR_INVALID, and nothing has begun.
  *
  * In place where `in` equals `out`, and both counts and displacements are the same.
  *
@@ -1573,8 +1578,9 @@ muster_status_t muster_send(muster_group_t *group,
  * an error its contents are undefined.
  *
  * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
- * for any source, when this rank hears that the last of all others has left. MUSTER_ERR_ABORTED if the sender gave up
- * in the middle. Thread-safe.
+ * for any source, when this rank hears that the last of all others has left. It hears that of the only other member of a group of
+ * two, and else of ranks with which messages went or were wanted: a receive from any source opens no links of its own.
+ * MUSTER_ERR_ABORTED if the sender gave up in the middle. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -1719,9 +1725,9 @@ muster_status_t muster_iprobe(muster_group_t *group,
  * told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
  * changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
  * reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
- * no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after muster_finalize
- * MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was lost, and
- * waits for nobody but the scheduler, still gets its answer.
+ * no connection, for what it kept does not come back. In a broken cluster it returns the first cause, also after muster_finalize;
+ * if the cluster was whole that is MUSTER_ERR_STATE then. No error of the store revokes anything. With recovery a call that was
+ * under way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.

@@ -157,9 +157,10 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
 /// this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
 /// have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
-/// MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else is wrong. While nothing is broken it is the
-/// newest message whose time was up: MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group
-/// still holds then (muster_group_failure says so), and what breaks later takes its place.
+/// MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else has ended a group. While nothing is broken it is
+/// the newest message whose time was up, of the first group that has one (world, servers, universe, then those that were made):
+/// MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group still holds then
+/// (muster_group_failure says so), and what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
 /// group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is

@@ -29,8 +29,9 @@ pub(super) unsafe fn run(
 /// Returns when every member of the group has called it.
 ///
 /// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
-/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. A
-/// process that is no member of the group gets MUSTER_ERR_INVALID.
+/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. (A call that is
+/// under way ends with MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no
+/// member of the group gets MUSTER_ERR_INVALID.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -218,8 +219,9 @@ pub unsafe extern "C" fn muster_scatter(
 
 /// As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
 /// `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
-/// that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. In place at the root where `out`
-/// equals `in` plus its own `displs` elements.
+/// that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the
+/// root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `out` equals
+/// `in` plus its own `displs` elements.
 ///
 /// # Safety
 /// As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -304,7 +306,8 @@ pub unsafe extern "C" fn muster_alltoall(
 /// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
 /// rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
 /// the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
-/// expects, or the call ends with MUSTER_ERR_MISMATCH.
+/// expects, or the call ends with MUSTER_ERR_MISMATCH. What a
+/// rank sends to itself is looked at before: numbers that differ there are MUSTER_ERR_INVALID, and nothing has begun.
 ///
 /// In place where `in` equals `out`, and both counts and displacements are the same.
 ///

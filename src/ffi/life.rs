@@ -94,8 +94,9 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
 /// MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
 /// again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
-/// can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over, MUSTER_ERR_FENCED if
-/// the others have taken this node for lost (nobody is told then), and MUSTER_ERR_STATE after muster_finalize.
+/// can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any
+/// loss ends it. With recovery it is MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is
+/// MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.

@@ -223,8 +223,9 @@ pub unsafe extern "C" fn muster_send(
 /// an error its contents are undefined.
 ///
 /// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
-/// for any source, when this rank hears that the last of all others has left. MUSTER_ERR_ABORTED if the sender gave up
-/// in the middle. Thread-safe.
+/// for any source, when this rank hears that the last of all others has left. It hears that of the only other member of a group of
+/// two, and else of ranks with which messages went or were wanted: a receive from any source opens no links of its own.
+/// MUSTER_ERR_ABORTED if the sender gave up in the middle. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it

@@ -51,9 +51,9 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 /// told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
 /// changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
 /// reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
-/// no connection, for what it kept does not come back. In a broken cluster it returns the first cause, after muster_finalize
-/// MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under way when a node was lost, and
-/// waits for nobody but the scheduler, still gets its answer.
+/// no connection, for what it kept does not come back. In a broken cluster it returns the first cause, also after muster_finalize;
+/// if the cluster was whole that is MUSTER_ERR_STATE then. No error of the store revokes anything. With recovery a call that was
+/// under way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.

@@ -99,6 +99,36 @@ def test_a_request_is_of_one_thread_at_a_time():
     assert all(words["ended"] for words in run(lines))
 
 
+def test_a_receive_from_any_source_ends_when_the_only_other_member_has_left():
+    lines = """
+        c = muster.init()
+        c.world.barrier()
+        if c.rank == 1:
+            c.finalize()
+        else:
+            say(**told(c.world.recv, bytearray(1)))
+            say(again=told(c.world.recv, bytearray(1))["error"])
+            c.finalize()
+    """
+    words = run(lines)[0]
+    assert words["error"] == words["again"] == "PeerLeftError", words
+
+
+def test_a_call_that_fails_alone_tells_no_cause_of_another():
+    lines = """
+        with muster.init() as c:
+            c.world.set_timeout(0.2)
+            of_message = told(c.world.recv, bytearray(1), source=1 - c.rank)
+            assert of_message["status"] == c.failure().status.name == "TIMEOUT"
+            say(**told(c.store.get, "nobody sets it", 0.1))
+            c.world.set_timeout(muster.DEFAULT)
+            c.world.barrier()
+    """
+    for words in run(lines):
+        assert (words["status"], words["rank"]) == ("TIMEOUT", None), words
+        assert "nobody sets it" in words["sentence"]
+
+
 def test_any_and_all_of_several_are_waited_for():
     lines = """
         import numpy as np
@@ -113,6 +143,9 @@ def test_any_and_all_of_several_are_waited_for():
             total = w.iallreduce(np.ones(2))
             assert muster.wait_any([never, total], 60) == 1 and total.wait().tolist() == [2, 2]
             assert muster.wait_any([never, total]) == 1  # it has ended before
+            early, late = w.ibarrier(), w.ibarrier()
+            late.wait()
+            assert muster.wait_any([never, early, late]) == 1  # the first, though nobody has asked for it yet
             boxes = [bytearray(1), bytearray(2)]
             requests = [w.irecv(boxes[0], other, 1), w.irecv(boxes[1], other, 2), w.isend(b"a", other, 1), w.isend(b"bc", other, 2)]
             received = muster.wait_all([*requests, total], 60)

@@ -113,7 +113,10 @@ impl Transfers {
     fn reach_sender(&mut self, from: Option<u32>) -> Option<Error> {
         let sender = match from {
             Some(from) => Some(from).filter(|from| *from != self.own),
-            None if self.all_left() => self.peers.keys().copied().find(|rank| *rank != self.own),
+            // In a group of two nobody else can be it.
+            None if self.all_left() || self.roster.members.len() == 2 => {
+                (0..self.roster.members.len() as u32).find(|rank| *rank != self.own)
+            }
             None => None,
         };
         sender.and_then(|rank| self.reach(rank))
