@@ -148,7 +148,9 @@ assert [member.rank for member in members] == [0, 1, 2, 3] and members[rank].pid
 assert members[0].role == "worker" and members[0].state == "present"
 assert told(w.member, 9)["error"] == "InvalidError"
 for too_large in [(w.split, 2**31), (w.split, -2), (w.split, 0, 2**31), (w.send, b"x", 2**32 + 1), (w.send, b"x", 1, 2**32),
-                  (w.broadcast, bytearray(1), 2**32), (w.gather, b"x", None, 2**32), (w.create, [2**32]), (c.create_group, [2**32, rank]), (c.store.add, "n", 2**63)]:
+                  (w.broadcast, bytearray(1), 2**32), (w.gather, b"x", None, 2**32), (w.create, [2**32]), (c.create_group, [2**32, rank]), (c.store.add, "n", 2**63),
+                  (w.member, 2**32), (w.world_rank, 2**32), (w.rank_of, 2**32), (c.abort, "too large", 2**32),
+                  (w.allgatherv, b"x", [2**64 + 1] * 4)]:
     assert told(*too_large)["error"] == "InvalidError", too_large
 assert w.failure() is None and c.failure() is None and c.failed_ranks() == []
 assert [c.role, c.local_rank, c.local_size, c.epoch, c.restarts] == ["worker", rank, 4, 1, 0]

@@ -5,6 +5,7 @@ not checked.
 """
 
 import ctypes
+from operator import index
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import InvalidError
@@ -151,11 +152,9 @@ def alltoall(buf: Data, out: Optional[Data], size: int) -> Call:
 
 def _numbers(values: Sequence[int], size: int, name: str) -> Any:
     """A list of counts or displacements, one for each member, as the library takes it."""
-    numbers = [int(value) for value in values]
+    numbers = [whole(index(value), name, 0, (1 << 63) - 1) for value in values]
     if len(numbers) != size:
         raise InvalidError(f"{name}: has {len(numbers)} numbers, and the group {size} members")
-    if any(number < 0 for number in numbers):
-        raise InvalidError(f"{name}: has {min(numbers)}; numbers of 0 or more are needed")
     return (ctypes.c_size_t * size)(*numbers)
 
 

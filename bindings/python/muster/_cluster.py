@@ -75,7 +75,8 @@ class Cluster:
         `reason` is cut after 1,024 bytes. Returns once all others have been told, or raises `UnreachableError`, which
         says how many have not. Waits 250 ms for the scheduler, and 2 s for nodes that are told one by one.
         """
-        self._checked(LIBRARY.muster_abort(self._handle, code, reason.encode(errors="replace").replace(b"\0", b"?")))
+        words = (whole(code, "code"), reason.encode(errors="replace").replace(b"\0", b"?"))
+        self._checked(LIBRARY.muster_abort(self._handle, *words))
 
     def recover(self, timeout: Optional[float] = DEFAULT) -> None:
         """Makes the cluster whole again after a group was revoked: the next epoch begins once every node is in here.

@@ -286,12 +286,14 @@ _CLASSES: Dict[int, Type[MusterError]] = {
 }
 
 
-def _first_cause(status: int, ask: Any, handle: Optional[int]) -> Optional[Failure]:
-    """The first cause of a cluster or group, where it is what this call failed with."""
+def _first_cause(status: int, sentence: str, ask: Any, handle: Optional[int]) -> Optional[Failure]:
+    """The first cause of a cluster or group, where it is what this call failed with: then its sentence has that in it."""
     struct = FailureStruct()
     if ask(handle, ctypes.byref(struct), ctypes.sizeof(struct)) != Status.OK or struct.status != status:
         return None
-    return failure_of(struct)
+    failure = failure_of(struct)
+    # A long one is cut, perhaps in the middle of a letter.
+    return failure if failure.cause.rstrip("\ufffd") in sentence else None
 
 
 def error_of(status: int, group: Optional[int] = None, cluster: Optional[int] = None) -> MusterError:
@@ -299,9 +301,9 @@ def error_of(status: int, group: Optional[int] = None, cluster: Optional[int] = 
     sentence = (LIBRARY.muster_last_error() or b"").decode(errors="replace")
     failure = None
     if group is not None:
-        failure = _first_cause(status, LIBRARY.muster_group_failure, group)
+        failure = _first_cause(status, sentence, LIBRARY.muster_group_failure, group)
     elif cluster is not None:
-        failure = _first_cause(status, LIBRARY.muster_failure, cluster)
+        failure = _first_cause(status, sentence, LIBRARY.muster_failure, cluster)
     kind = _CLASSES.get(status, MusterError)
     known = Status(status) if status in Status.__members__.values() else Status.INTERNAL
     return kind(sentence or f"the library returned {status}", known, failure)

@@ -70,18 +70,19 @@ class Group(Objects, Starts):
 
     def world_rank(self, rank: int) -> int:
         """The rank among all workers of the member with this rank. Raises `NotFoundError` where that is no worker."""
-        return self._checked(LIBRARY.muster_group_to_world(self._handle, rank))
+        return self._checked(LIBRARY.muster_group_to_world(self._handle, whole(rank, "rank")))
 
     def rank_of(self, world_rank: int) -> int:
         """The rank in this group of the worker with this rank. Raises `NotFoundError` where that is no member."""
-        return self._checked(LIBRARY.muster_group_from_world(self._handle, world_rank))
+        return self._checked(LIBRARY.muster_group_from_world(self._handle, whole(world_rank, "world_rank")))
 
     def member(self, rank: int) -> Member:
         """Describes a member. In clusters of more than 1,024 nodes this may ask the scheduler."""
         struct = MemberStruct()
-        self._checked(LIBRARY.muster_group_member(self._handle, rank, ctypes.byref(struct), ctypes.sizeof(struct)))
-        words = [getattr(struct, name).decode(errors="replace") for name in ("node_id", "host", "address")]
-        return Member(ROLES[struct.role], struct.rank, struct.local_rank, struct.pid, _STATES[struct.state], *words)
+        words = (whole(rank, "rank"), ctypes.byref(struct), ctypes.sizeof(struct))
+        self._checked(LIBRARY.muster_group_member(self._handle, *words))
+        texts = [getattr(struct, name).decode(errors="replace") for name in ("node_id", "host", "address")]
+        return Member(ROLES[struct.role], struct.rank, struct.local_rank, struct.pid, _STATES[struct.state], *texts)
 
     def members(self) -> List[Member]:
         """Describes all members, in order of rank."""

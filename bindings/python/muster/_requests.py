@@ -192,10 +192,11 @@ def wait_any(requests: Sequence[Request[Any]], timeout: Optional[float] = None) 
     found = ctypes.c_size_t(len(requests))
     limit = -1 if timeout is None else milliseconds(timeout)
     with _turns_of(requests) as handles:
-        for place, handle in enumerate(handles):
-            if handle is None:
-                return place
-        status = LIBRARY.muster_request_wait_any(handles, len(requests), limit, ctypes.byref(found))
+        # One whose end is known already leaves only those before it to ask.
+        asked = next((place for place, handle in enumerate(handles) if handle is None), len(requests))
+        if asked < len(requests):
+            found.value, limit = asked, 0
+        status = LIBRARY.muster_request_wait_any(handles, asked, limit, ctypes.byref(found)) if asked else OK
     if found.value < len(requests):
         status = OK  # it is that request's, which tells it
     if check(status) == Status.IN_PROGRESS:
