@@ -278,4 +278,4 @@ class Page(MemoryTables):
             ends = [is_met for what, is_met in self.targets if IN_MEMORY in what and what.startswith(f"{collective} ")]
             if not all(ends):
                 lines.append(f"{ends.count(False)} of {len(ends)} of {collective} [in memory](memory.md)")
-        return told + ("\n\nMissed:\n\n" + "\n".join(f"- {line}" for line in lines) if lines else "")
+        return told + ("\n\nMissed:\n\n" + "\n".join(f"- {line}." for line in lines) if lines else "")

@@ -103,8 +103,7 @@ pub static ALGORITHMS: &[Algorithm] = &[
 #[rustfmt::skip]
 pub static EXACT: &[Algorithm] = &[
     Algorithm { kind: CallKind::Allreduce, name: "tree", works: any, suits: |s, t| s.is_one_row_each() && u64::from(s.size) >= t.allreduce_tree_ranks && s.bytes() as u64 <= t.allreduce_tree_bytes, in_rank_order: true, folds: Folds::Nothing, schedule: exact::tree, scratch: exact::tree_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.is_one_row_each() && (s.total_bytes() <= t.allreduce_gather_bytes || (s.size == 2 && s.bytes() as u64 <= t.allreduce_pair_bytes)), in_rank_order: true, folds: Folds::Nothing, schedule: exact::gather, scratch: exact::gather_scratch },
-    Algorithm { kind: CallKind::Allreduce, name: "bruck", works: any, suits: |s, t| !s.is_one_row_each() && s.all_addends().saturating_mul(s.bytes()) as u64 <= t.allreduce_gather_bytes, in_rank_order: true, folds: Folds::Nothing, schedule: exact::bruck, scratch: exact::bruck_scratch },
+    Algorithm { kind: CallKind::Allreduce, name: "gather", works: any, suits: |s, t| s.all_addends().saturating_mul(s.bytes()) as u64 <= t.allreduce_gather_bytes || (s.is_one_row_each() && s.size == 2 && s.bytes() as u64 <= t.allreduce_pair_bytes), in_rank_order: true, folds: Folds::Nothing, schedule: exact::gather, scratch: exact::gather_scratch },
     Algorithm { kind: CallKind::Allreduce, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
     Algorithm { kind: CallKind::Reduce, name: "binomial", works: any, suits: |s, t| s.total_bytes() <= t.gather_binomial_bytes, in_rank_order: true, folds: Folds::Nothing, schedule: exact::binomial, scratch: exact::tree_scratch },
     Algorithm { kind: CallKind::Reduce, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },

@@ -4,7 +4,7 @@
 //! An all-reduce may be of as many vectors as each rank brings; elsewhere each rank brings one. The ranks' vectors are called
 //! *rows* here, for a sum has a column for each element.
 
-use super::allgather::{collect, collected, spread};
+use super::allgather::{collected, spread};
 use super::broadcast::{self, rank_at};
 use super::phases::{rounds, Phases};
 use super::tree::{children, parent, subtree};
@@ -17,33 +17,9 @@ const ROOM_BYTES: usize = 512 << 10;
 /// The least of one row that it moves at a time, where there are many: smaller frames cost more than a full cache.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-/// Gather, then sum: a Bruck all-gather in ceil(log2 n) rounds, then everyone adds everything. For few bytes.
+/// Gather, then sum: a Bruck all-gather of rows in ceil(log2 n) rounds, then everyone adds everything. For few bytes. Rows are counted
+/// from this rank going round.
 pub(super) fn gather(shape: &Shape<'_>, step: u32) -> Action {
-    let mut phases = Phases::of(step);
-    // Of two ranks each just sends what it has.
-    if phases.once(shape.size > 2) {
-        return Action::Copy { from: shape.whole(Buffer::Input), to: collected(shape, 0, 1) };
-    }
-    if phases.once(shape.size == 2) {
-        let landing = Landing::Place(collected(shape, 1, 2));
-        return Action::exchange(shape.above(1), shape.whole(Buffer::Input), shape.above(1), landing);
-    }
-    if let Some(round) = phases.within(if shape.size > 2 { rounds(shape.size) } else { 0 }) {
-        return collect(shape, round);
-    }
-    if phases.once(true) {
-        return sum_with_collected(shape);
-    }
-    Action::Done
-}
-
-/// The scratch of [`gather`].
-pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
-    shape.bytes() * shape.size as usize
-}
-
-/// Bruck: as [`gather`], of ranks that bring different numbers of rows. For few bytes.
-pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
     let (mut phases, own) = (Phases::of(step), shape.addends(shape.rank));
     let own_rows = Span::new(Buffer::Input, 0, own as usize * shape.bytes());
     // Up to three ranks each send nothing but what they bring.
@@ -66,17 +42,20 @@ pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
     Action::Done
 }
 
-/// The scratch of [`bruck`].
-pub(super) fn bruck_scratch(shape: &Shape<'_>) -> usize {
+/// The scratch of [`gather`].
+pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
     shape.bytes() * shape.all_addends()
 }
 
-/// The rows of the ranks that stand `first..end` above this one, in the scratch of [`bruck`].
+/// The rows of the ranks that stand `first..end` above this one, in the scratch of [`gather`].
 fn rows_above(shape: &Shape<'_>, first: u32, end: u32) -> Span {
-    let bytes = |places: std::ops::Range<u32>| {
-        places.map(|place| shape.addends(shape.above(place)) as usize).sum::<usize>() * shape.bytes()
+    let before = |place: u32| {
+        let (all, rank) = (shape.all_addends(), shape.above(place));
+        let goes_round = rank < shape.rank || place == shape.size;
+        (if goes_round { all } else { 0 }) + shape.addends_below(rank) - shape.addends_below(shape.rank)
     };
-    Span::new(Buffer::Scratch, bytes(0..first), bytes(first..end))
+    let (begin, end) = (before(first), before(end));
+    Span::new(Buffer::Scratch, begin * shape.bytes(), (end - begin) * shape.bytes())
 }
 
 /// Tree: rows are collected on the way to rank 0, which sums them; the sum goes down the same way. It takes twice as many

@@ -126,7 +126,7 @@ class Cluster:
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
         words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout))
-        made = Group.made(self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
+        made = Group._made(self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
         assert made is not None  # the library gives one out with OK
         return made
 

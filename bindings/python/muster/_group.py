@@ -111,7 +111,7 @@ class Group(Objects, Starts):
         A collective: all members of this group call it, with the same list. Those that are not in it get None.
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
-        return Group.made(self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
+        return Group._made(self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
         """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
@@ -120,7 +120,7 @@ class Group(Objects, Starts):
         A collective: all members call it. A member whose colour is None is in none, and gets None.
         """
         number = -1 if colour is None else whole(colour, "colour", 0)
-        return Group.made(self._checked, LIBRARY.muster_group_split, self._handle, number, whole(key, "key"))
+        return Group._made(self._checked, LIBRARY.muster_group_split, self._handle, number, whole(key, "key"))
 
     def free(self) -> None:
         """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when
@@ -140,7 +140,7 @@ class Group(Objects, Starts):
         self.free()
 
     @staticmethod
-    def made(checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
+    def _made(checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
         """The group that a call of the library gives out behind these words, if it does."""
         handle, group = ctypes.c_void_p(), None
         try:
