@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::launchers;
-use super::table::Setting;
+use super::table::{Key, Setting};
 
 /// Variables with our prefix that others read, and that are no settings: of the Python package (which library to load, and which
 /// process has joined as the one that the environment names), and of this project's own tests.
@@ -28,6 +28,8 @@ pub enum Text {
 #[derive(Clone, Default)]
 pub struct Environment {
     known: BTreeMap<String, Text>,
+    /// The settings whose own variables are set.
+    own: BTreeMap<Key, String>,
     unknown: Vec<String>,
     like_the_originals: Vec<String>,
 }
@@ -36,6 +38,7 @@ impl Environment {
     /// Keeps of these variables what counts.
     pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Environment {
         let mut environment = Environment::default();
+        let of_launchers = launchers::Names::gather();
         for (name, value) in variables {
             // A name that is not UTF-8 is none of ours.
             let Ok(name) = name.into().into_string() else { continue };
@@ -46,7 +49,11 @@ impl Environment {
             if matches!(&value, Text::Valid(text) if text.is_empty()) {
                 continue;
             }
-            if Setting::of_variable(&name).is_some() || launchers::reads(&name) {
+            let setting = Setting::of_variable(&name);
+            if setting.is_some() || of_launchers.have(&name) {
+                if let Some(setting) = setting.filter(|setting| setting.is_own_variable(&name)) {
+                    environment.own.insert(setting.key, name.clone());
+                }
                 environment.known.insert(name, value);
             } else if name.starts_with("MUSTER_") && !BESIDE.contains(&name.as_str()) {
                 environment.unknown.push(name);
@@ -71,7 +78,7 @@ impl Environment {
 
     /// This setting's own variable, if it is set.
     pub fn own(&self, setting: &Setting) -> Option<&str> {
-        self.known.keys().map(String::as_str).find(|name| setting.is_own_variable(name))
+        self.own.get(&setting.key).map(String::as_str)
     }
 
     /// The `MUSTER_` variables that no setting has, in order.

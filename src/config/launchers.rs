@@ -198,19 +198,29 @@ pub fn task_of<'a>(name: &'static str, variable: &'a str) -> Option<&'a str> {
     variable.strip_prefix(before)?.strip_suffix(after).filter(|task| !task.is_empty())
 }
 
-/// Whether a launcher's row mentions this variable, or a hint does.
-pub fn reads(variable: &str) -> bool {
-    // A start looks at each variable of the environment. Most begin as no name does that counts; none begins with `*`.
-    let begins_alike = |name: &str| name.as_bytes().first() == variable.as_bytes().first();
-    let is_meant = |name: &'static str| begins_alike(name) && (name == variable || task_of(name, variable).is_some());
-    names().any(is_meant)
+/// The variables that a launcher's row mentions, or a hint. Gathered once for an environment, for a start looks at each variable
+/// in it.
+pub struct Names {
+    /// In order.
+    whole: Vec<&'static str>,
+    /// Those with a `*`, which stands for a task's name.
+    of_tasks: Vec<&'static str>,
 }
 
-/// All that count; `*` in one stands for a task's name.
-fn names() -> impl Iterator<Item = &'static str> {
-    let of_strangers = STRANGERS.iter().flat_map(|stranger| [Some(stranger.mark), stranger.size]).flatten();
-    let shared = SHARED.into_iter().chain(HOST_FILES).chain(of_strangers);
-    shared.chain(LAUNCHERS.iter().flat_map(Launcher::variables))
+impl Names {
+    pub fn gather() -> Names {
+        let of_strangers = STRANGERS.iter().flat_map(|stranger| [Some(stranger.mark), stranger.size]).flatten();
+        let shared = SHARED.into_iter().chain(HOST_FILES).chain(of_strangers);
+        let all = shared.chain(LAUNCHERS.iter().flat_map(Launcher::variables));
+        let (of_tasks, mut whole): (Vec<_>, Vec<_>) = all.partition(|name| name.contains('*'));
+        whole.sort_unstable();
+        Names { whole, of_tasks }
+    }
+
+    pub fn have(&self, variable: &str) -> bool {
+        self.whole.binary_search(&variable).is_ok()
+            || self.of_tasks.iter().any(|name| task_of(name, variable).is_some())
+    }
 }
 
 #[cfg(test)]

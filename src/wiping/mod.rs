@@ -15,6 +15,7 @@ mod allocator;
 mod hidden;
 
 use allocator::{Kind, Scope};
+use std::mem::MaybeUninit;
 use zeroize::Zeroize;
 
 /// How much of the stack is overwritten: reading and decrypting a file needs less than half (measured), and every thread that comes here has more.
@@ -47,7 +48,8 @@ fn within<T>(inside: impl FnOnce() -> T) -> T {
 
 #[inline(never)]
 fn overwrite_stack<const BYTES: usize>() {
-    let mut stack = [0_u8; BYTES];
+    // As one value, and not a byte at a time.
+    let mut stack = MaybeUninit::<[u8; BYTES]>::uninit();
     stack.zeroize();
     std::hint::black_box(&mut stack);
 }
