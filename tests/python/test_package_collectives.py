@@ -187,6 +187,31 @@ assert told(w.iallreduce, np.zeros(3), op=times)["error"] == "InvalidError"
 """)
 
 
+def test_a_function_of_python_runs_on_no_thread_of_the_callers():
+    run("""
+import threading
+ran = set()
+def add(lower, inout, dtype):
+    ran.add(threading.get_ident())
+    np.add(np.frombuffer(lower, dtype), np.frombuffer(inout, dtype), out=np.frombuffer(inout, dtype))
+plus = c.operation(add)
+for count in range(1, 30):
+    same(w.allreduce(np.full(count, rank + 1.0), op=plus), np.full(count, 10.0))
+assert threading.get_ident() not in ran and (ran or rank != 0)
+""")
+
+
+def test_what_is_no_whole_number_is_a_type_error_and_no_call():
+    run("""
+for call in (lambda: w.broadcast(np.zeros(1), root=0.0), lambda: w.send(b"", 1.5), lambda: w.split("red")):
+    try:
+        call()
+        raise AssertionError("has not failed")
+    except TypeError:
+        pass
+""")
+
+
 def test_elements_of_any_type_are_moved_and_reduced_by_functions():
     run("""
 z = np.array([rank + 1j, -rank])
@@ -265,6 +290,7 @@ for value in (1.0, 13.0):
     ("w.allgatherv(np.zeros(4), [4, 4], np.zeros(8), [1, 5])", ["out", "8 elements", "9"]),
     ("w.reduce_scatter(np.zeros(5))", ["5 elements", "2 members"]),
     ("w.scatter(root=1 - rank)", ["out", "root"]),
+    ("w.allgather(np.full(1, 7, np.uint8), np.zeros(2, bool))", ["bool", "uint8"]),
     ("w.send(b'', 9)", ["9"]),
     ("w.broadcast(np.zeros(2), root=5)", ["root", "5"]),
     ("w.set_timeout(-3)", ["-3", "seconds"]),

@@ -173,7 +173,9 @@ def test_a_spawned_child_does_not_claim_the_rank_of_the_process_whose_environmen
             process.start()
             process.join()
             return process.exitcode
-        with muster.init() as c:
+        with muster.init(node_id=None) as c:  # None leaves a setting out
+            with muster.init(environment=False):  # leaves the mark of the other alone
+                pass
             say(pid=os.getpid(), plain=child(), alone=child(environment=False))
             with muster.Scheduler(worker_num=1) as scheduler:
                 host, port = scheduler.address.split(":")

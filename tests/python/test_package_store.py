@@ -48,6 +48,9 @@ def test_every_call_of_the_store():
             assert s.compare_set("gone", b"x", b"y") == b"" and s.compare_set("gone", b"x", b"y", c10d=True) == b"x"
             assert s.multi_get([]) == [] and s.check([]) == []
             assert told(s.add, "text")["error"] == "InvalidError"
+            for length in range(1, 100):  # whatever place the text's bytes have in Python's memory
+                s.set(f"mine/{c.rank}", "a" * length)
+                assert s.compare_set(f"mine/{c.rank}", "a" * length, "b" * length) == b"b" * length
             say(ended=True)
     """
     with Cluster(packaged(lines), workers=2) as cluster:

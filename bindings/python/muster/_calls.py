@@ -31,8 +31,9 @@ def _needs(memory: Memory, count: int, name: str, why: str) -> None:
 
 
 def _same_type(given: Memory, taken: Memory) -> None:
-    if given.dtype != taken.dtype:
-        raise InvalidError(f"out: has elements of {name_of(taken.dtype)}, and buf of {name_of(given.dtype)}; both must be the same")
+    if given.dtype != taken.dtype or given.boolean < taken.boolean:  # whole numbers make bools that are neither 0 nor 1
+        names = ["bool" if memory.boolean else name_of(memory.dtype) for memory in (taken, given)]
+        raise InvalidError(f"out: has elements of {names[0]}, and buf of {names[1]}; both must be the same")
 
 
 def _part(total: int, size: int, name: str) -> int:

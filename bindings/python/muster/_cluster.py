@@ -1,5 +1,6 @@
 """A node's cluster: joining, leaving, and what is known of it."""
 
+import contextlib
 import ctypes
 import json
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 from . import _config, _life
 from ._config import Config
-from ._errors import ROLES, Failure, MusterError, Status, check, failure_of
+from ._errors import ROLES, Failure, InvalidError, MusterError, Status, check, failure_of
 from ._group import Group
 from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
@@ -40,11 +41,13 @@ class Cluster:
 
     As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`,
     with the exception as the reason, where it ends by one. A cluster that the program does not leave is left in the
-    same way when the interpreter ends. In a forked child every call raises `ForkedError`.
+    same way when the interpreter ends, but not in a child that `multiprocessing` has forked: some versions of Python end
+    it without that. In a forked child every call on its parent's cluster raises `ForkedError`.
     """
 
     def __init__(self, handle: int) -> None:
         self._owner = _life.Handle(handle, LIBRARY.muster_cluster_free)
+        self._claims = False  # whether the environment says that this process has joined as whoever it names
         self.world = Group(LIBRARY.muster_world(handle), self._owner)
         """All workers."""
         self.servers = Group(LIBRARY.muster_servers(handle), self._owner)
@@ -102,18 +105,18 @@ class Cluster:
         """Leaves without a complaint of its own: in order, or with the exception as everybody's reason."""
         try:
             if error is not None and not _is_success(error):
-                code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
-                self.abort(f"{type(error).__name__}: {error}", code)
-            self.finalize()
-        except MusterError:  # the exception that is on its way says more
-            pass
+                with contextlib.suppress(MusterError):  # a scheduler that is away may still tell the others
+                    self.abort(f"{type(error).__name__}: {error}", _code_of(error))
+            with contextlib.suppress(MusterError):  # the exception that is on its way says more
+                self.finalize()
         finally:
             self._is_left()
 
     def _is_left(self) -> None:
         if self in _life.open_clusters:
             _life.open_clusters.remove(self)
-            _config.drop_claim()
+            if self._claims:
+                _config.drop_claim()
 
     # Groups and operations
 
@@ -196,7 +199,9 @@ class Cluster:
         return list(ranks)[: count.value]
 
     def failure(self) -> Optional[Failure]:
-        """The first cause for which the cluster is broken; None while nothing has failed. Does not block."""
+        """The first cause for which the cluster is broken. While nothing is broken it is the newest message whose time
+        was up, if there is one; the groups hold then. Else None. Does not block.
+        """
         struct = FailureStruct()
         status = LIBRARY.muster_failure(self._handle, ctypes.byref(struct), ctypes.sizeof(struct))
         if status == Status.NOT_FOUND:
@@ -230,6 +235,11 @@ class Cluster:
         return check(status, cluster=self._handle)
 
 
+def _code_of(error: BaseException) -> int:
+    code = error.code if isinstance(error, SystemExit) else None
+    return code if isinstance(code, int) and -(1 << 31) <= code < 1 << 31 else 1
+
+
 def _is_success(error: BaseException) -> bool:
     return isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and error.code in (None, 0))
 
@@ -250,7 +260,7 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
     missing), `SecurityError`, `AbortedError`; with recovery `JournalError`, `PeerLeftError`, `FencedError`.
     """
     if backend_name not in _BACKENDS:
-        raise ValueError(f"backend_name: {backend_name!r} is none; hccl, nccl, mccl or nothing is right, and all mean the same")
+        raise InvalidError(f"backend_name: {backend_name!r} is none; hccl, nccl, mccl or nothing is right, and all mean the same")
     handle, cluster = ctypes.c_void_p(), None
     if environment:
         _config.refuse_inherited_identity(settings)
@@ -264,6 +274,6 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
         check(status)
         raise SystemExit(0)
     if environment:
-        _config.claim_identity(settings)
+        cluster._claims = _config.claim_identity(settings)
     check(status)
     return cluster

@@ -70,6 +70,10 @@ def _identity() -> str:
     return " ".join(values) if any(values) else ""
 
 
+def _has_identity(settings: Dict[str, Any]) -> bool:
+    return any(settings.get(key) is not None for key in _IDENTITY)
+
+
 def refuse_inherited_identity(settings: Dict[str, Any]) -> None:
     """Raises where another process, whose environment this one has inherited, has joined as whoever the environment
     names.
@@ -77,7 +81,7 @@ def refuse_inherited_identity(settings: Dict[str, Any]) -> None:
     A child that multiprocessing spawns, and a forked one, would otherwise claim its parent's rank.
     """
     claim = os.environ.get(CLAIM)
-    if not claim or any(key in settings for key in _IDENTITY):
+    if not claim or _has_identity(settings):
         return
     pid, _, identity = claim.partition(" ")
     if pid != str(os.getpid()) and identity and identity == _identity():
@@ -88,13 +92,14 @@ def refuse_inherited_identity(settings: Dict[str, Any]) -> None:
         )
 
 
-def claim_identity(settings: Dict[str, Any]) -> None:
-    """Writes into the environment, for children, that this process has joined as whoever the environment names."""
-    if any(key in settings for key in _IDENTITY):
-        return
-    identity = _identity()
+def claim_identity(settings: Dict[str, Any]) -> bool:
+    """Writes into the environment, for children, that this process has joined as whoever the environment names. Whether
+    it names anybody.
+    """
+    identity = "" if _has_identity(settings) else _identity()
     if identity:
         os.environ[CLAIM] = f"{os.getpid()} {identity}"
+    return bool(identity)
 
 
 def drop_claim() -> None:

@@ -63,9 +63,12 @@ class Failure:
     """The epoch in which it happened."""
     group: Optional[int]
     """The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made; None: the whole cluster.
+    Of a node that is lost, which breaks the whole cluster: the group in which it was heard last.
     """
     sequence: Optional[int]
-    """The group's collective in which it was noticed, counted from 1; None where there was none."""
+    """The group's collective in which it was noticed, counted from 1; of a node that is lost, the last that was heard of
+    it. None where there was none.
+    """
     node_id: str
     """The node's id; empty where none caused it."""
     host: str

@@ -43,8 +43,9 @@ class Group(Objects, Starts):
     **Buffers** are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy) or DLPack on the CPU
     (torch). They are used where they lie, and nothing is copied. Their elements must lie one after another. Their
     types are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool; elements of any other type
-    can be moved, and be reduced by functions. All ranks pass the same count and type. Where `out` may be left out a
-    new one of the kind of `buf` is made and returned. Lengths are in elements.
+    can be moved, and be reduced by functions, but for those of tensors. All ranks pass the same count and type. Where
+    `out` is left out, `allreduce` and `reduce` work in `buf`; the others make a new one of its kind, and return it.
+    Lengths are in elements.
 
     **Order.** All members call a group's collectives in the same order. Calls may come from any thread. During a call
     the interpreter's lock is released.
@@ -127,7 +128,7 @@ class Group(Objects, Starts):
         it likes.
 
         Members that still need this one get `PeerLeftError`. Calls and requests on it that go on end with
-        `StateError`. A group that nothing refers to is freed, too. May wait up to 1 s for what was sent last.
+        `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up to 1 s for what was sent last.
         """
         if self._owner.value == self._handle:
             self._handle = None

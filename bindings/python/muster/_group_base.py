@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from . import _life, _reductions
 from ._calls import Call
-from ._errors import InvalidError, check
+from ._errors import InvalidError, Status, check
 from ._library import LIBRARY
 from ._requests import Request, received_of
 
@@ -22,9 +22,10 @@ class GroupBase:
         self._rank: int = LIBRARY.muster_group_rank(handle)
 
     def _checked(self, status: int) -> int:
-        if self._handle is None:
+        handle = self._handle
+        if handle is None and status == Status.INVALID:
             raise InvalidError("this group has been freed")
-        return check(status, group=self._handle)
+        return check(status, group=handle)
 
     def _run(self, name: str, call: Call) -> Any:
         """Carries a call out, and waits for its end."""

@@ -124,14 +124,19 @@ def _unhandled() -> Any:
 @atexit.register
 def _end() -> None:
     error = _unhandled()
-    for cluster in list(open_clusters):
-        cluster._leave(error)
-    _interrupt.end_all_waits()
+    with contextlib.ExitStack() as steps:  # the last first; and all of them, also where a signal's handler raises in one
+        steps.callback(free_orphans)
+        steps.callback(LIBRARY.muster_set_log_callback, LOG_WARNING, LOG_FN(), None)
+        steps.callback(_await_calls)
+        steps.callback(_interrupt.end_all_waits)
+        for cluster in reversed(open_clusters):
+            steps.callback(cluster._leave, error)
+
+
+def _await_calls() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT_S
     while _under_way and time.monotonic() < deadline:
         time.sleep(0.01)
-    LIBRARY.muster_set_log_callback(LOG_WARNING, LOG_FN(), None)
-    free_orphans()
 
 
 def _forget() -> None:

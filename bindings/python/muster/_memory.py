@@ -5,6 +5,7 @@ type the buffer protocol does not know (bfloat16 of ml_dtypes), and objects with
 """
 
 import array
+import contextlib
 import ctypes
 import math
 import re
@@ -202,5 +203,7 @@ def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:
     if isinstance(data, (bytes, bytearray)):
         return bytearray(count)
     if isinstance(data, memoryview):
-        return memoryview(bytearray(count * data.itemsize)).cast("B").cast(data.format)  # type: ignore[call-overload]
+        letter = data.format.lstrip("@=<")  # "<i" is this machine's own, and no format of a memoryview's cast
+        with contextlib.suppress(ValueError):  # a structure
+            return memoryview(bytearray(count * data.itemsize)).cast("B").cast(letter)  # type: ignore[call-overload]
     raise InvalidError(f"out: needed for a {type(data).__name__}, for nothing is known to make one like it")

@@ -22,8 +22,9 @@ class Messages(GroupBase):
     __slots__ = ()
 
     def send(self, buf: Data, to: int, tag: int = 0) -> None:
-        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, at most for the group's
-        time-out.
+        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, and a message of more than
+        64 KiB until its receive asks for it, at most for the group's time-out. To itself a rank sends such a message
+        only where its receive is posted; else it is a `StateError`.
         """
         self._run("send", _calls.send(buf, to, tag))
 

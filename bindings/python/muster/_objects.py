@@ -76,7 +76,10 @@ class Objects(Collectives, Messages):
         return _unpickled(self.alltoallv(b"".join(pickles), goes, comes), comes)
 
     def send_object(self, value: Any, to: int, tag: int = 0) -> None:
-        """Sends an object to the member with rank `to`: two messages, its length and its bytes."""
+        """Sends an object to the member with rank `to`: two messages, its length and its bytes.
+
+        Threads that send or receive objects at the same time need a tag each, or their messages mix.
+        """
         data = _pickled(value)
         self.send(array("q", [len(data)]), to, tag)
         self.send(data, to, tag)

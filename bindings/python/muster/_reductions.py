@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ._group_base import GroupBase
 
 
+# A wait without a limit would carry the collective out on this thread.
+_LONG_S = 1e9
+
+
 def run(group: "GroupBase", name: str, call: Call) -> Any:
     """Carries a reduction out, and fails it on every rank where a function has raised on any."""
     operation = call.operation
@@ -23,7 +27,7 @@ def run(group: "GroupBase", name: str, call: Call) -> Any:
     with operation.watched() as heard:
         request = group._started(name, call)
         try:
-            result = request.wait()
+            result = request.wait(_LONG_S)
         except BaseException as error:
             if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
                 request.cancel()

@@ -33,7 +33,7 @@ class Received:
     tag: int
     """The sender's tag."""
     count: int
-    """How many elements came: at most as many as were asked for."""
+    """How many elements came, at most as many as were asked for; of a probe all that the message has."""
     dtype: str
     """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
 
@@ -47,7 +47,8 @@ class Request(Generic[T]):
     waits.
 
     It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that
-    the program forgets goes on, and its buffers live, until it has ended. A request belongs to one thread at a time.
+    the program forgets goes on. Its buffers live until it has ended, and after that until another request is forgotten
+    or the program ends. A request belongs to one thread at a time.
     `await` it in a coroutine, or `wait`.
     """
 

@@ -108,7 +108,8 @@ class Store:
         A key that is not there counts as empty. Compare what is returned with `desired` to see which it was. With `c10d`
         the answer for a key that is not there, where something was expected, is `expected`, as in PyTorch's stores.
         """
-        name, (old, old_length, _), (new, new_length, _) = _key_of(key), _span(expected, "expected"), _span(desired, "desired")
+        name, (old, old_length, _old) = _key_of(key), _span(expected, "expected")
+        new, new_length, _new = _span(desired, "desired")
         with _Given() as given:
             words = (name, len(name), old, old_length, new, new_length, int(c10d), *given.out)
             self._checked(LIBRARY.muster_store_compare_set_bytes(self._owner.value, *words))

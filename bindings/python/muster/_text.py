@@ -1,10 +1,15 @@
 """Texts for the library: strings in C, which end at their first zero byte."""
 
+from operator import index
+
 from ._errors import InvalidError
 
 
 def whole(value: int, name: str, least: int = -(1 << 31), most: int = (1 << 31) - 1) -> int:
-    """A number that the library takes. Others would lose bits on their way. Raises `InvalidError`."""
+    """A number that the library takes. Others would lose bits on their way. Raises `InvalidError`; `TypeError` for what is
+    no whole number.
+    """
+    value = index(value)
     if not least <= value <= most:
         raise InvalidError(f"{name}: is {value}; expected {least} to {most}")
     return value

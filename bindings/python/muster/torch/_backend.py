@@ -7,6 +7,7 @@ have one. What torch does not find here it refuses itself, with the names of the
 import contextlib
 import ctypes
 import datetime
+import threading
 from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
 
 from torch._C._distributed_c10d import Backend as TorchBackend
@@ -35,6 +36,7 @@ class Backend(TorchBackend):
         self._group = group
         self._shut_down = shut_down
         self._sequence = 0
+        self._starting = threading.Lock()
         self._options = TorchBackend.Options("muster", options.timeout)
         self._options.group_name = options.group_id
         self._options.global_ranks_in_group = options.global_ranks_in_group
@@ -89,11 +91,12 @@ class Backend(TorchBackend):
     @contextlib.contextmanager
     def _other_timeout(self, seconds: float) -> Iterator[None]:
         """The library reads a group's time-out when an operation starts."""
-        self._group.set_timeout(seconds)
-        try:
-            yield
-        finally:
-            self._group.set_timeout(self._timeout_s)
+        with self._starting:  # or another thread's way back comes before this one's start
+            self._group.set_timeout(seconds)
+            try:
+                yield
+            finally:
+                self._group.set_timeout(self._timeout_s)
 
     def barrier(self, opts: Any) -> Work:
         return self._do([], [Part("barrier", Call((), (), None))], opts)
