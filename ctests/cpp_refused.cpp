@@ -5,10 +5,15 @@
 #include <array>
 #include <initializer_list>
 #include <list>
+#include <string_view>
 #include <vector>
 
 struct opaque {
     int number;
+};
+
+struct alignas(64) wide {
+    float lanes[16];
 };
 
 const std::vector<float> made();
@@ -58,6 +63,21 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     world.isend(made(), 0).wait();
 #elif CASE == 19 // must not be a temporary
     world.isend(std::initializer_list<float>{1, 2}, 0).wait();
+#elif CASE == 20 // must not be a temporary
+    world.isend(std::array<const float, 2>{1, 2}, 0).wait();
+#elif CASE == 21 // deleted
+    muster::group half = world.split(0, 0);
+    half.barrier();
+#elif CASE == 22 // deleted
+    muster::group half;
+    half = world.split(0, 0);
+#elif CASE == 23 // aligned beyond that
+    std::vector<wide> wides(4);
+    world.allreduce(wides, [](const wide &a, const wide &) noexcept { return a; });
+#elif CASE == 24 // does not travel
+    cluster.store().set("pointers", pointers);
+#elif CASE == 25 // does not travel
+    cluster.store().set("views", std::vector<std::string_view>(1));
 #elif CASE == 13 // must not be a temporary
     world.recv(std::vector<float>(4));
 #endif

@@ -269,6 +269,16 @@ void values(const muster::group &world, std::int32_t rank) {
     CHECK(world.broadcast(rank, 2) == 2);
     CHECK((world.allgather(rank) == std::vector<std::int32_t>{0, 1, 2, 3}));
     CHECK((world.allgather(rank > 1) == std::vector<bool>{false, false, true, true}));
+    struct numbered {
+        explicit numbered(std::int32_t its) : number(its) {}
+        std::int32_t number;
+    };
+    CHECK(world.allgather(numbered(rank))[3].number == 3);
+    std::vector<std::int8_t> small(3, static_cast<std::int8_t>(rank));
+    world.allreduce(small, [](auto a, auto b) noexcept { return a + b; });
+    CHECK(small[2] == 6);
+    const muster::group none;
+    FAILS(invalid, "group", none.allgather(small, small));
 }
 
 // x -> a x + b, one after the other, in two bytes: does not commute.

@@ -527,7 +527,7 @@ muster_status_t muster_config_set(muster_config_t *config, const char *key, cons
 /**
  * The value that counts for a key, with defaults: copied to `buf`, its length with the zero byte to `needed` (may be
  * NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for the length), MUSTER_ERR_NOT_FOUND if
- * it has no value. Never gives a secret out.
+ * it has no value. An unknown key, and one that is a secret, is MUSTER_ERR_CONFIG.
  *
  * Requires:
  * `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`
@@ -613,7 +613,8 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  *
  * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
  * are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
- * no limit. The first node's call revokes all groups with other members that were not revoked before. Their pending
+ * no limit. The first node's call revokes all groups with other members that were not revoked before, also where
+ * nothing had happened to the cluster: then all go on in the next epoch. Their pending
  * and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
  * (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
  * revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
@@ -646,7 +647,8 @@ muster_status_t muster_recover(muster_cluster_t *cluster,
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
  * scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
- * it has ended for good. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
+ * it has ended for good. Groups that were made are still to be freed: their ranks and sizes remain, and calls on them are
+ * MUSTER_ERR_STATE. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
  * a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
  * a scheduler that this process hosts to end.
  *
@@ -679,14 +681,16 @@ muster_status_t muster_scheduler_address(const muster_scheduler_t *scheduler, ch
 
 /**
  * Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
- * `timeout_ms`: one can wait again, and several threads may.
+ * `timeout_ms`: one can wait again, and several threads may. After muster_scheduler_stop it is MUSTER_ERR_ABORTED, or what the
+ * job had ended with before.
  *
  * `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
  */
-muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler, int64_t timeout_ms);
+muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler,
+                                      int64_t timeout_ms);
 
 /**
  * Ends the job for all nodes that are still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has
@@ -2102,7 +2106,7 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
  * ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
  * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
  * order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
- * is MUSTER_ERR_LIMIT. Thread-safe; does not block.
+ * is MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -2366,7 +2370,8 @@ muster_status_t muster_store_count(muster_cluster_t *cluster, uint64_t *count);
  * freed by one muster_free(keys). A zero byte that does not count stands behind each key.
  *
  * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
- * in the list or not. All others do.
+ * in the list or not. All others do. A prefix that is longer than a key may be (4 KiB,
+ * setting store_key_limit) is MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
@@ -2397,7 +2402,7 @@ muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
  * muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
  * muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
  * freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
- * values that are longer together are MUSTER_ERR_LIMIT.
+ * values that are longer together are MUSTER_ERR_LIMIT. For no keys it is MUSTER_OK at once, and `values` gets a block all the same.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be

@@ -14,7 +14,8 @@
 /// fit is `status::invalid`, and nothing has happened. Nothing is copied.
 ///
 /// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. One that was
-/// moved from is empty, and calls on it are `status::invalid`. A muster::group and a muster::store only point: they must not
+/// moved from is empty, and calls on it are `status::invalid`; but `finalize` does nothing then, and `request::received` is
+/// `status::state`. A muster::group and a muster::store only point: they must not
 /// outlive their cluster.
 ///
 /// SPDX-License-Identifier: MIT OR Apache-2.0
@@ -24,6 +25,7 @@
 
 #include <muster.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -330,14 +332,15 @@ template <class T, class = void> inline constexpr bool is_view = false;
 template <class T>
 inline constexpr bool is_view<T, std::enable_if_t<is_buffer<T>::value>> = std::is_same_v<element_t<T>, element_t<const T>>;
 
-// A list in braces is a view whose elements end with the statement.
-template <class T> inline constexpr bool is_list_in_braces = false;
-template <class T> inline constexpr bool is_list_in_braces<std::initializer_list<T>> = true;
+// A list in braces, and an array of constants, look like views, but their elements end with the statement.
+template <class T> inline constexpr bool ends_at_once = false;
+template <class T> inline constexpr bool ends_at_once<std::initializer_list<T>> = true;
+template <class T, std::size_t N> inline constexpr bool ends_at_once<std::array<T, N>> = true;
 
 // Whether the elements outlive the argument: it is no temporary, or it is a view.
 template <class Buffer>
 inline constexpr bool lends =
-    std::is_lvalue_reference_v<Buffer> || (is_view<bare_t<Buffer>> && !is_list_in_braces<bare_t<Buffer>>);
+    std::is_lvalue_reference_v<Buffer> || (is_view<bare_t<Buffer>> && !ends_at_once<bare_t<Buffer>>);
 
 template <class From, class To> inline constexpr bool points_to = std::is_convertible_v<From (*)[], To (*)[]>;
 
@@ -785,14 +788,17 @@ inline constexpr bool combines =
     std::is_invocable_r_v<T, const Combine &, const T &, const T &> && !std::is_convertible_v<const Combine &, reduction<T>>;
 template <class Combine, class Buffer>
 using when_combines = std::enable_if_t<combines<Combine, std::remove_cv_t<element_t<Buffer>>>, int>;
+// Whether such elements may lie where the library has them.
+template <class T> inline constexpr bool lies_anywhere = alignof(T) <= alignof(std::max_align_t);
 // Applies it to many, as the library asks for it.
 template <class T, class Combine> void fold(const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
     static_assert(std::is_nothrow_invocable_v<const Combine &, const T &, const T &>, "the function must be noexcept");
+    static_assert(lies_anywhere<T>, "elements lie as malloc aligns: a function cannot have them aligned beyond that");
     const Combine &combine = *static_cast<const Combine *>(ctx);
     const T *low = static_cast<const T *>(in);
     T *high = static_cast<T *>(inout);
     for (std::size_t at = 0; at < count; at++) {
-        high[at] = combine(low[at], high[at]);
+        high[at] = static_cast<T>(combine(low[at], high[at]));
     }
 }
 // The function as an argument of the C API, which does not write to it.
@@ -851,6 +857,9 @@ public:
 
     /// The value that counts for a key, with defaults; nothing where it has none. Never gives a secret out.
     outcome<std::optional<std::string>> get(const std::string &key) const {
+        if (const result<void> fits = detail::whole("the key", key); !fits) {
+            return detail::out(result<std::optional<std::string>>(fits.error()));
+        }
         result<std::string> value = detail::text([&](char *buf, std::size_t cap, std::size_t *needed) {
             return muster_config_get(get(), key.c_str(), buf, cap, needed);
         });
@@ -963,7 +972,8 @@ public:
     /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
     outcome<void> cancel() { return detail::out(detail::checked(muster_request_cancel(handle_))); }
 
-    /// What a receive got, once it has ended well. Of another operation, or before, that is `status::state`.
+    /// What a receive got; after `status::mismatch` the message that did not fit, with its true length. Of another operation, or
+    /// before, that is `status::state`.
     outcome<muster::received> received() const {
         if (received_ && received_->source < 0 && handle_ != nullptr) {
             static_cast<void>(muster_request_test(handle_));  // it is told only to those that ask, or wait
@@ -974,7 +984,8 @@ public:
     }
 
     /// Has `fn` called once, on a thread of the library, when the operation has ended: with `status::ok` or its error. At once if
-    /// it has. It must not throw; see muster_request_notify for what it may call. The destructor waits until it has returned.
+    /// it has. It must not throw; see muster_request_notify for what it may call. The destructor waits until it has
+    /// returned, unless the function itself runs the destructor.
     outcome<void> notify(std::function<void(status)> fn) {
         auto kept = std::make_unique<std::function<void(status)>>(std::move(fn));
         const muster_notify_fn tell = [](muster_status_t code, void *ctx) noexcept {
@@ -1061,6 +1072,10 @@ public:
     constexpr group() noexcept = default;
     /// A group of the C API.
     explicit constexpr group(muster_group_t *handle) noexcept : handle_(handle) {}
+    /// The group of an owner that ends with the statement would be freed by then. Keep the owned_group.
+    group(class owned_group &&) = delete;
+    /// As that.
+    group &operator=(owned_group &&) = delete;
 
     /// Whether there is a group.
     explicit constexpr operator bool() const noexcept { return handle_ != nullptr; }
@@ -1253,10 +1268,17 @@ public:
     }
     /// All ranks' values, in order of rank.
     template <class T, detail::when_value<T> = 0> [[nodiscard]] outcome<std::vector<T>> allgather(T value) const {
-        const std::size_t count = members();
-        const std::unique_ptr<T[]> all(new T[count]());  // a std::vector<bool> has bits, to which nobody can write
-        const muster_status_t code = muster_allgather(handle_, &value, all.get(), 1, detail::element_type<T>());
-        return detail::out(detail::valued(code, std::vector<T>(all.get(), all.get() + count)));
+        struct held {  // a std::vector<bool> has bits, to which nobody can write
+            T value;
+        };
+        std::vector<held> all(members(), held{value});
+        const muster_status_t code = muster_allgather(handle_, &value, all.data(), 1, detail::element_type<T>());
+        std::vector<T> values;
+        values.reserve(all.size());
+        for (const held &one : all) {
+            values.push_back(one.value);
+        }
+        return detail::out(detail::valued(code, std::move(values)));
     }
     /// As allgather, without waiting.
     template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<request> iallgather(In &&in, Out &&out) const {
@@ -1539,9 +1561,10 @@ private:
     // Calls the library, unless a sentence says why the buffers do not fit.
     template <class Call, class... Arguments>
     outcome<void> call(const std::string &misfit, Call function, Arguments... arguments) const {
-        return detail::out(misfit.empty() ? detail::checked(function(handle_, arguments...))
-                                          : result<void>(detail::invalid(misfit)));
+        return detail::out(asks(misfit) ? detail::checked(function(handle_, arguments...)) : result<void>(detail::invalid(misfit)));
     }
+    // Buffers fit; or the group is none, and the library says so before it looks at them.
+    bool asks(const std::string &misfit) const { return misfit.empty() || muster_group_size(handle_) <= 0; }
     // Likewise, for what gives a request out.
     template <class Call, class... Arguments>
     outcome<request> start(const std::string &misfit, Call function, Arguments... arguments) const {
@@ -1551,7 +1574,7 @@ private:
     template <class Call, class... Arguments>
     outcome<request> start_keeping(std::shared_ptr<const void> kept, const std::string &misfit, Call function,
                                    Arguments... arguments) const {
-        if (!misfit.empty()) {
+        if (!asks(misfit)) {
             return detail::out(result<request>(detail::invalid(misfit)));
         }
         muster_request_t *handle = nullptr;
@@ -1671,7 +1694,7 @@ inline outcome<owned_group> group::split(std::int32_t colour, std::int32_t key) 
 /// call waits for the scheduler's answer.
 class store {
 public:
-    /// Sets a key to some bytes, or text.
+    /// Sets a key to some bytes, or text. An array of char is text: it ends at its first zero byte, and must have one.
     outcome<void> set(std::string_view key, std::string_view value) const {
         return detail::out(
             detail::checked(muster_store_set_bytes(handle_, key.data(), key.size(), value.data(), value.size())));
@@ -1683,6 +1706,7 @@ public:
     outcome<void> set(std::string_view key, const Buffer &value) const {
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
+        static_assert(!std::is_pointer_v<element> && !basic::is_view<element>, "what a pointer or a view leads to does not travel");
         return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), std::size(value) * sizeof(element)));
     }
     /// Sets several keys to one value each, at one moment, exactly once. There must be as many values as keys.
@@ -1845,11 +1869,14 @@ public:
     /// The handle of the C API; this object goes on owning it.
     muster_cluster_t *get() const noexcept { return handle_; }
 
-    /// Leaves in order. A second call, and the destructor afterwards, do nothing. Queries go on answering.
+    /// Leaves in order. After that a second call does nothing, and the destructor only frees the handle. A call that was
+    /// interrupted (`status::interrupted`) may be repeated. Queries go on answering.
     outcome<void> finalize() { return detail::out(detail::checked(muster_finalize(handle_))); }
     /// Ends the job for every rank: their calls fail with `status::aborted`, this rank, code and reason.
     outcome<void> abort(std::int32_t code, const std::string &reason) {
-        return detail::out(detail::checked(muster_abort(handle_, code, reason.c_str())));
+        result<void> said = detail::whole("the reason", reason);
+        said = said ? detail::checked(muster_abort(handle_, code, reason.c_str())) : said;
+        return detail::out(std::move(said));
     }
     /// Makes the cluster whole again after a group was revoked: returns once every node is in here. See muster_recover.
     outcome<void> recover(milliseconds timeout = usual_timeout) {
@@ -1897,13 +1924,14 @@ public:
         ranks.resize(code == MUSTER_OK ? count : 0);
         return detail::out(detail::valued(code, std::move(ranks)));
     }
-    /// The first cause for which the cluster is broken; nothing while it is whole.
+    /// The first cause for which the cluster is broken. While it is whole this is the newest message whose time was up
+    /// (`status` is MUSTER_ERR_TIMEOUT then), or nothing.
     outcome<std::optional<muster::failure>> failure() const {
         muster::failure cause{};
         const muster_status_t code = muster_failure(handle_, &cause, sizeof cause);
         return detail::out(detail::found(code, cause));
     }
-    /// That cause as a sentence; nothing while the cluster is whole.
+    /// That cause as a sentence.
     outcome<std::optional<std::string>> failure_sentence() const {
         result<std::string> sentence = detail::text(
             [&](char *buf, std::size_t cap, std::size_t *needed) { return muster_cluster_error(handle_, buf, cap, needed); });
@@ -1952,6 +1980,7 @@ public:
     /// the two may not be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same
     /// order. It is freed with the cluster, or by free_op.
     template <class T> outcome<reduction<T>> make_op(T (*combine)(T, T) noexcept, bool commutative = true) {
+        static_assert(detail::lies_anywhere<T>, "elements lie as malloc aligns: a function cannot have them aligned beyond that");
         const auto fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
             T (*const function)(T, T) noexcept = reinterpret_cast<T (*)(T, T) noexcept>(ctx);
             const T *low = static_cast<const T *>(in);

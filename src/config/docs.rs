@@ -31,7 +31,7 @@ code. An unknown `MUSTER_` name in the environment is a warning that names the n
 const LAUNCHERS_HEAD: &str = "
 ## Other launchers
 
-With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`. Without one, muster
+With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE`, `DEVICE_ID` and `RANK_TABLE_FILE`. Without one, muster
 looks for the launchers below, in this order. The first counts whose rank and workers are set: it is the innermost. It gives rank,
 number of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one.
 
@@ -78,7 +78,7 @@ ports, or `MUSTER_SCHED_PORT` must name one that is open.
 If a process was given `MUSTER_JOB_ID`, `MUSTER_RANK_ID` or the port, only that counts. Where the job is not known the port is 8118.
 
 **What does not count is said.** If no launcher counts, a process warns of each whose variables are only half there, or do not tell
-the place of a process. It also warns of what it knows by its mark alone: Flux (`FLUX_TASK_RANK`), PALS (`PALS_RANKID`), jsrun
+the place of a process. If there is none, it warns of the first of those that it knows by their mark alone: Flux (`FLUX_TASK_RANK`), PALS (`PALS_RANKID`), jsrun
 (`JSM_NAMESPACE_RANK`), MVAPICH (`MV2_COMM_WORLD_RANK`), Horovod (`HOROVOD_RANK`), PMIx (`PMIX_RANK`), an old Volcano
 (`VK_TASK_INDEX`), and an MPIJob's pod outside of `mpirun` (`K_MPI_JOB_ROLE`). Then it is a cluster of one.
 ";

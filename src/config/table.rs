@@ -197,7 +197,7 @@ pub static TABLE: [Setting; 51] = [
         Kind::Whole { min: 1, max: NODES_LIMIT },
         "How many workers the cluster has. Needed with a role.",
     )
-    .more("Without a role it is an error.")
+    .more("Without a role, and without another launcher, it is an error.")
     .ms(&["MS_WORKER_NUM"])
     .others(&["RANK_SIZE"])
     .agree(),
@@ -245,7 +245,7 @@ pub static TABLE: [Setting; 51] = [
         Kind::Text { max_bytes: 255 },
         "The job's name. A node with another name than its scheduler is refused.",
     )
-    .more("If only one of the two has a name, that is no difference. Under another launcher it takes the place of the launcher's job; see below."),
+    .more("Where only one of the two has a name, it is refused, too. Under another launcher it takes the place of the launcher's job; see below."),
     Setting::new(
         Key::WorkerIp,
         "worker_ip",
@@ -343,7 +343,7 @@ pub static TABLE: [Setting; 51] = [
     )
     .more("With `0` nothing does, with `1` what goes over the network. With `all` the data that ranks of a host share in memory does, too: a call that ends well then gives the right result, whatever another process writes there by mistake. Damaged data ends it with `MUSTER_ERR_CORRUPT`. Only a barrier, which has no data, may end early. Data that goes over the network under TLS carries none, for TLS itself finds damage.").default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")
-    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`). Messages between two such members go through memory from the first on.").default("auto"),
+    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and where a host has more than 64 of them; the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`). Messages between two such members go through memory from the first on.").default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",

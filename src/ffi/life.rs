@@ -120,7 +120,8 @@ pub unsafe extern "C" fn muster_abort(
 ///
 /// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
 /// are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
-/// no limit. The first node's call revokes all groups with other members that were not revoked before. Their pending
+/// no limit. The first node's call revokes all groups with other members that were not revoked before, also where
+/// nothing had happened to the cluster: then all go on in the next epoch. Their pending
 /// and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
 /// (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
 /// revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
 
 /// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
 /// scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
-/// it has ended for good. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
+/// it has ended for good. Groups that were made are still to be freed: their ranks and sizes remain, and calls on them are
+/// MUSTER_ERR_STATE. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
 /// a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
 /// a scheduler that this process hosts to end.
 ///

@@ -25,7 +25,7 @@ pub type muster_reduce_fn =
 /// ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
 /// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
 /// order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
-/// is MUSTER_ERR_LIMIT. Thread-safe; does not block.
+/// is MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has

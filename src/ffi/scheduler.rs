@@ -63,7 +63,8 @@ pub unsafe extern "C" fn muster_scheduler_address(
 }
 
 /// Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
-/// `timeout_ms`: one can wait again, and several threads may.
+/// `timeout_ms`: one can wait again, and several threads may. After muster_scheduler_stop it is MUSTER_ERR_ABORTED, or what the
+/// job had ended with before.
 ///
 /// `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
 ///

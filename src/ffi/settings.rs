@@ -104,7 +104,7 @@ pub unsafe extern "C" fn muster_config_set(
 
 /// The value that counts for a key, with defaults: copied to `buf`, its length with the zero byte to `needed` (may be
 /// NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for the length), MUSTER_ERR_NOT_FOUND if
-/// it has no value. Never gives a secret out.
+/// it has no value. An unknown key, and one that is a secret, is MUSTER_ERR_CONFIG.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`

@@ -304,7 +304,8 @@ pub unsafe extern "C" fn muster_store_count(cluster: *mut muster_cluster_t, coun
 /// freed by one muster_free(keys). A zero byte that does not count stands behind each key.
 ///
 /// Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
-/// in the list or not. All others do.
+/// in the list or not. All others do. A prefix that is longer than a key may be (4 KiB,
+/// setting store_key_limit) is MUSTER_ERR_LIMIT.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
@@ -364,7 +365,7 @@ pub unsafe extern "C" fn muster_store_multi_set(
 /// muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
 /// muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
 /// freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
-/// values that are longer together are MUSTER_ERR_LIMIT.
+/// values that are longer together are MUSTER_ERR_LIMIT. For no keys it is MUSTER_OK at once, and `values` gets a block all the same.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be

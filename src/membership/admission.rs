@@ -1,6 +1,6 @@
 //! Admission. Every refusal is one sentence that names both sides of the disagreement.
 //!
-//! Decisions: where only one side was given a job id, there is no disagreement; a node id is unique among workers and
+//! Decisions: where only one side was given a job id, the two disagree; a node id is unique among workers and
 //! servers together. Tested in `admission_test.rs`.
 
 use super::cluster::Cluster;

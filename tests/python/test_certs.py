@@ -164,6 +164,27 @@ def test_check_judges_as_a_node_does(tmp_path):
         assert sentence in fails("check", folder / "tls.json")
 
 
+def test_check_holds_the_node_id_against_the_certificate_where_nodes_do(tmp_path):
+    certs("new", tmp_path / "c", "--node_id=7")
+    file = tmp_path / "c" / "7" / "tls.json"
+    asked = {"MUSTER_VERIFY_NODE_ID": 1, "MUSTER_NODE_ID": 7}
+    assert "is right" in certs("check", file, env=asked)
+    assert "URI:muster:node:8" in fails("check", file, env={**asked, "MUSTER_NODE_ID": 8})
+
+
+def test_a_password_that_seals_nothing_is_refused_and_what_was_done_before_a_failure_is_said(tmp_path):
+    folder, word = tmp_path / "c", tmp_path / "word"
+    word.write_text("secret")
+    word.chmod(0o600)
+    assert "--format=p12" in fails("new", folder, "--password_file", word, code=2) and not folder.exists()
+    told = certs("new", folder, "--node_id=0", "--node_id=1")
+    assert "for the node 0, and for each other node its own folder" in told
+    assert "has no password" in fails("node", folder, "--node_id=0", "--renew", "--password_file", word)
+    failed = fails("node", folder, "--node_id=0", "--node_id=2", "--renew")
+    assert "Before that" in failed and "renewed" in failed
+    assert "CN=" in certs("show", folder / "ca" / "ca.pem", env={"MUSTER_CLIENT_PASSWORD_FILE": tmp_path / "none"})
+
+
 def test_what_is_wrong_with_a_command_is_said(tmp_path):
     certs("new", tmp_path / "certs")
     assert "there is no action" in fails("make", code=2)

@@ -39,6 +39,28 @@ def test_an_output_that_takes_nothing_changes_no_exit_code(words, code):
         assert subprocess.run([MUSTER, *words], stdout=full, stderr=full, timeout=LIMIT, env=clean_environment()).returncode == code
 
 
+@pytest.mark.parametrize("words", [["man"], ["completion", "bash"], ["bench", "barrier", "--iters=1", "--warmup=1"],
+                                   ["bench", "store", "--iters=1"], ["status", "--format=prometheus", "--sched_port=1024"]])
+def test_a_result_that_a_full_disk_does_not_take_is_an_error_and_one_that_nobody_reads_is_none(words):
+    settings = {"stderr": subprocess.PIPE, "text": True, "timeout": LIMIT, "env": clean_environment()}
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([MUSTER, *words], stdout=full, **settings)
+    assert ended.returncode == 1 and "standard output cannot be written: No space left" in ended.stderr, ended
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as closed:
+        assert subprocess.run([MUSTER, *words], stdout=closed, **settings).returncode == 0
+
+
+@pytest.mark.parametrize("words, said", [
+    (["scheduler", "foo"], "takes no words"), (["man", "foo"], "takes no words"), (["status", "--output="], "--output is empty"),
+    (["trace", "merge", ""], "which folder?"), (["bench", "barrier", "foo"], "takes one"),
+])
+def test_a_word_too_many_or_an_empty_one_is_explained(words, said):
+    ended = muster(*words)
+    assert ended.returncode == 2 and said in ended.stderr, ended
+
+
 # A machine need not have groff. What the page consists of, the unit tests of cli/man.rs hold everywhere.
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: nothing here can render a manual page")
 def test_the_manual_page_renders_without_a_warning():

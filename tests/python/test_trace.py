@@ -184,6 +184,20 @@ def test_a_wrong_command_line_is_explained(words, said):
     assert (ended.returncode, ended.stdout) == (2, "") and said in ended.stderr, ended.stderr
 
 
+def test_a_trace_is_no_output_and_what_cannot_be_written_leaves_what_was_there(tmp_path):
+    with Cluster(node("c = join(); c.world.barrier(); c.leave()"), workers=2, env={"MUSTER_TRACE": tmp_path}) as cluster:
+        cluster.succeed(LIMIT)
+    first = min(tmp_path.glob("*.worker_*"))
+    before = first.read_text()
+    ended = merge(tmp_path, "--output", first)
+    assert ended.returncode == 1 and "worker 0: expected another file" in ended.stderr, ended
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    ended = merge(tmp_path, "--output", taken)
+    assert ended.returncode == 1 and "taken" in ended.stderr, ended
+    assert first.read_text() == before and not list(tmp_path.glob("taken.*"))
+
+
 def test_what_is_no_trace_is_refused_by_name(tmp_path):
     ended = merge(tmp_path)
     assert ended.returncode == 1 and f"{tmp_path} has no trace: a run with MUSTER_TRACE={tmp_path} writes them" in ended.stderr

@@ -41,7 +41,7 @@ pub const COMMAND: Command = Command {
         (
             "1",
             "there is none to write: the cluster has not formed, is broken or leaves, or two workers of a host have one \
-             device; or --output cannot be written",
+             device; or --output, or standard output, cannot be written",
         ),
         ("2", "usage"),
         ("4", "no scheduler has answered; muster status --help says why that may be"),
@@ -53,7 +53,7 @@ pub const COMMAND: Command = Command {
 pub fn command(words: Vec<OsString>) -> i32 {
     let asked = read(&COMMAND, words).and_then(|asked| {
         asked.then(|words| {
-            let output = words.value("output").map(PathBuf::from);
+            let output = words.file("output")?;
             Ok((Whom::of(&words, std::env::vars_os())?, output))
         })
     });

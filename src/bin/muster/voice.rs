@@ -4,6 +4,7 @@
 
 use muster::config::LogLevel;
 use muster::runtime::base::outlet::{Holder, Outlet};
+use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,17 @@ pub fn tell(text: impl Into<String>) {
 /// Says this on standard error, as it is.
 pub fn complain(text: impl Into<String>) {
     Voice::error().say(text);
+}
+
+/// Prints a result on standard output, all of it. A reader that has closed it does not want to hear; that is no error.
+pub fn print(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A standard stream.

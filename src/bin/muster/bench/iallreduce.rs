@@ -13,10 +13,10 @@ use super::options::{
 use super::ranks;
 use crate::cli::table::Command;
 use crate::cli::words::Words;
+use crate::voice::print;
 use muster::types::ReduceOp;
 use std::ffi::OsString;
 use std::hint::black_box;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// `muster bench iallreduce`.
@@ -92,11 +92,10 @@ fn take_part(options: &Options) -> Result<(), String> {
     let largest = options.sizes.iter().max().copied().unwrap_or(0) as usize;
     let mut buffers = Buffers { input: vec![0; largest], output: vec![0; largest] };
     let (mut first, mut wrong) = (true, 0);
-    let say = |text: String| {
-        if rank.rank == 0 {
-            let mut out = std::io::stdout().lock();
-            // A reader that has closed the output does not want to hear.
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let mut said = Ok(());
+    let mut say = |text: String| {
+        if rank.rank == 0 && said.is_ok() {
+            said = print(&text);
         }
     };
     say(head(options.format, rank.size));
@@ -119,6 +118,7 @@ fn take_part(options: &Options) -> Result<(), String> {
     }
     measured?;
     rank.leave()?;
+    said?;
     match wrong {
         0 => Ok(()),
         wrong => Err(format!("{wrong} elements of the results are wrong")),

@@ -32,11 +32,19 @@ pub struct Row {
 pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Result<(), String> {
     let largest = options.sizes.iter().max().copied().unwrap_or(0) as usize;
     let (input, output) = lengths(options.collective, largest, rank.size);
-    let mut buffers = Buffers { input: vec![0; input], output: vec![0; output] };
+    let mut buffers = Buffers { input: zeros(input)?, output: zeros(output)? };
     for bytes in options.sizes.iter().map(|bytes| *bytes as usize) {
         each(&one_size(rank, options, bytes, &mut buffers)?);
     }
     Ok(())
+}
+
+fn zeros(bytes: usize) -> Result<Vec<u8>, String> {
+    let mut zeros = Vec::new();
+    let why = |_| format!("a buffer of {bytes} bytes, for the largest of the sizes, is more memory than there is");
+    zeros.try_reserve_exact(bytes).map_err(why)?;
+    zeros.resize(bytes, 0);
+    Ok(zeros)
 }
 
 fn one_size(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers) -> Result<Row, String> {

@@ -17,13 +17,12 @@ mod report;
 pub mod store;
 
 use crate::cli::help;
-use crate::voice::{complain, Voice};
+use crate::voice::{complain, print, Voice};
 use calls::Rank;
 use ended::{read, Ended};
 use options::{Format, Options};
 use plot::Plot;
 use std::ffi::OsString;
-use std::io::Write;
 
 /// Runs it with the words after `bench`.
 pub fn command(words: Vec<OsString>) -> i32 {
@@ -66,11 +65,10 @@ fn collective(words: Vec<OsString>) -> Result<(), Ended> {
 fn take_part(options: &Options) -> Result<(), String> {
     let rank = Rank::join()?;
     let (is_first, size) = (rank.rank == 0, rank.size);
-    let say = |text: &str| {
-        if is_first {
-            let mut out = std::io::stdout().lock();
-            // A reader that has closed the output does not want to hear.
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let mut said = Ok(());
+    let mut say = |text: &str| {
+        if is_first && said.is_ok() {
+            said = print(text);
         }
     };
     if size == 1 {
@@ -93,6 +91,7 @@ fn take_part(options: &Options) -> Result<(), String> {
     say(report::tail(options));
     measured?;
     rank.leave()?;
+    said?;
     if let (true, Some(plot)) = (is_first, &options.plot) {
         plot.draw(&table)?;
     }

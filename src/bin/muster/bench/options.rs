@@ -163,7 +163,9 @@ pub const ITERS: Opt = option(
 )
 .letter('n');
 /// As above.
-pub const WARMUP: Opt = option("warmup", Takes::Value("N"), "5", "how often it is called before").letter('w');
+pub const WARMUP: Opt =
+    option("warmup", Takes::Value("N"), "5", "how often it is called before; then come two rounds of 0.05 s")
+        .letter('w');
 
 /// The type of an element.
 pub const DTYPE: Opt = option(

@@ -6,9 +6,9 @@ use super::options::{bytes, count, format, Format, FORMAT};
 use super::ranks;
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
+use crate::voice::print;
 use muster::ffi::{self, muster_bytes_t};
 use std::ffi::{c_void, OsString};
-use std::io::Write;
 use std::ptr::null_mut;
 use std::time::Instant;
 
@@ -186,11 +186,9 @@ fn take_part(options: &StoreOptions) -> Result<(), String> {
         let slowest = |which: usize| all.iter().skip(which).step_by(2).copied().fold(0.0, f64::max);
         rows.push((name, slowest(0), slowest(1)));
     }
-    if rank.rank == 0 {
-        // A reader that has closed the output does not want to hear.
-        let _ = std::io::stdout().lock().write_all(table(options, rank.size, &rows).as_bytes());
-    }
-    rank.leave()
+    let said = if rank.rank == 0 { print(&table(options, rank.size, &rows)) } else { Ok(()) };
+    rank.leave()?;
+    said
 }
 
 fn table(options: &StoreOptions, ranks: usize, rows: &[(&str, f64, f64)]) -> String {

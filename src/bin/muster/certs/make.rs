@@ -56,7 +56,13 @@ pub fn node(what: &Make, given: Vec<Given>) -> Result<String, String> {
     let password = passwords::one_of(given)?;
     let (authority, _) = ca(&what.folder)?;
     if what.renew {
-        return what.nodes.iter().map(|target| renew(what, target, &authority, password.as_ref())).collect();
+        let mut said = String::new();
+        for target in &what.nodes {
+            let renewed = renew(what, target, &authority, password.as_ref());
+            said +=
+                &renewed.map_err(|why| if said.is_empty() { why } else { format!("{why}\nBefore that:\n{said}") })?;
+        }
+        return Ok(said);
     }
     refuse_those_that_are_there(what)?;
     Ok(nodes(what, &authority, password)? + &advice(what))
@@ -162,19 +168,28 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
     if !what.hosts.is_empty() {
         names.hosts = what.hosts.clone();
     }
+    let own = path.join(PASSWORD);
+    let own_text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
+    if what.password_file.is_some() {
+        match form {
+            Form::Pem => {
+                return Err(format!("{:?} has no password: expected --renew without --password_file", path.join(PEM)))
+            }
+            Form::Pkcs12 if folder::is_there(&own) => {
+                return Err(format!("{own:?} has the password of {P12}: expected --renew without --password_file"));
+            }
+            Form::Pkcs12 => {}
+        }
+    }
     let issued = issue(&what.folder, target, &names, what.days, authority)?;
     match form {
         Form::Pem => folder::replace(&path.join(PEM), &both(&issued)?)?,
         Form::Pkcs12 => {
             // The password that lies beside the file stays the one that opens it.
-            let own = path.join(PASSWORD);
-            if folder::is_there(&own) && what.password_file.is_some() {
-                return Err(format!("{own:?} has the password of {P12}: expected --renew without --password_file"));
-            }
             let password = match given.filter(|_| !folder::is_there(&own)) {
                 Some(password) => password.clone(),
                 None => {
-                    let found = passwords::given(own.to_str(), []).and_then(passwords::one_of)?;
+                    let found = passwords::given(Some(own_text), []).and_then(passwords::one_of)?;
                     found.expect("a file that was read has a password in it")
                 }
             };
@@ -315,7 +330,14 @@ fn advice(what: &Make) -> String {
         }
     }
     let lines = lines.iter().map(|(name, value)| format!("  export MUSTER_{name}={value}\n"));
-    format!("To use it, set in each process of the job, the launcher included:\n{}", lines.collect::<String>())
+    let lines = lines.collect::<String>();
+    match what.nodes.len() {
+        1 => format!("To use it, set in each process of the job, the launcher included:\n{lines}"),
+        _ => format!(
+            "To use it, set for the node {}, and for each other node its own folder's files:\n{lines}",
+            first.name
+        ),
+    }
 }
 
 /// As a shell takes it for one word.

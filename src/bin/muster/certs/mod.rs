@@ -31,10 +31,9 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
-use crate::voice::complain;
+use crate::voice::{complain, print, tell};
 use muster::config::{Config, Key, Setting};
 use std::ffi::OsString;
-use std::io::Write;
 
 /// Why nothing was done.
 enum Refused {
@@ -72,7 +71,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
         .and_then(|name| ACTIONS.iter().find(|(command, _)| command.name.strip_prefix("muster certs ") == Some(name)));
     let Some((command, action)) = found else {
         if ["--help", "-h", "help"].iter().any(|help| name == *help) {
-            say(&pages());
+            tell(pages());
             return 0;
         }
         let what = "new, node, revoke, show and check are what it knows";
@@ -85,10 +84,13 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
         Err(why) => Err(Refused::Usage(why)),
     };
     match outcome {
-        Ok(text) => {
-            say(&text);
-            0
-        }
+        Ok(text) => print(&text).map_or_else(
+            |why| {
+                complain(format!("{}: {why}\n", command.name));
+                code::FAILED
+            },
+            |()| 0,
+        ),
         Err(Refused::Usage(why)) => {
             complain(format!("{name}: {why}\n{name} --help lists the options\n", name = command.name));
             code::USAGE
@@ -106,12 +108,6 @@ fn pages() -> String {
     format!("{}\nActions:\n{}", help::page(&options::COMMAND, options::COMMAND.name), lines.concat())
 }
 
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // A reader that has closed the output does not want to hear.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
 fn new(words: &Words) -> Result<String, Refused> {
     let what = options::new(words).map_err(Refused::Usage)?;
     Ok(make::new(&what, passwords_for(&what)?)?)
@@ -123,9 +119,13 @@ fn node(words: &Words) -> Result<String, Refused> {
 }
 
 /// Passwords count where something is sealed with them.
-fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, String> {
+fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, Refused> {
     match what.renew || what.form == Some(options::Form::Pkcs12) {
-        true => passwords::given(what.password_file.as_deref(), std::env::vars_os()),
+        true => Ok(passwords::given(what.password_file.as_deref(), std::env::vars_os())?),
+        false if what.password_file.is_some() => {
+            let why = "--password_file seals PKCS#12 files, and PEM files are made: expected --format=p12 with it";
+            Err(Refused::Usage(why.to_owned()))
+        }
         false => Ok(Vec::new()),
     }
 }
@@ -141,8 +141,11 @@ fn revoke(words: &Words) -> Result<String, Refused> {
 
 fn show(words: &Words) -> Result<String, Refused> {
     let path = options::path(words, "FILE").map_err(Refused::Usage)?;
-    let given = passwords::given(words.value("password_file"), std::env::vars_os())?;
-    Ok(show::file(&path, &given)?)
+    match passwords::given(words.value("password_file"), std::env::vars_os()) {
+        Ok(given) => Ok(show::file(&path, &given)?),
+        // A file that needs none is shown all the same.
+        Err(why) => Ok(show::file(&path, &[]).map_err(|_| why)?),
+    }
 }
 
 /// The library's judgement, in its words.
@@ -159,7 +162,11 @@ fn check(words: &Words) -> Result<String, Refused> {
         let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)).chain(own));
-        Ok(muster::tls::open(config.tls_settings()?.as_ref(), None)?.warnings)
+        let mut tls = config.tls_settings()?;
+        if let Some(tls) = &mut tls {
+            tls.names.own_id = config.get(Key::NodeId.setting().name)?;
+        }
+        Ok(muster::tls::open(tls.as_ref(), None)?.warnings)
     };
     let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();

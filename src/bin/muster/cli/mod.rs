@@ -18,7 +18,7 @@ pub mod man;
 pub mod table;
 pub mod words;
 
-use crate::voice::Voice;
+use crate::voice::{self, Voice};
 use crate::{code, COMMANDS};
 use std::ffi::OsString;
 use table::{Command, Operands};
@@ -59,10 +59,11 @@ pub fn print(command: &'static Command, words: Vec<OsString>) -> i32 {
         },
         Err(why) => Err(why),
     };
-    match text {
-        Ok(text) => {
-            Voice::output().say(text);
-            0
+    match text.map(|text| voice::print(&text)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(why)) => {
+            Voice::error().say(format!("{}: {why}\n", command.name));
+            code::FAILED
         }
         Err(why) => {
             Voice::error().say(format!("{}: {why}\n", command.name));

@@ -8,6 +8,7 @@ use super::table::{Command, Operands, Opt, Takes};
 use lexopt::{Arg, Parser};
 use muster::config::closest;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// What the words ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,14 @@ impl Words {
     /// Its value.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.get(name).map(|given| given.value.as_str())
+    }
+
+    /// The file that this option names, if it was given.
+    pub fn file(&self, name: &str) -> Result<Option<PathBuf>, String> {
+        match self.value(name) {
+            Some("") => Err(format!("--{name} is empty: expected a file")),
+            named => Ok(named.map(PathBuf::from)),
+        }
     }
 
     /// Whether a flag is set; it is not where it was not given.
@@ -134,7 +143,10 @@ fn one_dash(command: &'static Command, written: &str, parser: &mut Parser) -> Op
 
 fn take_operand(command: &Command, operands: &mut Vec<OsString>, operand: OsString) -> Result<(), String> {
     match command.operands {
-        Operands::None => return Err(format!("{operand:?} is not expected: {} has options only", command.name)),
+        Operands::None => {
+            let takes = if command.options.is_empty() { "takes no words" } else { "has options only" };
+            return Err(format!("{operand:?} is not expected: {} {takes}", command.name));
+        }
         Operands::One { called, .. } if !operands.is_empty() => {
             return Err(format!("{operand:?} is not expected: {} takes one {called}", command.name))
         }

@@ -16,7 +16,8 @@ pub const COMMAND: Command = Command {
     about: "Asks a live scheduler how its job is, and prints the answer: how far the job is; each node, with its state, when \
             it was last heard, and the collectives in which it was at its last heartbeat; and for each group in which \
             members wait, the members that have not come. (Heartbeats come five times in MS_NODE_TIMEOUT.) To ask costs the \
-            job nothing. Anyone that reaches the scheduler's port may ask.",
+            job nothing. Where the job has neither a secret nor TLS, anyone that reaches the scheduler's port may ask. Where it has \
+            one, the command needs the variables of a node.",
     options: &[
         SCHED_HOST,
         SCHED_PORT,
@@ -32,12 +33,12 @@ pub const COMMAND: Command = Command {
     ],
     exit_codes: &[
         ("0", "a scheduler has answered, however its job is"),
-        ("1", "--output cannot be written"),
+        ("1", "--output, or standard output, cannot be written"),
         ("2", "usage"),
         (
             "4",
-            "no scheduler has answered: nothing listens there, something else does, it speaks another protocol, or it \
-             takes too long",
+            "no scheduler has answered: nothing listens there, something else does, it speaks another protocol, it takes too \
+             long, it refuses (another secret, TLS), its host's name is not found, or the variables of secret or TLS are wrong",
         ),
     ],
     ..Command::BLANK
@@ -106,7 +107,7 @@ pub fn parse(
         let whom = Whom::of(&words, environment)?;
         let format = words.value("format").map_or(Ok(Format::Text), shape)?;
         let every = words.value("watch").map(|text| seconds("watch", text)).transpose()?;
-        let output = words.value("output").map(PathBuf::from);
+        let output = words.file("output")?;
         Ok(Options { whom, format, every, output })
     })
 }

@@ -9,7 +9,8 @@ use crate::voice::complain;
 use muster::wire::JobPhase;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Moves the cursor of a terminal to its corner, and wipes it.
@@ -24,9 +25,9 @@ pub fn run(options: &Options) -> i32 {
         let answer = ask::ask(&whom.host, whom.port, whom.timeout, |_| true);
         match shown(options.format, &answer).map_or(Ok(()), |shown| put(&shown, options, &was)) {
             Ok(()) => {}
-            // A reader that has closed the output does not want to hear.
-            Err(_) if options.output.is_none() => return 0,
-            Err(why) => {
+            // Its reader has closed the output: it does not want to hear.
+            Err(None) => return 0,
+            Err(Some(why)) => {
                 complain(format!("muster status: {why}\n"));
                 return code::FAILED;
             }
@@ -91,9 +92,10 @@ fn shown(format: Format, answer: &Result<Told, NoAnswer>) -> Option<String> {
     }
 }
 
-fn put(shown: &str, options: &Options, was: &Was) -> Result<(), String> {
+/// An error without words is the reader's wish to hear no more.
+fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> {
     if let Some(path) = &options.output {
-        return replace(path, shown).map_err(|error| format!("--output {}: {error}", path.display()));
+        return replace(path, shown).map_err(|error| Some(format!("--output {}: {error}", path.display())));
     }
     let mut out = io::stdout().lock();
     let before = match (options.every, options.format) {
@@ -101,18 +103,34 @@ fn put(shown: &str, options: &Options, was: &Was) -> Result<(), String> {
         (Some(_), Format::Text) if *was != Was::Unheard => "\n",
         _ => "",
     };
-    write!(out, "{before}{shown}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+    write!(out, "{before}{shown}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => None,
+        _ => Some(format!("standard output cannot be written: {error}")),
+    })
 }
 
-/// A reader finds the old text or the new one, never a part.
+/// A reader finds the old text or the new one, never a part. Where the path leads to a device or a pipe the text goes into that; it is
+/// not waited for.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    let led_to = fs::canonicalize(path);
+    let place = led_to.as_deref().unwrap_or(path);
+    if fs::metadata(place).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let mut there = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(place)?;
+        return there.write_all(text.as_bytes());
+    }
+    let fresh = beside(place);
+    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, place));
     if written.is_err() {
         let _ = fs::remove_file(&fresh);
     }
     written
+}
+
+/// Where what is to replace this file is written first.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    PathBuf::from(fresh)
 }
 
 #[cfg(test)]
@@ -163,7 +181,13 @@ mod tests {
         replace(&folder.join("file"), "old").unwrap();
         replace(&folder.join("file"), "new").unwrap();
         assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "new");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
+        replace(&folder.join("link"), "newest").unwrap();
+        assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "newest");
+        replace(Path::new("/dev/null"), "gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,8 +4,9 @@ use super::clocks::Clocks;
 use super::options::Options;
 use super::read::{lines, recorded, Trace};
 use super::waits::{Sum, Wait, Waits};
+use crate::status::watch::beside;
 use serde_json::{json, Value};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,14 +14,26 @@ const HEAD: [&str; 6] = ["NODE", "COLLECTIVES", "IN THEM", "WAITED", "WAS LAST I
 
 /// Where it goes.
 pub fn output(options: &Options, traces: &[Trace]) -> PathBuf {
-    let own = || options.folder.join(format!("{}.json", &traces[0].job[..8]));
+    let own = || options.folder.join(format!("{}.json", traces[0].job_in_short()));
     options.output.clone().unwrap_or_else(own)
 }
 
-/// Writes all events of all traces on one clock, each collective with its wait.
+/// Writes all events of all traces on one clock, each collective with its wait. What lies there is replaced once all is written.
 pub fn write(path: &Path, traces: &[Trace], waits: &Waits) -> Result<(), String> {
+    let is_same =
+        |trace: &Trace| trace.path.canonicalize().ok().is_some_and(|own| path.canonicalize().is_ok_and(|it| it == own));
+    if let Some(trace) = traces.iter().find(|trace| is_same(trace)) {
+        return Err(format!(
+            "--output is {:?}, the trace of {}: expected another file",
+            path.display().to_string(),
+            trace.name
+        ));
+    }
+    replace_by(path, |out| events(path, out, traces, waits))
+}
+
+fn events(path: &Path, out: &mut impl Write, traces: &[Trace], waits: &Waits) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     out.write_all(b"[\n").map_err(failed)?;
     for (trace, waits) in traces.iter().zip(&waits.of) {
         let mut waits = waits.iter();
@@ -30,9 +43,23 @@ pub fn write(path: &Path, traces: &[Trace], waits: &Waits) -> Result<(), String>
         })?;
     }
     // The format allows no comma behind the last event, and an event that says nothing.
-    out.write_all(b"{\"ph\":\"M\",\"name\":\"muster_merged\",\"pid\":0,\"tid\":0}\n]\n")
-        .and_then(|()| out.flush())
-        .map_err(failed)
+    out.write_all(b"{\"ph\":\"M\",\"name\":\"muster_merged\",\"pid\":0,\"tid\":0}\n]\n").map_err(failed)
+}
+
+/// Has a file written beside this one, and puts it in its place; on an error nothing of it is left.
+fn replace_by(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let fresh = beside(path);
+    let written = File::create(&fresh).map_err(failed).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        write(&mut out)?;
+        out.flush().map_err(failed)
+    });
+    let placed = written.and_then(|()| fs::rename(&fresh, path).map_err(failed));
+    if placed.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    placed
 }
 
 /// What becomes of an event: itself, on the common clock, and its wait within it.
@@ -107,7 +134,7 @@ fn said_of(clocks: &Clocks) -> String {
         Clocks { count: 0 | 1, .. } => String::new(),
         Clocks { count, error_us: Some(error) } => format!("{count} hosts' clocks agree to {error:.0} us\n"),
         Clocks { count, error_us: None } => {
-            format!("{count} hosts' clocks were set by the forming alone: no collective joined all of them\n")
+            format!("of {count} hosts' clocks some were set by the forming alone: no collective joins them with the first\n")
         }
     }
 }

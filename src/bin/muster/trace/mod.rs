@@ -20,10 +20,9 @@ mod waits;
 use crate::cli::help;
 use crate::cli::words::{self, Asked};
 use crate::code;
-use crate::voice::complain;
+use crate::voice::{complain, print, tell};
 use options::{Options, COMMAND, MERGE};
 use std::ffi::OsString;
-use std::io::Write;
 
 /// Runs it with the words after `trace`. Returns the exit code.
 pub fn command(mut words: Vec<OsString>) -> i32 {
@@ -31,7 +30,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
     match action.to_str() {
         Some("merge") => {}
         Some("--help" | "-h" | "help") => {
-            say(&help::page(&COMMAND, COMMAND.name));
+            tell(help::page(&COMMAND, COMMAND.name));
             return 0;
         }
         _ => {
@@ -42,14 +41,11 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
     let options = words::read(&MERGE, words).and_then(|asked| asked.then(|words| Options::of(&words)));
     match options {
         Ok(Asked::Help) => {
-            say(&help::page(&MERGE, MERGE.name));
+            tell(help::page(&MERGE, MERGE.name));
             0
         }
-        Ok(Asked::With(options)) => match merge(&options) {
-            Ok(told) => {
-                say(&told);
-                0
-            }
+        Ok(Asked::With(options)) => match merge(&options).and_then(|told| print(&told)) {
+            Ok(()) => 0,
             Err(why) => {
                 complain(format!("muster trace merge: {why}\n"));
                 code::FAILED
@@ -69,10 +65,4 @@ fn merge(options: &Options) -> Result<String, String> {
     let output = merged::output(options, &traces);
     merged::write(&output, &traces, &waits)?;
     Ok(merged::told(&traces, &waits, &clocks, &output))
-}
-
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // A reader that has closed the output does not want to hear.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -44,8 +44,9 @@ pub struct Options {
 impl Options {
     /// From the words of the command line.
     pub fn of(words: &Words) -> Result<Options, String> {
-        let folder = words.operands.first().ok_or("which folder? expected the one that MUSTER_TRACE named")?.into();
+        let folder = words.operands.first().filter(|folder| !folder.is_empty());
+        let folder = folder.ok_or("which folder? expected the one that MUSTER_TRACE named")?.into();
         let job = words.value("job").map(str::to_owned);
-        Ok(Options { folder, job, output: words.value("output").map(PathBuf::from) })
+        Ok(Options { folder, job, output: words.file("output")? })
     }
 }

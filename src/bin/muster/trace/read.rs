@@ -50,6 +50,13 @@ pub struct Recorded {
     pub is_ok: bool,
 }
 
+impl Trace {
+    /// How the job's name begins.
+    pub fn job_in_short(&self) -> &str {
+        self.job.get(..8).unwrap_or(&self.job)
+    }
+}
+
 /// All ranks' files of a job in this folder.
 pub fn folder(folder: &Path, job: Option<&str>) -> Result<Vec<Trace>, String> {
     let shown = folder.display();
@@ -61,7 +68,7 @@ pub fn folder(folder: &Path, job: Option<&str>) -> Result<Vec<Trace>, String> {
     for path in &paths {
         traces.extend(file(path)?.filter(|trace| trace.job.starts_with(job.unwrap_or_default())));
     }
-    let jobs: BTreeSet<&str> = traces.iter().map(|trace| &trace.job[..8]).collect();
+    let jobs: BTreeSet<&str> = traces.iter().map(Trace::job_in_short).collect();
     match jobs.len() {
         0 => Err(format!("{shown} has no trace{}: a run with MUSTER_TRACE={shown} writes them", of_job(job))),
         1 => Ok(by_place(traces)),
