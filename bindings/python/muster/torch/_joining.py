@@ -116,7 +116,7 @@ def _shut_down(cluster: Cluster) -> None:
 def _end() -> None:
     """Before the interpreter ends no thread of the library may still be about to call Python."""
     error = _life._unhandled()
-    for cluster in list(_joined):
+    for cluster in dict.fromkeys([*_joined, *_default]):  # works go on in the program's own cluster, too
         cluster._leave(error)
     none_is_left(_life._LONGEST_WAIT_S)
     while _schedulers:
