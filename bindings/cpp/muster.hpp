@@ -1073,9 +1073,9 @@ public:
     /// A group of the C API.
     explicit constexpr group(muster_group_t *handle) noexcept : handle_(handle) {}
     /// The group of an owner that ends with the statement would be freed by then. Keep the owned_group.
-    group(class owned_group &&) = delete;
+    group(const class owned_group &&) = delete;
     /// As that.
-    group &operator=(owned_group &&) = delete;
+    group &operator=(const owned_group &&) = delete;
 
     /// Whether there is a group.
     explicit constexpr operator bool() const noexcept { return handle_ != nullptr; }

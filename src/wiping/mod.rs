@@ -15,8 +15,6 @@ mod allocator;
 mod hidden;
 
 use allocator::{Kind, Scope};
-use std::mem::MaybeUninit;
-use zeroize::Zeroize;
 
 /// How much of the stack is overwritten: reading and decrypting a file needs less than half (measured), and every thread that comes here has more.
 const STACK_BYTES: usize = 64 << 10;
@@ -48,9 +46,8 @@ fn within<T>(inside: impl FnOnce() -> T) -> T {
 
 #[inline(never)]
 fn overwrite_stack<const BYTES: usize>() {
-    // As one value, and not a byte at a time.
-    let mut stack = MaybeUninit::<[u8; BYTES]>::uninit();
-    stack.zeroize();
+    // Written at once, and not a byte at a time; the line after it makes sure that it is.
+    let mut stack = [0_u8; BYTES];
     std::hint::black_box(&mut stack);
 }
 

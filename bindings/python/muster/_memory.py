@@ -204,6 +204,8 @@ def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:
         return bytearray(count)
     if isinstance(data, memoryview):
         letter = data.format.lstrip("@=<")  # "<i" is this machine's own, and no format of a memoryview's cast
-        with contextlib.suppress(ValueError):  # a structure
-            return memoryview(bytearray(count * data.itemsize)).cast("B").cast(letter)  # type: ignore[call-overload]
+        with contextlib.suppress(ValueError, TypeError):  # a structure
+            made = memoryview(bytearray(count * data.itemsize)).cast("B").cast(letter)  # type: ignore[call-overload]
+            if made.itemsize == data.itemsize:
+                return made
     raise InvalidError(f"out: needed for a {type(data).__name__}, for nothing is known to make one like it")

@@ -23,6 +23,7 @@ mod status;
 mod sys;
 mod trace;
 mod voice;
+mod whole;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

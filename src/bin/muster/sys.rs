@@ -166,6 +166,14 @@ pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Res
     Ok(())
 }
 
+/// Writing to this file waits until there is room, whatever it was opened for.
+pub fn let_wait(file: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    let flags = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(|_| ())
+}
+
 /// The cores that this process may use, a bit each.
 pub fn usable_cores() -> io::Result<Vec<c_ulong>> {
     let mut bits: Vec<c_ulong> = vec![0; 1];

@@ -116,9 +116,15 @@ def _shut_down(cluster: Cluster) -> None:
 def _end() -> None:
     """Before the interpreter ends no thread of the library may still be about to call Python."""
     error = _life._unhandled()
-    for cluster in dict.fromkeys([*_joined, *_default]):  # works go on in the program's own cluster, too
-        cluster._leave(error)
-    none_is_left(_life._LONGEST_WAIT_S)
+    with contextlib.ExitStack() as steps:  # the last first; and all of them, also where a signal's handler raises in one
+        steps.callback(_await_schedulers, error)
+        steps.callback(none_is_left, _life._LONGEST_WAIT_S)
+        # Works go on in the program's own cluster, too.
+        for cluster in dict.fromkeys([*_joined, *(one for one in _default if one in _life.open_clusters)]):
+            steps.callback(cluster._leave, error)
+
+
+def _await_schedulers(error: Any) -> None:
     while _schedulers:
         try:
             _schedulers.pop().wait(0 if error else _LINGER_S)

@@ -5,7 +5,7 @@
 
 use super::calls::{Buffers, Rank};
 use super::ended::{read, Ended};
-use super::measure::{agreed, fill, wrong_elements, SPAN_S};
+use super::measure::{agreed, fill, wrong_elements, zeros, SPAN_S};
 use super::options::{
     check_elements, count, dtype, format, sizes, Collective, Format, Options, Root, BEGIN, DTYPE, END, FACTOR, FORMAT,
     ITERS, SIZES, WARMUP, WORKER_NUM,
@@ -90,7 +90,7 @@ impl Row {
 fn take_part(options: &Options) -> Result<(), String> {
     let rank = Rank::join()?;
     let largest = options.sizes.iter().max().copied().unwrap_or(0) as usize;
-    let mut buffers = Buffers { input: vec![0; largest], output: vec![0; largest] };
+    let mut buffers = Buffers { input: zeros(largest)?, output: zeros(largest)? };
     let (mut first, mut wrong) = (true, 0);
     let mut said = Ok(());
     let mut say = |text: String| {

@@ -39,7 +39,8 @@ pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Re
     Ok(())
 }
 
-fn zeros(bytes: usize) -> Result<Vec<u8>, String> {
+/// As many bytes, or why there are not.
+pub fn zeros(bytes: usize) -> Result<Vec<u8>, String> {
     let mut zeros = Vec::new();
     let why = |_| format!("a buffer of {bytes} bytes, for the largest of the sizes, is more memory than there is");
     zeros.try_reserve_exact(bytes).map_err(why)?;

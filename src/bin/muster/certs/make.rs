@@ -13,6 +13,7 @@ use super::moment;
 use super::names::{shown_host, Target, CA};
 use super::options::{Form, Make, Revoke};
 use super::passwords::{self, Given};
+use crate::voice::print;
 use der::asn1::Uint;
 use der::pem::LineEnding;
 use der::Encode;
@@ -56,13 +57,10 @@ pub fn node(what: &Make, given: Vec<Given>) -> Result<String, String> {
     let password = passwords::one_of(given)?;
     let (authority, _) = ca(&what.folder)?;
     if what.renew {
-        let mut said = String::new();
         for target in &what.nodes {
-            let renewed = renew(what, target, &authority, password.as_ref());
-            said +=
-                &renewed.map_err(|why| if said.is_empty() { why } else { format!("{why}\nBefore that:\n{said}") })?;
+            print(&renew(what, target, &authority, password.as_ref())?)?; // at once: the next one may fail
         }
-        return Ok(said);
+        return Ok(String::new());
     }
     refuse_those_that_are_there(what)?;
     Ok(nodes(what, &authority, password)? + &advice(what))
@@ -169,7 +167,6 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
         names.hosts = what.hosts.clone();
     }
     let own = path.join(PASSWORD);
-    let own_text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
     if what.password_file.is_some() {
         match form {
             Form::Pem => {
@@ -181,18 +178,20 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
             Form::Pkcs12 => {}
         }
     }
+    // The password that lies beside the file stays the one that opens it.
+    let sealed_by = match (form, given.filter(|_| !folder::is_there(&own))) {
+        (Form::Pem, _) => None,
+        (Form::Pkcs12, Some(password)) => Some(password.clone()),
+        (Form::Pkcs12, None) => {
+            let text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
+            passwords::given(Some(text), []).and_then(passwords::one_of)?
+        }
+    };
     let issued = issue(&what.folder, target, &names, what.days, authority)?;
     match form {
         Form::Pem => folder::replace(&path.join(PEM), &both(&issued)?)?,
         Form::Pkcs12 => {
-            // The password that lies beside the file stays the one that opens it.
-            let password = match given.filter(|_| !folder::is_there(&own)) {
-                Some(password) => password.clone(),
-                None => {
-                    let found = passwords::given(Some(own_text), []).and_then(passwords::one_of)?;
-                    found.expect("a file that was read has a password in it")
-                }
-            };
+            let password = sealed_by.expect("a file that was read has a password in it");
             folder::replace(&path.join(P12), &sealed(&issued, &password)?)?;
         }
     }

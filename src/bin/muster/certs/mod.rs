@@ -143,8 +143,11 @@ fn show(words: &Words) -> Result<String, Refused> {
     let path = options::path(words, "FILE").map_err(Refused::Usage)?;
     match passwords::given(words.value("password_file"), std::env::vars_os()) {
         Ok(given) => Ok(show::file(&path, &given)?),
-        // A file that needs none is shown all the same.
-        Err(why) => Ok(show::file(&path, &[]).map_err(|_| why)?),
+        // A file that needs none of the environment's passwords is shown all the same.
+        Err(why) if words.value("password_file").is_none() => {
+            Ok(show::file(&path, &[]).map_err(|own| format!("{own} ({why})"))?)
+        }
+        Err(why) => Err(Refused::Failed(why)),
     }
 }
 

@@ -23,7 +23,7 @@ pub const COMMAND: Command = Command {
 
 const ENDS: &[(&str, &str)] = &[
     ("0", "it is done; for check: the configuration is right"),
-    ("1", "it could not be done, or the configuration is wrong"),
+    ("1", "it could not be done, or the configuration is wrong, or standard output cannot be written"),
     ("2", "usage"),
 ];
 

@@ -26,7 +26,8 @@ pub const STOP: Command = Command {
             --join is ended by its launcher.",
     options: &[
         option("log_dir", Takes::Directory, ".", "the folder of the run's logs, as `muster run` was told"),
-        option("grace", Takes::Value("SECONDS"), "5", "how long processes may take to end before they are killed; 0: none. A run with --join has 5 s in any case"),
+        option("grace", Takes::Value("SECONDS"), "5", "how long processes may take to end before they are killed; 0: none. A run with \
+             --join has 5 s in any case"),
     ],
     exit_codes: &[
         ("0", "the run has ended"),

@@ -6,11 +6,10 @@ use super::told::Told;
 use super::{json, prometheus, text};
 use crate::code;
 use crate::voice::complain;
+use crate::whole;
 use muster::wire::JobPhase;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Moves the cursor of a terminal to its corner, and wipes it.
@@ -26,7 +25,7 @@ pub fn run(options: &Options) -> i32 {
         match shown(options.format, &answer).map_or(Ok(()), |shown| put(&shown, options, &was)) {
             Ok(()) => {}
             // Its reader has closed the output: it does not want to hear.
-            Err(None) => return 0,
+            Err(None) => return if answer.is_ok() { 0 } else { code::UNABLE },
             Err(Some(why)) => {
                 complain(format!("muster status: {why}\n"));
                 return code::FAILED;
@@ -109,28 +108,9 @@ fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> 
     })
 }
 
-/// A reader finds the old text or the new one, never a part. Where the path leads to a device or a pipe the text goes into that; it is
-/// not waited for.
+/// A reader finds the old text or the new one, never a part.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let led_to = fs::canonicalize(path);
-    let place = led_to.as_deref().unwrap_or(path);
-    if fs::metadata(place).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        let mut there = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(place)?;
-        return there.write_all(text.as_bytes());
-    }
-    let fresh = beside(place);
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, place));
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-/// Where what is to replace this file is written first.
-pub fn beside(path: &Path) -> PathBuf {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    PathBuf::from(fresh)
+    whole::replace(path, |error| error, |out| out.write_all(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -171,23 +151,5 @@ mod tests {
     fn of_no_answer_only_prometheus_hears() {
         assert_eq!(shown(Format::Json, &gone()), None);
         assert!(shown(Format::Prometheus, &gone()).is_some_and(|page| page.ends_with("muster_scheduler_up 0\n")));
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_leaves_nothing_beside_it() {
-        let folder = std::env::temp_dir().join(format!("muster-status-{}", std::process::id()));
-        fs::create_dir_all(folder.join("taken")).unwrap();
-        assert!(replace(&folder.join("taken"), "text").is_err(), "it is a folder");
-        replace(&folder.join("file"), "old").unwrap();
-        replace(&folder.join("file"), "new").unwrap();
-        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "new");
-        std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
-        replace(&folder.join("link"), "newest").unwrap();
-        assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "newest");
-        replace(Path::new("/dev/null"), "gone").unwrap();
-        assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

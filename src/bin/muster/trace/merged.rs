@@ -4,10 +4,9 @@ use super::clocks::Clocks;
 use super::options::Options;
 use super::read::{lines, recorded, Trace};
 use super::waits::{Sum, Wait, Waits};
-use crate::status::watch::beside;
+use crate::whole;
 use serde_json::{json, Value};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const HEAD: [&str; 6] = ["NODE", "COLLECTIVES", "IN THEM", "WAITED", "WAS LAST IN", "OTHERS WAITED"];
@@ -29,7 +28,8 @@ pub fn write(path: &Path, traces: &[Trace], waits: &Waits) -> Result<(), String>
             trace.name
         ));
     }
-    replace_by(path, |out| events(path, out, traces, waits))
+    let failed = |error| format!("{}: {error}", path.display());
+    whole::replace(path, failed, |out| events(path, out, traces, waits))
 }
 
 fn events(path: &Path, out: &mut impl Write, traces: &[Trace], waits: &Waits) -> Result<(), String> {
@@ -44,22 +44,6 @@ fn events(path: &Path, out: &mut impl Write, traces: &[Trace], waits: &Waits) ->
     }
     // The format allows no comma behind the last event, and an event that says nothing.
     out.write_all(b"{\"ph\":\"M\",\"name\":\"muster_merged\",\"pid\":0,\"tid\":0}\n]\n").map_err(failed)
-}
-
-/// Has a file written beside this one, and puts it in its place; on an error nothing of it is left.
-fn replace_by(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<(), String>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let fresh = beside(path);
-    let written = File::create(&fresh).map_err(failed).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        write(&mut out)?;
-        out.flush().map_err(failed)
-    });
-    let placed = written.and_then(|()| fs::rename(&fresh, path).map_err(failed));
-    if placed.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    placed
 }
 
 /// What becomes of an event: itself, on the common clock, and its wait within it.

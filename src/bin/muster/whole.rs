@@ -1,0 +1,86 @@
+//! Files that a command writes for others to read: a reader finds the old text or the new one, never a part.
+
+use crate::sys;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Has this file written, and replaced once that has gone well. A link is followed. A device or a pipe is written to as it is, and must
+/// have a reader.
+pub fn replace<E>(
+    path: &Path,
+    failed: impl Fn(io::Error) -> E,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
+    let filled = |file: File| {
+        let mut out = BufWriter::new(file);
+        write(&mut out)?;
+        out.flush().map_err(&failed)
+    };
+    let Some(place) = place(path) else { return filled(as_it_is(path).map_err(&failed)?) };
+    let mut fresh = place.clone().into_os_string();
+    fresh.push(format!(".{}", std::process::id()));
+    let written = File::create(&fresh).map_err(&failed).and_then(filled);
+    let placed = written.and_then(|()| fs::rename(&fresh, &place).map_err(&failed));
+    if placed.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    placed
+}
+
+/// The file that is to be replaced; none where what is there cannot be.
+fn place(path: &Path) -> Option<PathBuf> {
+    match (fs::metadata(path), fs::canonicalize(path)) {
+        (Ok(found), Ok(place)) if found.is_file() || found.is_dir() => Some(place),
+        (Err(_), _) if fs::symlink_metadata(path).is_err() => Some(path.to_owned()),
+        _ => None,
+    }
+}
+
+fn as_it_is(path: &Path) -> io::Result<File> {
+    // To open a pipe that nobody reads would wait for a reader; to write to one that is read may wait.
+    let file = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    sys::let_wait(&file)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn put(path: &Path, text: &str) -> io::Result<()> {
+        replace(path, |error| error, |out| out.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_links_devices_and_pipes_stay_what_they_are() {
+        let folder = std::env::temp_dir().join(format!("muster-whole-{}", std::process::id()));
+        fs::create_dir_all(folder.join("taken")).unwrap();
+        let (file, link, loose) = (folder.join("file"), folder.join("link"), folder.join("loose"));
+        assert!(put(&folder.join("taken"), "text").is_err(), "it is a folder");
+        put(&file, "old").unwrap();
+        let half =
+            replace(&file, |error| error, |out| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::Other.into())));
+        assert!(half.is_err() && fs::read_to_string(&file).unwrap() == "old");
+        symlink("file", &link).unwrap();
+        symlink("nothing yet", &loose).unwrap();
+        put(&link, "new").unwrap();
+        put(&loose, "newest").unwrap();
+        assert!([&link, &loose].iter().all(|path| fs::symlink_metadata(path).unwrap().is_symlink()));
+        assert_eq!(fs::read_to_string(&file).unwrap() + &fs::read_to_string(&loose).unwrap(), "newnewest");
+        let pipe = folder.join("pipe");
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(put(&pipe, "unread").is_err());
+        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        put(&pipe, "through").unwrap();
+        let mut heard = String::new();
+        io::Read::read_to_string(&mut reader, &mut heard).unwrap();
+        assert_eq!(heard, "through");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 6);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
