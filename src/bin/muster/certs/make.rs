@@ -13,7 +13,6 @@ use super::moment;
 use super::names::{shown_host, Target, CA};
 use super::options::{Form, Make, Revoke};
 use super::passwords::{self, Given};
-use crate::voice::print;
 use der::asn1::Uint;
 use der::pem::LineEnding;
 use der::Encode;
@@ -52,18 +51,19 @@ pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
     Ok(first + &nodes(what, &authority, password)? + &advice(what))
 }
 
-/// `muster certs node`: what was made, in lines.
-pub fn node(what: &Make, given: Vec<Given>) -> Result<String, String> {
+/// `muster certs node`. What was made goes to `said`, in lines, also where a later node fails.
+pub fn node(what: &Make, given: Vec<Given>, said: &mut String) -> Result<(), String> {
     let password = passwords::one_of(given)?;
     let (authority, _) = ca(&what.folder)?;
     if what.renew {
         for target in &what.nodes {
-            print(&renew(what, target, &authority, password.as_ref())?)?; // at once: the next one may fail
+            *said += &renew(what, target, &authority, password.as_ref())?;
         }
-        return Ok(String::new());
+        return Ok(());
     }
     refuse_those_that_are_there(what)?;
-    Ok(nodes(what, &authority, password)? + &advice(what))
+    *said += &(nodes(what, &authority, password)? + &advice(what));
+    Ok(())
 }
 
 fn refuse_those_that_are_there(what: &Make) -> Result<(), String> {

@@ -32,6 +32,11 @@ fn judged(folder: &Path) -> Result<Vec<String>, String> {
     opened.map(|tls| tls.warnings).map_err(|error| error.to_string())
 }
 
+fn made(what: &Make) -> Result<String, String> {
+    let mut said = String::new();
+    node(what, Vec::new(), &mut said).map(|()| said)
+}
+
 #[test]
 fn the_library_takes_what_is_made_until_it_is_revoked_and_renewed() {
     for form in [Form::Pem, Form::Pkcs12] {
@@ -49,7 +54,7 @@ fn the_library_takes_what_is_made_until_it_is_revoked_and_renewed() {
         assert!(judged(&of_node).unwrap_err().ends_with("others will not take: its certificate is revoked"));
         assert!(revoke(&ask, &[]).unwrap().contains("is on the list already"));
 
-        let said = node(&Make { renew: true, form: None, ..what }, Vec::new()).unwrap();
+        let said = made(&Make { renew: true, form: None, ..what }).unwrap();
         assert!(said.contains("node: renewed: a certificate until "), "{said}");
         assert_eq!(judged(&of_node), Ok(Vec::new()));
     }
@@ -63,11 +68,11 @@ fn nothing_that_is_there_is_overwritten() {
     let before = fs::read(folder.path.join("node/node.pem")).unwrap();
     let again = new(&what, Vec::new()).unwrap_err();
     assert!(again.contains("ca\" is there already: expected a folder without a CA"), "{again}");
-    let again = node(&what, Vec::new()).unwrap_err();
+    let again = made(&what).unwrap_err();
     assert!(again.contains("node\" is there already: expected another name, or muster certs node --renew"), "{again}");
     assert_eq!(fs::read(folder.path.join("node/node.pem")).unwrap(), before);
     let lost = Make { nodes: vec![Target::named("lost").unwrap()], renew: true, ..what };
-    assert!(node(&lost, Vec::new()).unwrap_err().contains("has neither node.pem nor node.p12"));
+    assert!(made(&lost).unwrap_err().contains("has neither node.pem nor node.p12"));
 }
 
 #[test]
@@ -79,7 +84,7 @@ fn a_renewed_certificate_keeps_its_node_id_and_its_hosts() {
     new(&what, Vec::new()).unwrap();
     let by_name = Target { id: None, ..what.nodes[0].clone() };
     let renewed = Make { nodes: vec![by_name], hosts: Vec::new(), renew: true, ..what.clone() };
-    let said = node(&renewed, Vec::new()).unwrap();
+    let said = made(&renewed).unwrap();
     assert!(said.contains("a certificate for the node id \"rank 3\", a.example, 10.0.0.1 until "), "{said}");
     assert_eq!(recorded_names(&folder.path, &what.nodes[0]).unwrap().hosts, hosts);
     let found = in_file(&folder.path.join("rank%203/node.pem"), &[]).unwrap();

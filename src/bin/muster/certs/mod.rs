@@ -115,7 +115,14 @@ fn new(words: &Words) -> Result<String, Refused> {
 
 fn node(words: &Words) -> Result<String, Refused> {
     let what = options::node(words).map_err(Refused::Usage)?;
-    Ok(make::node(&what, passwords_for(&what)?)?)
+    let mut said = String::new();
+    match make::node(&what, passwords_for(&what)?, &mut said) {
+        Ok(()) => Ok(said),
+        Err(why) => {
+            print(&said)?;
+            Err(Refused::Failed(why))
+        }
+    }
 }
 
 /// Passwords count where something is sealed with them.
