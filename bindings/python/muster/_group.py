@@ -128,7 +128,8 @@ class Group(Objects, Starts):
         it likes.
 
         Members that still need this one get `PeerLeftError`. Calls and requests on it that go on end with
-        `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up to 1 s for what was sent last.
+        `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up
+        to 1 s for what was sent last.
         """
         if self._owner.value == self._handle:
             self._handle = None

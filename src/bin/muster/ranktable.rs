@@ -13,8 +13,8 @@ use crate::status::ask::ask;
 use crate::status::options::{Whom, SCHED_HOST, SCHED_PORT, TIMEOUT};
 use crate::status::text::{name_of_phase, plain};
 use crate::status::told::Told;
-use crate::status::watch::replace;
-use crate::voice::{complain, Voice};
+use crate::voice::{complain, unwritten, Voice};
+use crate::whole;
 use muster::config::{rank_table_text, DeviceEntry};
 use muster::types::Role;
 use muster::wire::{JobPhase, StatusNode};
@@ -78,11 +78,11 @@ fn written(whom: &Whom, output: Option<PathBuf>) -> Result<i32, (i32, String)> {
     let told = ask(&whom.host, whom.port, whom.timeout, |_| true).map_err(|why| (code::UNABLE, why.words))?;
     let text = table(&told).map_err(|why| (code::FAILED, format!("no rank table can be made: {why}")))?;
     match output {
-        Some(path) => replace(&path, &text).map_err(|error| {
+        Some(path) => whole::replace_text(&path, &text).map_err(|error| {
             let why = format!("--output is {:?}, which cannot be written: {error}", path.display().to_string());
             (code::FAILED, why)
         })?,
-        None => print(&text).map_err(|error| (code::FAILED, format!("standard output cannot be written: {error}")))?,
+        None => print(&text).map_err(|error| (code::FAILED, unwritten(&error)))?,
     }
     Ok(0)
 }

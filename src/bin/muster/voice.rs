@@ -29,11 +29,14 @@ pub fn complain(text: impl Into<String>) {
 pub fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output cannot be written: {error}"))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
+}
+
+/// Why a result is not on standard output.
+pub fn unwritten(error: &io::Error) -> String {
+    format!("standard output cannot be written: {error}")
 }
 
 /// A standard stream.

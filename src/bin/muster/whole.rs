@@ -29,6 +29,11 @@ pub fn replace<E>(
     placed
 }
 
+/// The same with a text.
+pub fn replace_text(path: &Path, text: &str) -> io::Result<()> {
+    replace(path, |error| error, |out| out.write_all(text.as_bytes()))
+}
+
 /// The file that is to be replaced; none where what is there cannot be.
 fn place(path: &Path) -> Option<PathBuf> {
     match (fs::metadata(path), fs::canonicalize(path)) {
@@ -50,33 +55,29 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn put(path: &Path, text: &str) -> io::Result<()> {
-        replace(path, |error| error, |out| out.write_all(text.as_bytes()))
-    }
-
     #[test]
     fn a_file_is_replaced_as_a_whole_and_links_devices_and_pipes_stay_what_they_are() {
         let folder = std::env::temp_dir().join(format!("muster-whole-{}", std::process::id()));
         fs::create_dir_all(folder.join("taken")).unwrap();
         let (file, link, loose) = (folder.join("file"), folder.join("link"), folder.join("loose"));
-        assert!(put(&folder.join("taken"), "text").is_err(), "it is a folder");
-        put(&file, "old").unwrap();
+        assert!(replace_text(&folder.join("taken"), "text").is_err(), "it is a folder");
+        replace_text(&file, "old").unwrap();
         let half =
             replace(&file, |error| error, |out| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::Other.into())));
         assert!(half.is_err() && fs::read_to_string(&file).unwrap() == "old");
         symlink("file", &link).unwrap();
         symlink("nothing yet", &loose).unwrap();
-        put(&link, "new").unwrap();
-        put(&loose, "newest").unwrap();
+        replace_text(&link, "new").unwrap();
+        replace_text(&loose, "newest").unwrap();
         assert!([&link, &loose].iter().all(|path| fs::symlink_metadata(path).unwrap().is_symlink()));
         assert_eq!(fs::read_to_string(&file).unwrap() + &fs::read_to_string(&loose).unwrap(), "newnewest");
         let pipe = folder.join("pipe");
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: the name ends with a zero byte.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        assert!(put(&pipe, "unread").is_err());
+        assert!(replace_text(&pipe, "unread").is_err());
         let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
-        put(&pipe, "through").unwrap();
+        replace_text(&pipe, "through").unwrap();
         let mut heard = String::new();
         io::Read::read_to_string(&mut reader, &mut heard).unwrap();
         assert_eq!(heard, "through");

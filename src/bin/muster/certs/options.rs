@@ -152,7 +152,8 @@ pub const CHECK: Command = Command {
     about: "Reads a TLS configuration file (the one that MUSTER_CONFIG_FILE_PATH names) and all files that it names, with the \
             passwords of the environment, and judges them as muster_init does, in the same words: whether the files open, \
             whether key and certificate belong together, and whether other nodes will take the certificates today. With \
-            MUSTER_VERIFY_NODE_ID it also holds MUSTER_NODE_ID against the certificate, if that is set; it holds no host name against one.",
+            MUSTER_VERIFY_NODE_ID it also holds MUSTER_NODE_ID against the certificate, if that is set; it holds no \
+            host name against one.",
     exit_codes: ENDS,
     ..Command::BLANK
 };

@@ -19,7 +19,11 @@ pub const COMMAND: Command = Command {
     examples: EXAMPLES,
     exit_codes: &[
         ("0", "all ended well"),
-        ("1", "the launcher itself failed, a host was lost, the job ended elsewhere, or a worker ended with 0 without muster_finalize"),
+        (
+            "1",
+            "the launcher itself failed, a host was lost, the job ended elsewhere, or a worker ended with 0 without \
+             muster_finalize",
+        ),
         ("2", "usage"),
         ("124", "forming timed out"),
         ("127", "the program was not found"),
@@ -94,7 +98,8 @@ const OPTIONS: &[Opt] = &[
         Takes::Value("HOST[:N],..."),
         "",
         "starts the workers on these hosts, N on each (without N: local_worker_num, or 1; without any N: -n divided evenly), over \
-         ssh; with --join. Other defaults hold then: worker_num is the sum, master_addr the first host, master_port the system's choice",
+         ssh; with --join. Other defaults hold then: worker_num is the sum, master_addr the first host, master_port the \
+         system's choice",
     )
     .letter('H')
     .under(HOSTS),
@@ -137,7 +142,8 @@ const OPTIONS: &[Opt] = &[
         Takes::Value("N"),
         "0",
         "with --join and recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH): how often each process of this host, worker or \
-         scheduler, is started again when it is killed or fails (a scheduler that ends by itself only when its journal failed while it served)",
+         scheduler, is started again when it is killed or fails (a scheduler that ends by itself only when its journal \
+         failed while it served)",
     )
     .under(WAITING),
     option("log_dir", Takes::Directory, ".", "where scheduler.log and worker_<rank>.log go; made if missing").under(OUTPUT),

@@ -5,11 +5,10 @@ use super::options::{Format, Options};
 use super::told::Told;
 use super::{json, prometheus, text};
 use crate::code;
-use crate::voice::complain;
+use crate::voice::{complain, unwritten};
 use crate::whole;
 use muster::wire::JobPhase;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::time::Instant;
 
 /// Moves the cursor of a terminal to its corner, and wipes it.
@@ -94,7 +93,7 @@ fn shown(format: Format, answer: &Result<Told, NoAnswer>) -> Option<String> {
 /// An error without words is the reader's wish to hear no more.
 fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> {
     if let Some(path) = &options.output {
-        return replace(path, shown).map_err(|error| Some(format!("--output {}: {error}", path.display())));
+        return whole::replace_text(path, shown).map_err(|error| Some(format!("--output {}: {error}", path.display())));
     }
     let mut out = io::stdout().lock();
     let before = match (options.every, options.format) {
@@ -102,15 +101,8 @@ fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> 
         (Some(_), Format::Text) if *was != Was::Unheard => "\n",
         _ => "",
     };
-    write!(out, "{before}{shown}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => None,
-        _ => Some(format!("standard output cannot be written: {error}")),
-    })
-}
-
-/// A reader finds the old text or the new one, never a part.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    whole::replace(path, |error| error, |out| out.write_all(text.as_bytes()))
+    let written = write!(out, "{before}{shown}").and_then(|()| out.flush());
+    written.map_err(|error| (error.kind() != io::ErrorKind::BrokenPipe).then(|| unwritten(&error)))
 }
 
 #[cfg(test)]

@@ -19,9 +19,8 @@ pub fn output(options: &Options, traces: &[Trace]) -> PathBuf {
 
 /// Writes all events of all traces on one clock, each collective with its wait. What lies there is replaced once all is written.
 pub fn write(path: &Path, traces: &[Trace], waits: &Waits) -> Result<(), String> {
-    let is_same =
-        |trace: &Trace| trace.path.canonicalize().ok().is_some_and(|own| path.canonicalize().is_ok_and(|it| it == own));
-    if let Some(trace) = traces.iter().find(|trace| is_same(trace)) {
+    let place = path.canonicalize().ok();
+    if let Some(trace) = traces.iter().find(|trace| place.is_some() && trace.path.canonicalize().ok() == place) {
         return Err(format!(
             "--output is {:?}, the trace of {}: expected another file",
             path.display().to_string(),

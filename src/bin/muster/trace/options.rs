@@ -26,7 +26,11 @@ pub const MERGE: Command = Command {
         option("job", Takes::Value("JOB"), "the only one", "which job, if the folder has several: the name's first digits"),
         option("output", Takes::Value("FILE"), "DIR/JOB.json", "where the joined trace goes"),
     ],
-    exit_codes: &[("0", "the file is written"), ("1", "a file, or standard output, cannot be read or written, or is no trace"), ("2", "usage")],
+    exit_codes: &[
+        ("0", "the file is written"),
+        ("1", "a file, or standard output, cannot be read or written, or is no trace"),
+        ("2", "usage"),
+    ],
     ..Command::BLANK
 };
 

@@ -53,8 +53,8 @@ pub fn of(traces: &[Trace]) -> Waits {
     let of = traces.iter().map(|trace| vec![None; trace.calls.len()]).collect();
     let mut waits = Waits { of, sums: vec![Sum::default(); traces.len()] };
     for (number, trace) in traces.iter().enumerate() {
+        // The sum of none is -0.
         waits.sums[number].inside_us = trace.calls.iter().map(|call| call.ended - call.begun).sum::<f64>() + 0.0;
-        // of none it is -0
     }
     for members in together.values() {
         one(traces, members, &mut waits);
