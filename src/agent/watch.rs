@@ -1,7 +1,7 @@
 //! The nodes watch each other while the scheduler gives no sign of life, so that they know without it who is lost.
 //!
 //! One of them keeps the watch: the one with the lowest index that answers. All others connect to it; it connects to those that
-//! do not. What one of them suspects it tells the keeper, which finds out, decides and tells all: so all that reach each other
+//! do not. What one of them suspects it tells the coordinator, which finds out, decides and tells all: so all that reach each other
 //! name the same one, of several the lowest. Where the one that would keep the watch is itself dead, all find that out, and there
 //! is none lower. The first loss ends a job without recovery, so that nobody need keep the watch after that.
 //!
@@ -22,7 +22,7 @@ use crate::wire::{Member, Members};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many others are asked beside the keeper when that does not answer, to know whether anybody does.
+/// How many others are asked beside the coordinator when that does not answer, to know whether anybody does.
 const OTHERS_ASKED: usize = 64;
 
 /// What a node knows of the others by itself.
@@ -144,7 +144,7 @@ impl Watch {
 
     /// The one that keeps the watch, as far as this node knows: the lowest that is not known to be gone; this node, where no
     /// lower one is left.
-    pub(super) fn keeper(&self) -> u32 {
+    pub(super) fn coordinator(&self) -> u32 {
         let is_out = |index: &u32| self.peers.get(index).is_some_and(|peer| peer.is_out(self.timeout));
         self.members()
             .iter()
@@ -165,16 +165,16 @@ impl Watch {
     /// The nodes that this node should be connected to, and is not.
     pub(super) fn wanted(&self, now: Time) -> Vec<u32> {
         let Some(round) = &self.round else { return Vec::new() };
-        let (keeper, others) =
-            (self.keeper(), self.members().iter().map(|member| member.index).filter(|it| *it != self.own));
+        let (coordinator, others) =
+            (self.coordinator(), self.members().iter().map(|member| member.index).filter(|it| *it != self.own));
         let is_soon = |peer: &Peer| peer.standing == Standing::Up && now.since(peer.heard) < self.interval() * 2;
-        let is_heard = self.peers.get(&keeper).is_some_and(is_soon);
+        let is_heard = self.peers.get(&coordinator).is_some_and(is_soon);
         let waited = now.since(round.began);
-        let mut wanted: Vec<u32> = match keeper == self.own {
+        let mut wanted: Vec<u32> = match coordinator == self.own {
             // The others are coming: two connections for each would be one too many.
             true if waited < self.interval() / 4 => Vec::new(),
             true => others.collect(),
-            false if is_heard || waited < self.interval() => vec![keeper],
+            false if is_heard || waited < self.interval() => vec![coordinator],
             false => others.take(OTHERS_ASKED).collect(),
         };
         wanted.extend(self.peers.iter().filter(|(_, peer)| peer.suspected.is_some()).map(|(index, _)| *index));
@@ -258,10 +258,10 @@ impl Watch {
             return None;
         }
         let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, self.death(peer, now, is_heard)?)));
-        let keeper = self.keeper();
+        let coordinator = self.coordinator();
         let is_dead = |peer: &Peer| self.death(peer, now, is_heard).is_some();
         // Where the one that would keep the watch is dead, all find that out, and what else each knows was told to no other.
-        let decides = keeper == self.own || self.peers.get(&keeper).is_some_and(is_dead);
+        let decides = coordinator == self.own || self.peers.get(&coordinator).is_some_and(is_dead);
         if !decides {
             return None;
         }

@@ -128,9 +128,9 @@ impl Watch {
             } else if is_up {
                 self.ask(peer, around);
             }
-            let keeper = self.keeper();
-            if self.peers.get(&keeper).is_some_and(|peer| peer.standing == Standing::Up) {
-                around.say(keeper, PeerWord::Suspect(peer, evidence));
+            let coordinator = self.coordinator();
+            if self.peers.get(&coordinator).is_some_and(|peer| peer.standing == Standing::Up) {
+                around.say(coordinator, PeerWord::Suspect(peer, evidence));
             }
             if let Some(failure) = self.look(around) {
                 return Some(failure);
@@ -220,7 +220,7 @@ impl Watch {
         if around.member.is_some_and(Member::is_leaving) {
             around.say(index, PeerWord::Leaves);
         }
-        if index == self.keeper() {
+        if index == self.coordinator() {
             let suspects = self.peers.iter().filter_map(|(peer, it)| Some((*peer, it.suspected.clone()?)));
             suspects.for_each(|(peer, evidence)| around.say(index, PeerWord::Suspect(peer, evidence)));
         }
@@ -280,7 +280,7 @@ impl Watch {
         }
     }
 
-    /// This node gives up on a group: the keeper knows then that what it does next follows from that.
+    /// This node gives up on a group: the coordinator knows then that what it does next follows from that.
     pub(super) fn gives_up(&mut self, failure: &Failure, around: &mut Around) {
         if around.judges() {
             self.up().into_iter().for_each(|index| around.say(index, PeerWord::GivesUp(failure.clone())));

@@ -1,7 +1,5 @@
-//! HCCL's start by its cluster manager (`MS_HCCL_CM_INIT`): the values that follow from settings alone.
+//! HCCL's start by its cluster manager (`MS_HCCL_CM_INIT`): its port.
 
-use super::settings::{Assignment, Settings};
-use super::Key;
 use crate::error::{Error, Result};
 
 /// The highest port that HCCL's cluster manager takes.
@@ -16,32 +14,6 @@ pub fn hccl_chief_port(sched_port: u16, name: &str) -> Result<u16> {
             CHIEF_PORT_MAX - 1
         ))
     })
-}
-
-impl Settings {
-    /// The chief's port for a scheduler at this one.
-    pub fn hccl_chief_port(&self, sched_port: u16) -> Result<u16> {
-        hccl_chief_port(sched_port, &self.origin(Key::SchedPort))
-    }
-
-    /// The chief's device: of several workers the first, and of a single one its own, as the original has it.
-    pub fn hccl_chief_device(&self) -> u32 {
-        if self.worker_num == 1 {
-            self.device_id.unwrap_or(0)
-        } else {
-            0
-        }
-    }
-
-    /// Whether the settings leave room for the cluster manager, where it is asked for.
-    pub(super) fn check_hccl(&self) -> Result<()> {
-        match &self.assignment {
-            Assignment::Node { ports, .. } | Assignment::Scheduler { ports, .. } if self.hccl_cm_init => {
-                ports.iter().try_for_each(|port| self.hccl_chief_port(*port).map(|_| ()))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 #[cfg(test)]

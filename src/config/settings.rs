@@ -1,6 +1,7 @@
 //! From what counts to what it means: the validated settings, and the rules that join one setting to another.
 
 use super::derived::DerivedJob;
+use super::hccl::hccl_chief_port;
 use super::launcher::Placement;
 use super::launchers::MASTER_ADDR;
 use super::reach::Reach;
@@ -142,6 +143,30 @@ impl Settings {
     /// the variable that would change it. For errors that only show when a value is used.
     pub fn origin(&self, key: Key) -> String {
         self.origins.get(&key).unwrap_or(&Origin::Default).name(key.setting())
+    }
+
+    /// The port of the chief of HCCL's cluster manager, for a scheduler at this one.
+    pub fn hccl_chief_port(&self, sched_port: u16) -> Result<u16> {
+        hccl_chief_port(sched_port, &self.origin(Key::SchedPort))
+    }
+
+    /// The device of the chief of HCCL's cluster manager: of several workers the first, and of a single one its own, as the original has it.
+    pub fn hccl_chief_device(&self) -> u32 {
+        if self.worker_num == 1 {
+            self.device_id.unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// Whether the settings leave room for HCCL's cluster manager, where it is asked for.
+    fn check_hccl(&self) -> Result<()> {
+        match &self.assignment {
+            Assignment::Node { ports, .. } | Assignment::Scheduler { ports, .. } if self.hccl_cm_init => {
+                ports.iter().try_for_each(|port| self.hccl_chief_port(*port).map(|_| ()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

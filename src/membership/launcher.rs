@@ -38,10 +38,9 @@
 //!   was in this epoch before, and no more once somebody is started in the place, or its node attaches again. That a sign
 //!   of life disproved it is not written.
 
-use super::contract::{Closed, ConnId};
+use super::contract::ConnId;
 use super::node::{Node, Witness};
 use super::nodes::Nodes;
-use super::timers::HELD;
 use super::Scheduler;
 use crate::strangers::Kind;
 use crate::types::{HostName, LaunchId, Process, Time};
@@ -172,26 +171,6 @@ fn ran_on(host: &HostName, register: &Register) -> bool {
 /// Whether this life ran in the place of the process of which that is said.
 fn was_run_by(word: &ChildEnded, register: &Register) -> bool {
     is_on(&word.host, register) && register.launch.is_some() && word.launch == register.launch
-}
-
-impl Node {
-    /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.stands(self.signs.heard)
-    }
-}
-
-impl Witness {
-    /// Whether this is enough for a node whose connection ended in this way, and that was heard then at last.
-    pub(super) fn suffices(&self, how: Closed, heard: Time) -> bool {
-        !self.is_disproved(heard) && (self.by.is_none() || how == Closed::Ended)
-    }
-
-    /// Whether a node that was heard then cannot have ended when this was said. What was on its way at that moment is no
-    /// proof.
-    pub(super) fn is_disproved(&self, heard: Time) -> bool {
-        heard >= self.at + HELD
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::contract::{Closed, ConnId};
 use super::course::Course;
 use super::signs::Signs;
 use super::standing::{AbandonedPlace, Presence};
+use super::timers::HELD;
 use crate::error::Culprit;
 use crate::types::{Epoch, Role, Time, TokenHash};
 use crate::wire::Register;
@@ -37,6 +38,19 @@ pub(super) struct Witness {
     pub(super) by: Option<u32>,
     pub(super) at: Time,
     pub(super) evidence: String,
+}
+
+impl Witness {
+    /// Whether this is enough for a node whose connection ended in this way, and that was heard then at last.
+    pub(super) fn suffices(&self, how: Closed, heard: Time) -> bool {
+        !self.is_disproved(heard) && (self.by.is_none() || how == Closed::Ended)
+    }
+
+    /// Whether a node that was heard then cannot have ended when this was said. What was on its way at that moment is no
+    /// proof.
+    pub(super) fn is_disproved(&self, heard: Time) -> bool {
+        heard >= self.at + HELD
+    }
 }
 
 /// Its place, once the cluster has formed.
@@ -111,6 +125,11 @@ impl Node {
             challenged: None,
             course: Course::default(),
         }
+    }
+
+    /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.stands(self.signs.heard)
     }
 
     /// A new connection stands for it, and it has heard what was sent at `hearing`: see [`Signs::attach`].

@@ -2,8 +2,8 @@
 //! line, in one piece and in several, in place and not. So do ranks whose calls change threads, wherever they sleep.
 
 use super::cluster_test::{node_with, plain, scheduler_with};
+use super::collectives::call_progress::CallProgress;
 use super::collectives::job::Work;
-use super::collectives::place::Place;
 use super::groups::group::Group;
 use super::links::upgrade::Upgrade;
 use super::memory::buffer::CallBuffers;
@@ -376,7 +376,7 @@ fn interrupted(cluster: &Cluster, reductions: &[(DType, ReduceOp)]) -> (Vec<Vec<
                     Err(why) => assert_eq!(why.status(), Status::Interrupted, "{why:?}"),
                 }
                 if let Some(driver) = group.collectives.idle_driver() {
-                    changes.set(changes.get() + usize::from(!matches!(driver.place, Place::Beginning)));
+                    changes.set(changes.get() + usize::from(!matches!(driver.progress, CallProgress::Beginning)));
                 }
             }
         };

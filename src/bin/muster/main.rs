@@ -109,8 +109,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some("certs") => certs::command(words),
         Some("host-part") => run::hosts::part::command(words),
         Some(run::keeper::NAME) => run::keeper::command(&words),
-        Some("man") => cli::print(&cli::MAN, words),
-        Some("completion") => cli::print(&cli::COMPLETION, words),
+        Some("man") => cli::print(&cli::MAN, words, &COMMANDS),
+        Some("completion") => cli::print(&cli::COMPLETION, words, &COMMANDS),
         Some("--help" | "-h" | "help") => {
             tell(cli::help::overview(&COMMANDS));
             0

@@ -3,9 +3,9 @@
 //! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
 //! to thread, and nothing is allocated once the scratch has grown to its size.
 
+use super::call_progress::{CallProgress, Exchange, Opening};
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
 use super::peers::Peers;
-use super::place::{Exchange, Opening, Place};
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::{Token, Woken};
@@ -80,8 +80,8 @@ impl Collectives {
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
         let mut head = None; // what is sent nowhere needs none
-        let (first, mut begun) = match std::mem::take(&mut driver.place) {
-            Place::Exchange(number, exchange) => (number, Some(exchange)),
+        let (first, mut begun) = match std::mem::take(&mut driver.progress) {
+            CallProgress::Exchange(number, exchange) => (number, Some(exchange)),
             _ => {
                 driver.peers.silence.end();
                 (0, None)
@@ -108,7 +108,7 @@ impl Collectives {
                     let outcome = self.exchange(driver, running, exchange, memory);
                     if outcome.as_ref().is_err_and(Stop::goes_on) {
                         let exchange = kept.or_else(|| fresh.map(Box::new)).ok_or(Stop::Bug)?;
-                        driver.place = Place::Exchange(number, exchange);
+                        driver.progress = CallProgress::Exchange(number, exchange);
                     }
                     outcome?;
                 }

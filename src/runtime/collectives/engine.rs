@@ -2,11 +2,11 @@
 //!
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
+use super::call_progress::{CallProgress, Patience};
 use super::hosts::Hosts;
 use super::job::Jobs;
 use super::peers::Peers;
-use super::place::{Patience, Place};
-use super::shared::Way;
+use super::shared::CarrierChoice;
 use super::stop::Stop;
 use super::turns::Turns;
 use crate::net::Watch;
@@ -45,9 +45,9 @@ pub(crate) struct Driver {
     /// All that have ended.
     pub digest: CallDigest,
     /// How calls are carried out.
-    pub(super) way: Way,
+    pub(super) carrier: CarrierChoice,
     /// From where on the call goes on that has changed threads.
-    pub place: Place,
+    pub progress: CallProgress,
     /// When the present call says that it waits.
     pub patience: Patience,
     /// When it began, if calls are recorded.
@@ -81,9 +81,9 @@ impl Driver {
         count: usize,
         mut take: impl FnMut(&mut Driver, usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let first = match std::mem::take(&mut self.place) {
-            Place::Step(step, inside) => {
-                self.place = *inside;
+        let first = match std::mem::take(&mut self.progress) {
+            CallProgress::Step(step, inside) => {
+                self.progress = *inside;
                 step
             }
             _ => 0,
@@ -91,7 +91,7 @@ impl Driver {
         for step in first..count {
             let outcome = take(self, step);
             if outcome.as_ref().is_err_and(Stop::goes_on) {
-                self.place = Place::Step(step, Box::new(std::mem::take(&mut self.place)));
+                self.progress = CallProgress::Step(step, Box::new(std::mem::take(&mut self.progress)));
             }
             outcome?;
         }
@@ -113,8 +113,8 @@ impl Collectives {
                 checksums: Checksums::default(),
                 head: Vec::with_capacity(DATA_HEADER_BYTES),
                 digest: CallDigest::default(),
-                way: Way::Untried,
-                place: Place::Beginning,
+                carrier: CarrierChoice::Untried,
+                progress: CallProgress::Beginning,
                 patience: Patience::since(Time::default()),
                 begun: None,
                 next_check: Time::default(),
@@ -214,7 +214,7 @@ impl Collectives {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
         let mut driver = self.driver();
         driver.peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
-        driver.way = Way::Links;
+        driver.carrier = CarrierChoice::Links;
     }
 }
 

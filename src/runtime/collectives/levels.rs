@@ -6,7 +6,7 @@
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
-use super::shared::{Levels, Shared, PIECE_BYTES_LEAST};
+use super::shared::{HostMemory, Levels, PIECE_BYTES_LEAST};
 use super::shared_drive::{share, sharing};
 use super::stop::{Running, Stop};
 use crate::net::shm::LINE_BYTES;
@@ -282,7 +282,7 @@ impl<'a> Leveled<'a> {
     }
 
     /// The sharing of one of these.
-    fn sharing<'p>(&self, (group, shared): (&Collectives, &Shared), shape: &Shape<'p>) -> Option<Sharing<'p>> {
+    fn sharing<'p>(&self, (group, shared): (&Collectives, &HostMemory), shape: &Shape<'p>) -> Option<Sharing<'p>> {
         let sharing = sharing(shared, shape, choose(shape, &group.thresholds))?;
         match shape.layout {
             // They know already how many each brings.

@@ -6,9 +6,9 @@
 //! time: these steps, and the speakers' call for one chunk after another, each once it is folded. It goes on with the one as far as
 //! that goes without waiting, then with the other. Where neither goes on it waits for both.
 
+use super::call_progress::{CallProgress, Woven};
 use super::engine::{Collectives, Driver};
 use super::levels::{Leveled, Step};
-use super::place::{Place, Woven};
 use super::shared::Levels;
 use super::stop::{Running, Stop};
 use crate::net::shm::LINE_BYTES;
@@ -145,18 +145,18 @@ impl<'a> Chunks<'a> {
         memory: &Memory<'_>,
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        let woven = match std::mem::take(&mut driver.place) {
-            Place::Woven(woven) => *woven,
+        let woven = match std::mem::take(&mut driver.progress) {
+            CallProgress::Woven(woven) => *woven,
             _ => {
                 let links = if self.call.speaks(&levels.hosts) { 0 } else { self.number };
-                Woven { memory: (0, Place::Beginning), links: (links, Place::Beginning) }
+                Woven { memory: (0, CallProgress::Beginning), links: (links, CallProgress::Beginning) }
             }
         };
         let scratch_bytes = self.scratch_bytes(group, levels);
         let mut weaver = Weaver { chunks: self, scratch_bytes, group, running, memory, function, woven };
         let outcome = weaver.carry_out(driver, levels);
         if outcome.as_ref().is_err_and(Stop::goes_on) {
-            driver.place = Place::Woven(Box::new(weaver.woven));
+            driver.progress = CallProgress::Woven(Box::new(weaver.woven));
         }
         outcome
     }
@@ -250,7 +250,7 @@ impl Weaver<'_> {
             Next::HandOut(chunk) => (chunk, behind),
         };
         std::mem::swap(&mut driver.piece, &mut levels.piece);
-        driver.place = std::mem::take(&mut self.woven.memory.1);
+        driver.progress = std::mem::take(&mut self.woven.memory.1);
         let outcome = self.take(driver, levels, chunk, steps, manner);
         std::mem::swap(&mut driver.piece, &mut levels.piece);
         note(&mut self.woven.memory, driver, &outcome);
@@ -264,7 +264,7 @@ impl Weaver<'_> {
         chunk: u64,
         manner: Manner,
     ) -> Result<(), Stop> {
-        driver.place = std::mem::take(&mut self.woven.links.1);
+        driver.progress = std::mem::take(&mut self.woven.links.1);
         let [_, steps, _] = self.chunks.steps();
         let outcome = self.take(driver, levels, chunk, steps, manner);
         note(&mut self.woven.links, driver, &outcome);
@@ -283,7 +283,7 @@ impl Weaver<'_> {
         let memory = self.memory.part(spans, chunk as usize % 2 * self.scratch_bytes);
         let running = Running { is_woven: manner == Manner::Looks, ..*self.running };
         // What has begun already may have written over the copy.
-        let is_begun = !matches!(driver.place, Place::Beginning);
+        let is_begun = !matches!(driver.progress, CallProgress::Beginning);
         steps.iter().filter(|step| **step != Step::Widen || !is_begun).try_for_each(|step| {
             call.take_step((self.group, &mut *driver), levels, &running, (*step, &memory), self.function)
         })
@@ -318,7 +318,7 @@ impl Weaver<'_> {
     }
 
     fn sleep(&mut self, driver: &mut Driver, levels: &mut Levels) -> Result<(), Stop> {
-        let (Place::Exchange(_, exchange), Some(shared)) = (&mut self.woven.links.1, &levels.shared) else {
+        let (CallProgress::Exchange(_, exchange), Some(shared)) = (&mut self.woven.links.1, &levels.shared) else {
             return Ok(());
         };
         let outcome = self.group.sleep(driver, self.running, exchange, Some(shared.own.descriptor()));
@@ -328,10 +328,10 @@ impl Weaver<'_> {
 }
 
 /// Notes how far a part of the call is, after it has gone on.
-fn note((done, place): &mut (u64, Place), driver: &mut Driver, outcome: &Result<(), Stop>) {
+fn note((done, progress): &mut (u64, CallProgress), driver: &mut Driver, outcome: &Result<(), Stop>) {
     match outcome {
         Ok(()) => *done += 1,
-        Err(_) => *place = std::mem::take(&mut driver.place),
+        Err(_) => *progress = std::mem::take(&mut driver.progress),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The engine that carries out a schedule over links: turns, waiting, what a failing call does.
 
 pub(crate) mod call_log;
+pub(crate) mod call_progress;
 pub(crate) mod cause;
 pub(crate) mod drive;
 pub(crate) mod engine;
@@ -10,7 +11,6 @@ pub(crate) mod job;
 mod levels;
 mod levels_woven;
 pub(crate) mod peers;
-pub(crate) mod place;
 pub(crate) mod revoke_check;
 mod shared;
 mod shared_checks;

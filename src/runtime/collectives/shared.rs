@@ -156,17 +156,17 @@ impl Floor {
     }
 }
 
-/// How a group's collectives are carried out.
+/// What carries a group's collectives.
 #[derive(Debug)]
-pub(super) enum Way {
-    /// Over links, until it is time to look whether there is another way.
+pub(super) enum CarrierChoice {
+    /// Over links, until it is time to look what else can carry it.
     Untried,
     /// Over links, on several hosts, until a call would take two levels.
     Apart,
     /// Over links.
     Links,
     /// Through memory.
-    Shared(Box<Shared>),
+    Memory(Box<HostMemory>),
     /// Within each host through memory, and between hosts over links.
     Levels(Box<Levels>),
 }
@@ -175,7 +175,7 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Levels {
     /// The memory of this host's members; none where this rank is alone there.
-    pub shared: Option<Box<Shared>>,
+    pub shared: Option<Box<HostMemory>>,
     pub hosts: Hosts,
     /// For what is folded in memory while the driver's holds a piece that is on its way between hosts.
     pub piece: Vec<u8>,
@@ -187,7 +187,7 @@ pub(super) struct Levels {
 }
 
 /// The memory of a group's members on one host, as one of them has it. Ranks are those among these members.
-pub(super) struct Shared {
+pub(super) struct HostMemory {
     pub segment: Segment,
     pub floor: Floor,
     pub rank: u32,
@@ -207,13 +207,13 @@ pub(super) struct Shared {
     pub checks: Option<Checks>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for HostMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes of {} ranks", self.floor.total_bytes(), self.floor.ranks)
     }
 }
 
-impl Shared {
+impl HostMemory {
     /// What a counter of a rank says.
     #[inline]
     pub(super) fn count(&self, rank: u32, counter: Counter) -> u64 {

@@ -8,10 +8,10 @@
 //! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it
 //! believes anything else of that peer. Where the user wants checksums (`shared_checks`), it is a checked copy that is taken from or folded.
 
+use super::call_progress::{CallProgress, Done, STAGES};
 use super::drive::grow;
 use super::engine::{Collectives, Driver};
-use super::place::{Done, Place, STAGES};
-use super::shared::{Counter, Shared, DEPTH, FLAT_BYTES, SETS};
+use super::shared::{Counter, HostMemory, DEPTH, FLAT_BYTES, SETS};
 use super::shared_checks::{lay, Room};
 use super::shared_wait::Waiting;
 use super::stop::{Running, Stop};
@@ -24,7 +24,7 @@ use crate::types::{Call, CallKind, DType};
 /// One call under way in shared memory.
 struct Sharer<'a> {
     waiting: Waiting<'a>,
-    shared: &'a mut Shared,
+    shared: &'a mut HostMemory,
     sharing: Sharing<'a>,
     memory: &'a Memory<'a>,
     arithmetic: Option<Arithmetic>,
@@ -65,16 +65,16 @@ enum At {
 }
 
 /// Whether this call is carried out in shared memory: the same on every rank.
-pub(super) fn sharing<'a>(shared: &Shared, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Option<Sharing<'a>> {
-    let sharing = Sharing::of(*shape, algorithm)?;
-    let has_room = shared.floor.has_room_for(sharing.parts() as usize, sharing.least(), sharing.element());
+pub(super) fn sharing<'a>(host: &HostMemory, shape: &Shape<'a>, by: &'static Algorithm) -> Option<Sharing<'a>> {
+    let sharing = Sharing::of(*shape, by)?;
+    let has_room = host.floor.has_room_for(sharing.parts() as usize, sharing.least(), sharing.element());
     has_room.then_some(sharing)
 }
 
 /// Carries it out, after the ranks have told each other how long their parts are, where that is needed.
 pub(super) fn share_all(
     (group, driver): (&Collectives, &mut Driver),
-    shared: &mut Shared,
+    shared: &mut HostMemory,
     running: &Running<'_>,
     sharing: Sharing<'_>,
     memory: &Memory<'_>,
@@ -95,7 +95,7 @@ pub(super) fn share_all(
 /// Tells the others how long this rank's parts are, and hears it of theirs: an all-gather of numbers, which goes with the call's line.
 fn tell_counts(
     (group, driver): (&Collectives, &mut Driver),
-    shared: &mut Shared,
+    shared: &mut HostMemory,
     running: &Running<'_>,
     sharing: &Sharing<'_>,
 ) -> Result<(), Stop> {
@@ -111,8 +111,8 @@ fn tell_counts(
         Call { kind: CallKind::Allgather, dtype: Some(dtype), op: None, root: None, count: count.into(), layout: 0 };
     let shape = Shape { rank: shared.rank, size: ranks as u32, call, in_place: false, layout: None };
     let memory = CallBuffers::of(&own[..row_bytes], all).memory();
-    let telling = Sharing::of(shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
-    let outcome = share((group, driver), shared, running, telling, &memory, None);
+    let announcing = Sharing::of(shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
+    let outcome = share((group, driver), shared, running, announcing, &memory, None);
     shared.told = told;
     outcome
 }
@@ -120,15 +120,15 @@ fn tell_counts(
 /// Carries it out.
 pub(super) fn share(
     (group, driver): (&Collectives, &mut Driver),
-    shared: &mut Shared,
+    shared: &mut HostMemory,
     running: &Running<'_>,
     sharing: Sharing<'_>,
     memory: &Memory<'_>,
     function: Option<UserFunction>,
 ) -> Result<(), Stop> {
     let arithmetic = sharing.dtype().zip(sharing.op()).map(|(dtype, op)| Arithmetic { dtype, op, function });
-    let done = match std::mem::take(&mut driver.place) {
-        Place::Memory(done) => done,
+    let done = match std::mem::take(&mut driver.progress) {
+        CallProgress::Memory(done) => done,
         _ => {
             shared.calls += 1;
             Done::default()
@@ -140,7 +140,7 @@ pub(super) fn share(
     let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch, done };
     let outcome = sharer.carry_out(driver);
     if outcome.as_ref().is_err_and(Stop::goes_on) {
-        driver.place = Place::Memory(sharer.done);
+        driver.progress = CallProgress::Memory(sharer.done);
     }
     driver.piece = sharer.scratch;
     outcome
@@ -205,7 +205,7 @@ impl Sharer<'_> {
         (1..ranks).map(move |distance| (own + distance) % ranks)
     }
 
-    fn wait(&mut self, driver: &mut Driver, rank: u32, has_come: impl Fn(&Shared) -> bool) -> Result<(), Stop> {
+    fn wait(&mut self, driver: &mut Driver, rank: u32, has_come: impl Fn(&HostMemory) -> bool) -> Result<(), Stop> {
         self.waiting.wait_for(driver, self.shared, rank, has_come)
     }
 

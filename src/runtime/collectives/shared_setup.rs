@@ -14,7 +14,7 @@ use super::drive::Plan;
 use super::engine::{Collectives, Driver};
 use super::hosts::Hosts;
 use super::levels::takes_two;
-use super::shared::{Floor, Levels, Shared, Way, TOTAL_BYTES_MAX};
+use super::shared::{CarrierChoice, Floor, HostMemory, Levels, TOTAL_BYTES_MAX};
 use super::shared_checks::Checks;
 use super::stop::{Running, Stop};
 use crate::error::{Error, Status};
@@ -72,23 +72,23 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     let formed = context.formed();
     let (is_early, is_one_host) =
         (running.sequence < FIRST, formed.local_size == formed.worker_num && formed.server_num == 0);
-    let hosts = match &driver.way {
-        Way::Untried if is_early && is_one_host => return Ok(()),
-        Way::Untried if context.size() < 2 => {
-            driver.way = Way::Links; // which nobody needs
+    let hosts = match &driver.carrier {
+        CarrierChoice::Untried if is_early && is_one_host => return Ok(()),
+        CarrierChoice::Untried if context.size() < 2 => {
+            driver.carrier = CarrierChoice::Links; // which nobody needs
             return Ok(());
         }
-        Way::Untried => hosts_of(context),
-        Way::Apart => match group.apart.get() {
+        CarrierChoice::Untried => hosts_of(context),
+        CarrierChoice::Apart => match group.apart.get() {
             Some(hosts) if takes_two(&running.call, hosts) => Ok(hosts.clone()),
             _ => return Ok(()),
         },
-        Way::Links | Way::Shared(_) | Way::Levels(_) => return Ok(()),
+        CarrierChoice::Links | CarrierChoice::Memory(_) | CarrierChoice::Levels(_) => return Ok(()),
     };
     let outcome = match hosts {
         // On several hosts the order of folding depends on it: all such calls are to have the same.
         Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
-            driver.way = Way::Apart;
+            driver.carrier = CarrierChoice::Apart;
             group.apart.get_or_init(|| hosts);
             return Ok(());
         }
@@ -104,28 +104,28 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
             required(context, outcome.map(|shared| (hosts, shared)))
         }
     };
-    let (way, carrier, words) = match outcome? {
+    let (chosen, carrier, words) = match outcome? {
         Ok((hosts, shared)) => {
             let words = what_is_shared(context, &hosts, shared.as_deref());
-            let way = match (hosts.count(), shared) {
-                (1, Some(shared)) => Way::Shared(shared),
+            let chosen = match (hosts.count(), shared) {
+                (1, Some(shared)) => CarrierChoice::Memory(shared),
                 (_, shared) => {
                     let (piece, parts, addends) = (Vec::new(), Layout::default(), Layout::default());
-                    Way::Levels(Box::new(Levels { shared, hosts, piece, parts, addends }))
+                    CarrierChoice::Levels(Box::new(Levels { shared, hosts, piece, parts, addends }))
                 }
             };
-            (way, Carrier::Memory, words)
+            (chosen, Carrier::Memory, words)
         }
-        Err(why) => (Way::Links, Carrier::Links, why),
+        Err(why) => (CarrierChoice::Links, Carrier::Links, why),
     };
-    driver.way = way;
+    driver.carrier = chosen;
     let told = group.carrier.get_or_init(|| GroupCarrier { group: context.id(), carrier, words });
     context.state.logger.debug(&told.to_string());
     Ok(())
 }
 
 /// `4 ranks on host a, 2.6 MiB`, and how many other hosts there are.
-fn what_is_shared(context: &Context, hosts: &Hosts, shared: Option<&Shared>) -> String {
+fn what_is_shared(context: &Context, hosts: &Hosts, shared: Option<&HostMemory>) -> String {
     let host = context.culprit(context.own_rank()).map_or_else(|| "this one".to_owned(), |own| own.host);
     let here = match shared {
         Some(shared) => {
@@ -164,7 +164,7 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Takes the rounds. The inner error says why all go over links. A rank that is alone on its host takes them for the others' sake,
     /// and has nothing in the end.
-    fn take_rounds(&mut self) -> Result<Result<Option<Box<Shared>>, String>, Stop> {
+    fn take_rounds(&mut self) -> Result<Result<Option<Box<HostMemory>>, String>, Stop> {
         let (rank, here) = (self.context.own_rank(), self.hosts.here());
         let (begun, own) = split(if here.len() == 1 { Ok((Record::ALONE, None)) } else { begin() });
         let records = match self.round(begun)? {
@@ -246,7 +246,7 @@ impl Setup<'_> {
         records: &[Record],
         floor: Floor,
         segment: Option<Segment>,
-    ) -> Result<(Record, Shared), String> {
+    ) -> Result<(Record, HostMemory), String> {
         let rank = self.context.own_rank();
         let record = records[rank as usize];
         let segment = match segment {
@@ -266,7 +266,7 @@ impl Setup<'_> {
         let others = others.map_err(|error| refused("a doorbell has no name", error))?;
         own.drain();
         let (rank, members) = (place, members.to_vec());
-        let shared = Shared {
+        let shared = HostMemory {
             segment,
             floor,
             rank,

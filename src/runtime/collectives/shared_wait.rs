@@ -6,7 +6,7 @@
 //! yet has one opened, so that it hears of that peer's end.
 
 use super::engine::{Collectives, Driver, DOORBELL};
-use super::shared::Shared;
+use super::shared::HostMemory;
 use super::stop::{Awaited, Running, Stop};
 use crate::net::Token;
 use crate::runtime::base::polling::Idle;
@@ -28,9 +28,9 @@ impl Waiting<'_> {
     pub(super) fn wait_for(
         &mut self,
         driver: &mut Driver,
-        shared: &Shared,
+        shared: &HostMemory,
         peer: u32,
-        has_come: impl Fn(&Shared) -> bool,
+        has_come: impl Fn(&HostMemory) -> bool,
     ) -> Result<(), Stop> {
         if has_come(shared) {
             return Ok(());
@@ -44,9 +44,9 @@ impl Waiting<'_> {
     fn wait_longer(
         &mut self,
         driver: &mut Driver,
-        shared: &Shared,
+        shared: &HostMemory,
         peer: u32,
-        has_come: &dyn Fn(&Shared) -> bool,
+        has_come: &dyn Fn(&HostMemory) -> bool,
     ) -> Result<(), Stop> {
         let context = &*self.group.context;
         let state = &context.state;
@@ -84,9 +84,9 @@ impl Waiting<'_> {
     fn sleep_for(
         &mut self,
         driver: &mut Driver,
-        shared: &Shared,
+        shared: &HostMemory,
         peer: u32,
-        has_come: &dyn Fn(&Shared) -> bool,
+        has_come: &dyn Fn(&HostMemory) -> bool,
     ) -> Result<(), Stop> {
         let (now, peer) = (self.group.context.state.clock.now(), shared.members[peer as usize]);
         if now >= self.running.deadline {

@@ -6,13 +6,13 @@
 //! itself, and need not be woken; interrupted, it leaves the rest to the progress thread. Where nobody need be awaited a short
 //! call is done at once. How the work itself is done is in `drive`; what happens when it cannot go on, in `failure`.
 
+use super::call_progress::{CallProgress, Patience};
 use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
 use super::job::{Job, Jobs, Work};
 use super::levels::{takes_two, Leveled};
 use super::levels_woven;
-use super::place::{Patience, Place};
-use super::shared::Way;
+use super::shared::CarrierChoice;
 use super::shared_drive::{share_all, sharing};
 use super::shared_setup::find_way;
 use super::stop::{Running, Stop};
@@ -134,9 +134,9 @@ impl Collectives {
             let shape = self.shape(work).map_err(Stop::Failed)?;
             let algorithm = choose(&shape, &self.thresholds);
             // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
-            let mut way = std::mem::replace(&mut driver.way, Way::Links);
-            let carriage = Carriage::of(&mut way, &shape, algorithm);
-            let scratch_bytes = carriage.scratch_bytes(self, &way, (&shape, algorithm));
+            let mut group_carrier = std::mem::replace(&mut driver.carrier, CarrierChoice::Links);
+            let call_carrier = CallCarrier::of(&mut group_carrier, &shape, algorithm);
+            let scratch_bytes = call_carrier.scratch_bytes(self, &group_carrier, (&shape, algorithm));
             let mut scratch = std::mem::take(&mut driver.scratch);
             let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
             let copied_bytes = work.buffers.copied_bytes();
@@ -152,10 +152,10 @@ impl Collectives {
                 if copied_bytes > 0 {
                     memory = memory.with_copied_input(&mut copy[..copied_bytes]);
                 }
-                let (way, plan) = (&mut way, (&shape, algorithm));
-                carriage.carry_out((self, driver), way, running, plan, &memory, work.function)
+                let (group_carrier, plan) = (&mut group_carrier, (&shape, algorithm));
+                call_carrier.carry_out((self, driver), group_carrier, running, plan, &memory, work.function)
             });
-            (driver.scratch, driver.checksums, driver.way) = (scratch, checksums.into_inner(), way);
+            (driver.scratch, driver.checksums, driver.carrier) = (scratch, checksums.into_inner(), group_carrier);
             outcome
         });
         if !turn.is_passed_on() {
@@ -177,14 +177,15 @@ impl Collectives {
         let algorithm = choose(&shape, &self.thresholds);
         let (own, mut all) = (layout.own.to_le_bytes(), Vec::new());
         grow(&mut all, dtype.size() * size as usize)?;
-        let mut way = std::mem::replace(&mut driver.way, Way::Links); // as in `work`
-        let carriage = Carriage::of(&mut way, &shape, algorithm);
+        let mut group_carrier = std::mem::replace(&mut driver.carrier, CarrierChoice::Links); // as in `work`
+        let call_carrier = CallCarrier::of(&mut group_carrier, &shape, algorithm);
         let mut scratch = Vec::new();
-        let outcome = grow(&mut scratch, carriage.scratch_bytes(self, &way, (&shape, algorithm))).and_then(|()| {
-            let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
-            carriage.carry_out((self, driver), &mut way, running, (&shape, algorithm), &memory, None)
-        });
-        driver.way = way;
+        let outcome = grow(&mut scratch, call_carrier.scratch_bytes(self, &group_carrier, (&shape, algorithm)))
+            .and_then(|()| {
+                let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
+                call_carrier.carry_out((self, driver), &mut group_carrier, running, (&shape, algorithm), &memory, None)
+            });
+        driver.carrier = group_carrier;
         outcome?;
         let mut below = 0;
         for (rank, addends) in (0..).zip(all.as_chunks().0) {
@@ -228,7 +229,7 @@ impl Collectives {
         })?;
         let driver = &mut *driver;
         running.data.digest = driver.digest.in_short();
-        if matches!(driver.place, Place::Beginning) {
+        if matches!(driver.progress, CallProgress::Beginning) {
             driver.patience = Patience::since(since);
             driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         }
@@ -321,20 +322,22 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// What carries a call.
-enum Carriage<'a> {
+/// What carries one call.
+enum CallCarrier<'a> {
     Links,
     Memory(Sharing<'a>),
     Levels(Leveled<'a>),
 }
 
-impl<'a> Carriage<'a> {
+impl<'a> CallCarrier<'a> {
     /// The same on every rank.
-    fn of(way: &mut Way, shape: &Shape<'a>, algorithm: &'static Algorithm) -> Carriage<'a> {
-        match way {
-            Way::Shared(shared) => sharing(shared, shape, algorithm).map_or(Carriage::Links, Carriage::Memory),
-            Way::Levels(levels) => Leveled::of(levels, shape).map_or(Carriage::Links, Carriage::Levels),
-            Way::Untried | Way::Apart | Way::Links => Carriage::Links,
+    fn of(group_carrier: &mut CarrierChoice, shape: &Shape<'a>, algorithm: &'static Algorithm) -> CallCarrier<'a> {
+        match group_carrier {
+            CarrierChoice::Memory(shared) => {
+                sharing(shared, shape, algorithm).map_or(CallCarrier::Links, CallCarrier::Memory)
+            }
+            CarrierChoice::Levels(levels) => Leveled::of(levels, shape).map_or(CallCarrier::Links, CallCarrier::Levels),
+            CarrierChoice::Untried | CarrierChoice::Apart | CarrierChoice::Links => CallCarrier::Links,
         }
     }
 
@@ -342,12 +345,14 @@ impl<'a> Carriage<'a> {
     fn scratch_bytes(
         &self,
         group: &Collectives,
-        way: &Way,
+        group_carrier: &CarrierChoice,
         (shape, algorithm): (&Shape<'_>, &'static Algorithm),
     ) -> usize {
-        match (self, way) {
-            (Carriage::Memory(_), _) => 0,
-            (Carriage::Levels(leveled), Way::Levels(levels)) => levels_woven::scratch_bytes(leveled, group, levels),
+        match (self, group_carrier) {
+            (CallCarrier::Memory(_), _) => 0,
+            (CallCarrier::Levels(leveled), CarrierChoice::Levels(levels)) => {
+                levels_woven::scratch_bytes(leveled, group, levels)
+            }
             _ => algorithm.scratch_bytes(shape),
         }
     }
@@ -356,17 +361,17 @@ impl<'a> Carriage<'a> {
     fn carry_out(
         self,
         (group, driver): (&Collectives, &mut Driver),
-        way: &mut Way,
+        group_carrier: &mut CarrierChoice,
         running: &Running<'_>,
         (shape, algorithm): (&Shape<'_>, &'static Algorithm),
         memory: &Memory<'_>,
         function: Option<UserFunction>,
     ) -> Result<(), Stop> {
-        match (self, way) {
-            (Carriage::Memory(sharing), Way::Shared(shared)) => {
+        match (self, group_carrier) {
+            (CallCarrier::Memory(sharing), CarrierChoice::Memory(shared)) => {
                 share_all((group, driver), shared, running, sharing, memory, function)
             }
-            (Carriage::Levels(leveled), Way::Levels(levels)) => {
+            (CallCarrier::Levels(leveled), CarrierChoice::Levels(levels)) => {
                 levels_woven::carry_out(&leveled, (group, driver), levels, running, memory, function)
             }
             _ => group.carry_out(driver, running, &Plan::of_all(shape, algorithm), memory, function),
@@ -383,7 +388,7 @@ impl Operations for Collectives {
 
     fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
         let Operation::Collective(_, last) = operation else { return Ok(()) };
-        // To find the way of a group's calls is nothing that a thread may leave in the middle.
+        // To find what carries a group's calls is nothing that a thread may leave in the middle.
         let finds_way = |job: &Job| {
             let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&job.work.call, hosts));
             self.context.size() > 1 && self.carrier.get().is_none() && !stays_apart()

@@ -37,7 +37,7 @@ impl Engine {
         }
         let peer = self.transfers.peer(rank);
         if peer.kept + cost > EAGER_CREDIT {
-            return Err(format!("more eager messages than the {EAGER_CREDIT} bytes that were granted"));
+            return Err(format!("more eager messages than its credit of {EAGER_CREDIT} bytes"));
         }
         peer.kept += cost;
         self.announce(rank, message, InboundStage::Arriving(None))?;

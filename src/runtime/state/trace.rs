@@ -6,7 +6,7 @@
 //!
 //! What a process that is killed has not written yet is lost: at most what it did in the last [`FLUSH_EVERY`].
 
-use super::trace_file::{About, Entry, Place, TraceFile};
+use super::trace_file::{About, CallSite, Entry, TraceFile};
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result};
 use crate::net::fork::beyond_standard;
@@ -32,12 +32,12 @@ const FINISH_WAIT: Duration = Duration::from_secs(2);
 pub struct Tracer {
     clock: Clock,
     folder: PathBuf,
-    shared: Mutex<Shared>,
+    recording: Mutex<Recording>,
     stirred: Arc<Condvar>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct Recording {
     tracks: Vec<Arc<Track>>,
     /// When each epoch began here.
     epochs: Vec<(Epoch, Time)>,
@@ -58,7 +58,7 @@ enum Phase {
 
 /// The collectives of one group in one epoch.
 pub(crate) struct Track {
-    place: Place,
+    site: CallSite,
     ring: Ring,
     stirred: Arc<Condvar>,
 }
@@ -71,30 +71,30 @@ impl Tracer {
             let (setting, shown) = (settings.origin(Key::Trace), folder.display().to_string());
             Error::config(format!("{setting} is {shown:?}: expected a folder where files can be made: {error}"))
         })?;
-        let (shared, stirred) = (Mutex::default(), Arc::new(Condvar::new()));
-        Ok(Some(Arc::new(Tracer { clock, folder, shared, stirred })))
+        let (recording, stirred) = (Mutex::default(), Arc::new(Condvar::new()));
+        Ok(Some(Arc::new(Tracer { clock, folder, recording, stirred })))
     }
 
     /// Where a group's collectives are to be recorded. The first group of an epoch tells when it began.
     pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Arc<Track> {
         let track = Arc::new(Track {
-            place: Place { group, epoch, rank },
+            site: CallSite { group, epoch, rank },
             ring: Ring::new(),
             stirred: Arc::clone(&self.stirred),
         });
-        let mut shared = self.shared();
-        if shared.epochs.last().is_none_or(|(last, _)| *last < epoch) {
+        let mut recording = self.recording();
+        if recording.epochs.last().is_none_or(|(last, _)| *last < epoch) {
             let now = self.clock.now();
-            shared.epochs.push((epoch, now));
+            recording.epochs.push((epoch, now));
         }
-        shared.tracks.push(Arc::clone(&track));
+        recording.tracks.push(Arc::clone(&track));
         track
     }
 
     /// The cluster is complete: begins to write.
     pub(crate) fn begin(self: &Arc<Self>, about: &About, logger: &Arc<Logger>) {
-        let mut shared = self.shared();
-        let zero = shared.epochs.first().map_or(Time::default(), |(_, at)| *at);
+        let mut recording = self.recording();
+        let zero = recording.epochs.first().map_or(Time::default(), |(_, at)| *at);
         let file = TraceFile::create(&self.folder, about, zero, &self.clock);
         let tracer = Arc::clone(self);
         let started = file.map_err(|error| error.to_string()).and_then(|file| {
@@ -102,9 +102,9 @@ impl Tracer {
             thread::spawn("muster-trace", move || tracer.write(file, &own)).map_err(|error| error.to_string())
         });
         match started {
-            Ok(thread) => (shared.phase, shared.thread) = (Phase::Writing, Some(thread)),
+            Ok(thread) => (recording.phase, recording.thread) = (Phase::Writing, Some(thread)),
             Err(why) => {
-                shared.phase = Phase::Finished;
+                recording.phase = Phase::Finished;
                 logger.warn(&format!("this node's collectives are not traced: {why}"));
             }
         }
@@ -113,26 +113,26 @@ impl Tracer {
     /// Writes what there is, and no more. Waits for that, but no longer than so, nor for a disk that stands still.
     pub(crate) fn finish(&self, limit: Duration) {
         let deadline = Instant::now() + limit.min(FINISH_WAIT);
-        let mut shared = self.shared();
-        if shared.phase == Phase::Writing {
-            shared.phase = Phase::Finishing;
+        let mut recording = self.recording();
+        if recording.phase == Phase::Writing {
+            recording.phase = Phase::Finishing;
             self.stirred.notify_all();
         }
-        while shared.phase == Phase::Finishing {
+        while recording.phase == Phase::Finishing {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return thread::stay_mapped(); // its code must be there when the disk answers
             }
-            shared = self.stirred.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0;
+            recording = self.stirred.wait_timeout(recording, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        if let Some(thread) = shared.thread.take() {
-            drop(shared);
+        if let Some(thread) = recording.thread.take() {
+            drop(recording);
             let _ = thread.join(); // it has said that it ends; a panic of it was printed
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tracer's thread.
@@ -141,8 +141,8 @@ impl Tracer {
             let (tracks, epochs, is_last) = self.next();
             epochs.into_iter().for_each(|(epoch, at)| file.epoch(epoch, at));
             for track in &tracks {
-                track.ring.take(|record| file.collective(&track.place, &unpacked(&record)));
-                file.dropped(&track.place, track.ring.take_dropped(), self.clock.now());
+                track.ring.take(|record| file.collective(&track.site, &unpacked(&record)));
+                file.dropped(&track.site, track.ring.take_dropped(), self.clock.now());
             }
             drop(tracks);
             if let Err(error) = file.flush(is_last) {
@@ -150,7 +150,7 @@ impl Tracer {
             }
             if is_last {
                 drop(file);
-                self.shared().phase = Phase::Finished;
+                self.recording().phase = Phase::Finished;
                 return self.stirred.notify_all();
             }
         }
@@ -158,14 +158,14 @@ impl Tracer {
 
     /// Waits for a while, and gives out what there is then: the tracks, the epochs that are new, and whether that is all.
     fn next(&self) -> (Vec<Arc<Track>>, Vec<(Epoch, Time)>, bool) {
-        let mut shared = self.shared();
-        if shared.phase == Phase::Writing {
-            shared = self.stirred.wait_timeout(shared, FLUSH_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        let mut recording = self.recording();
+        if recording.phase == Phase::Writing {
+            recording = self.stirred.wait_timeout(recording, FLUSH_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let tracks = shared.tracks.clone();
+        let tracks = recording.tracks.clone();
         // A group that is gone has put its last record in; here it is written for the last time.
-        shared.tracks.retain(|track| Arc::strong_count(track) > 2);
-        (tracks, std::mem::take(&mut shared.epochs), shared.phase == Phase::Finishing)
+        recording.tracks.retain(|track| Arc::strong_count(track) > 2);
+        (tracks, std::mem::take(&mut recording.epochs), recording.phase == Phase::Finishing)
     }
 }
 

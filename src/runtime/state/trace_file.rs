@@ -51,7 +51,7 @@ pub(crate) struct Entry {
 }
 
 /// Where a collective was called.
-pub(crate) struct Place {
+pub(crate) struct CallSite {
     pub group: GroupId,
     pub epoch: Epoch,
     /// This node's rank in the group.
@@ -121,18 +121,18 @@ impl TraceFile {
     }
 
     /// A collective has ended.
-    pub(crate) fn collective(&mut self, place: &Place, entry: &Entry) {
+    pub(crate) fn collective(&mut self, site: &CallSite, entry: &Entry) {
         if self.bytes + self.text.len() as u64 >= BYTES_MAX {
             self.left_out += 1;
             return;
         }
-        self.name(place.group);
+        self.name(site.group);
         let Entry { call, sequence, bytes, called, begun, ended, is_ok } = entry;
         let args = json!({
-            "epoch": place.epoch.0,
-            "group": place.group.0,
+            "epoch": site.epoch.0,
+            "group": site.group.0,
             "sequence": sequence,
-            "rank": place.rank,
+            "rank": site.rank,
             "bytes": bytes,
             "count": call.count,
             "dtype": call.dtype.map(|dtype| dtype.to_string()),
@@ -143,15 +143,15 @@ impl TraceFile {
         });
         let (ts, dur) = (self.ts(*begun), us(ended.since(*begun).as_nanos() as i64));
         let event = json!({ "cat": "collective", "ts": ts, "dur": dur, "args": args });
-        self.line("X", call.kind.name(), place.group.0, event);
+        self.line("X", call.kind.name(), site.group.0, event);
     }
 
     /// So many collectives of a group found no room in memory.
-    pub(crate) fn dropped(&mut self, place: &Place, count: u64, at: Time) {
+    pub(crate) fn dropped(&mut self, site: &CallSite, count: u64, at: Time) {
         if count > 0 {
-            self.name(place.group);
+            self.name(site.group);
             let event = json!({ "ts": self.ts(at), "s": "t", "args": { "dropped": count } });
-            self.line("i", &format!("{count} not recorded"), place.group.0, event);
+            self.line("i", &format!("{count} not recorded"), site.group.0, event);
         }
     }
 

@@ -25,7 +25,7 @@ fn entry(sequence: u64) -> Entry {
 
 fn tracer(folder: &Path) -> Arc<Tracer> {
     let (clock, folder) = (Clock::start(), folder.to_owned());
-    Arc::new(Tracer { clock, folder, shared: Mutex::default(), stirred: Arc::default() })
+    Arc::new(Tracer { clock, folder, recording: Mutex::default(), stirred: Arc::default() })
 }
 
 /// A folder of this test's own.
@@ -98,7 +98,7 @@ fn a_group_that_is_gone_is_written_once_more_and_forgotten() {
     drop(track);
     tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
     tracer.finish(Duration::MAX);
-    assert!(tracer.shared().tracks.is_empty());
+    assert!(tracer.recording().tracks.is_empty());
     assert_eq!(of(&read(&folder), "X", "reduce").len(), 1);
 }
 

@@ -18,8 +18,8 @@ pub mod man;
 pub mod table;
 pub mod words;
 
+use crate::code;
 use crate::voice::{self, Voice};
-use crate::{code, COMMANDS};
 use std::ffi::OsString;
 use table::{Command, Operands};
 use words::{read, Asked};
@@ -43,10 +43,10 @@ pub const COMPLETION: Command = Command {
     ..Command::BLANK
 };
 
-/// Runs `muster man` or `muster completion` with the words after that. Returns the exit code.
-pub fn print(command: &'static Command, words: Vec<OsString>) -> i32 {
+/// Runs `muster man` or `muster completion` with the words after that: about these commands. Returns the exit code.
+pub fn print(command: &'static Command, words: Vec<OsString>, commands: &[&'static Command]) -> i32 {
     if words.first().is_some_and(|word| word == completion::ANSWER) {
-        Voice::output().say(completion::answer(&COMMANDS));
+        Voice::output().say(completion::answer(commands));
         return 0;
     }
     let text = match read(command, words) {
@@ -55,7 +55,7 @@ pub fn print(command: &'static Command, words: Vec<OsString>) -> i32 {
             (Operands::One { .. }, Some(shell)) => completion::script(shell)
                 .ok_or_else(|| format!("there is no script for {shell:?}: expected bash, zsh or fish")),
             (Operands::One { .. }, None) => Err("for which shell? expected bash, zsh or fish".to_owned()),
-            _ => Ok(man::page(&COMMANDS)),
+            _ => Ok(man::page(commands)),
         },
         Err(why) => Err(why),
     };

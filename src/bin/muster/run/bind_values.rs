@@ -18,12 +18,12 @@ pub enum Bind {
     /// The workers share what the host has.
     Shared,
     /// These are bound to these; the others are not bound.
-    ByHand(BTreeMap<Place, NumberSet>),
+    ByHand(BTreeMap<BindTarget, NumberSet>),
 }
 
 /// A process that can be bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum BindTarget {
     /// The scheduler.
     Scheduler,
     /// The worker of this device.
@@ -111,13 +111,13 @@ impl Asked<'_> {
     }
 }
 
-fn place(key: &str) -> Option<Place> {
+fn place(key: &str) -> Option<BindTarget> {
     if key == "scheduler" {
-        return Some(Place::Scheduler);
+        return Some(BindTarget::Scheduler);
     }
     let number: u32 = key.strip_prefix("device")?.parse().ok()?;
     // One spelling for one device: no sign, and no zeros before it.
-    (key == format!("device{number}")).then_some(Place::Device(number))
+    (key == format!("device{number}")).then_some(BindTarget::Device(number))
 }
 
 /// The numbers that a value lists: a text, a number, or a list of these. An error's words follow the key.
@@ -187,11 +187,11 @@ impl<'a> File<'a> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BindTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Scheduler => f.write_str("scheduler"),
-            Place::Device(number) => write!(f, "device{number}"),
+            BindTarget::Scheduler => f.write_str("scheduler"),
+            BindTarget::Device(number) => write!(f, "device{number}"),
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::run::tree_test::Tree;
 
-    fn by_hand(entries: &[(Place, &str)]) -> Bind {
+    fn by_hand(entries: &[(BindTarget, &str)]) -> Bind {
         Bind::ByHand(entries.iter().map(|(place, text)| (*place, NumberSet::parse(text).unwrap())).collect())
     }
 
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn values_of_every_kind() {
-        let two = by_hand(&[(Place::Device(0), "0-3"), (Place::Device(1), "4-5,7")]);
+        let two = by_hand(&[(BindTarget::Device(0), "0-3"), (BindTarget::Device(1), "4-5,7")]);
         for text in
             [r#"{"device0":"0-3","device1":"4-5,7"}"#, r#" { "device1" : ["4", "5,7"], "device0": ["0-1", "2-3"] } "#]
         {
@@ -219,15 +219,18 @@ mod tests {
         }
         assert_eq!(
             cores(r#"{"scheduler":0,"device10":[1,"2"]}"#),
-            Ok(by_hand(&[(Place::Scheduler, "0"), (Place::Device(10), "1-2")]))
+            Ok(by_hand(&[(BindTarget::Scheduler, "0"), (BindTarget::Device(10), "1-2")]))
         );
-        assert_eq!(cores(r#"{"device0":[]}"#), Ok(Bind::ByHand([(Place::Device(0), NumberSet::default())].into())));
+        assert_eq!(
+            cores(r#"{"device0":[]}"#),
+            Ok(Bind::ByHand([(BindTarget::Device(0), NumberSet::default())].into()))
+        );
         assert_eq!((cores("TRUE"), cores("false")), (Ok(Bind::Shared), Ok(Bind::Off)));
         assert!(!Binds::read(None, None).unwrap().any() && !Binds::read(Some("False"), Some("False")).unwrap().any());
         let nodes = Binds::read(None, Some(r#"{"device0":1}"#)).unwrap();
         assert_eq!(
             (nodes.cores, &nodes.core_nodes, &nodes.memory),
-            (Bind::Off, &by_hand(&[(Place::Device(0), "1")]), &nodes.core_nodes)
+            (Bind::Off, &by_hand(&[(BindTarget::Device(0), "1")]), &nodes.core_nodes)
         );
     }
 
@@ -268,14 +271,14 @@ mod tests {
         let both = r#"{"bind_config": {"bind_cpu_mode": "cpu", "bind_memory_mode": "numa", "actor_thread_fix_bind": true},
             "bind_cpu": {"scheduler": {"main": "7"}, "device0": {"main": "0-3", "runtime": "4-5"}, "device1": {"runtime": "6"}},
             "bind_memory": {"device0": 0, "device1": "0-1"}}"#;
-        let mut cores = by_hand(&[(Place::Scheduler, "7"), (Place::Device(0), "0-3")]);
+        let mut cores = by_hand(&[(BindTarget::Scheduler, "7"), (BindTarget::Device(0), "0-3")]);
         if let Bind::ByHand(places) = &mut cores {
-            places.insert(Place::Device(1), NumberSet::default());
+            places.insert(BindTarget::Device(1), NumberSet::default());
         }
-        let memory = by_hand(&[(Place::Device(0), "0"), (Place::Device(1), "0-1")]);
+        let memory = by_hand(&[(BindTarget::Device(0), "0"), (BindTarget::Device(1), "0-1")]);
         assert_eq!(read(both), Ok(Binds { cores, core_nodes: Bind::Off, memory }));
         let nodes = r#"{"bind_config": {"bind_cpu_mode": "NUMA"}, "bind_cpu": {"device0": 1}}"#;
-        assert_eq!(read(nodes), Ok(Binds { core_nodes: by_hand(&[(Place::Device(0), "1")]), ..Binds::default() }));
+        assert_eq!(read(nodes), Ok(Binds { core_nodes: by_hand(&[(BindTarget::Device(0), "1")]), ..Binds::default() }));
         for (text, said) in [
             ("{}", "has no object \"bind_config\""),
             ("[", "which is not JSON as expected"),

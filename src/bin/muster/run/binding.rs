@@ -3,7 +3,7 @@
 //! Where the workers share the host, each NUMA node has a part of them, and they share its cores, so that no worker's memory is
 //! another node's. Fewer workers than nodes have several nodes each. More workers than cores have one core each, with others.
 
-use super::bind_values::{Bind, Binds, Place};
+use super::bind_values::{Bind, BindTarget, Binds};
 use super::number_set::NumberSet;
 use super::part::Part;
 use super::topology::Topology;
@@ -46,16 +46,16 @@ impl Binding {
         known.check("--bind_numa", &binds.core_nodes)?;
         Known { usable: &host.usable_nodes, ..known }.check("--bind_numa", &binds.memory)?;
         nodes_have_usable_cores(binds, host)?;
-        let places: Vec<Place> = devices.iter().copied().map(Place::Device).collect();
+        let places: Vec<BindTarget> = devices.iter().copied().map(BindTarget::Device).collect();
         let cores = cores(binds, &places, host);
         let workers =
             places.iter().zip(cores).map(|(place, cores)| Bound { memory: memory(binds, *place, &cores, host), cores });
-        let cores = by_hand(&binds.cores, Place::Scheduler)
+        let cores = by_hand(&binds.cores, BindTarget::Scheduler)
             .cloned()
-            .or_else(|| by_hand(&binds.core_nodes, Place::Scheduler).map(|nodes| host.cores_of(nodes)))
+            .or_else(|| by_hand(&binds.core_nodes, BindTarget::Scheduler).map(|nodes| host.cores_of(nodes)))
             .unwrap_or_default();
         // What is shared, is shared by the workers.
-        let memory = by_hand(&binds.memory, Place::Scheduler).cloned().unwrap_or_default();
+        let memory = by_hand(&binds.memory, BindTarget::Scheduler).cloned().unwrap_or_default();
         Ok(Binding { workers: workers.collect(), scheduler: Bound { cores, memory }, unbound: Bound::default() })
     }
 
@@ -132,7 +132,7 @@ impl Known<'_> {
         let Bind::ByHand(places) = bind else { return Ok(()) };
         let Known { devices, kind, exist, usable } = self;
         for (place, numbers) in places {
-            if matches!(place, Place::Device(number) if !devices.contains(number)) {
+            if matches!(place, BindTarget::Device(number) if !devices.contains(number)) {
                 let all: NumberSet = devices.iter().copied().collect();
                 let (first, more) = (devices[0], devices.len() > 1);
                 let here = if more { format!("devices {all}") } else { format!("device {first}") };
@@ -171,14 +171,14 @@ fn nodes_have_usable_cores(binds: &Binds, host: &Topology) -> Result<(), String>
 }
 
 /// What was given by hand to this process, if anything was.
-fn by_hand(bind: &Bind, place: Place) -> Option<&NumberSet> {
+fn by_hand(bind: &Bind, place: BindTarget) -> Option<&NumberSet> {
     match bind {
         Bind::ByHand(places) => places.get(&place).filter(|numbers| !numbers.is_empty()),
         Bind::Off | Bind::Shared => None,
     }
 }
 
-fn cores(binds: &Binds, workers: &[Place], host: &Topology) -> Vec<NumberSet> {
+fn cores(binds: &Binds, workers: &[BindTarget], host: &Topology) -> Vec<NumberSet> {
     let shares = shared_nodes(workers.len(), host);
     let nodes_of = |index: usize| by_hand(&binds.core_nodes, workers[index]).unwrap_or(&shares[index]);
     if binds.cores == Bind::Shared {
@@ -203,7 +203,7 @@ fn cores(binds: &Binds, workers: &[Place], host: &Topology) -> Vec<NumberSet> {
     (0..workers.len()).map(|index| chosen(index).unwrap_or_default()).collect()
 }
 
-fn memory(binds: &Binds, worker: Place, cores: &NumberSet, host: &Topology) -> NumberSet {
+fn memory(binds: &Binds, worker: BindTarget, cores: &NumberSet, host: &Topology) -> NumberSet {
     match &binds.memory {
         Bind::Off => NumberSet::default(),
         Bind::Shared => host.nodes_of(cores).common(&host.usable_nodes),

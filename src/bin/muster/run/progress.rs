@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Display {
     /// In the last row of a terminal.
     Row,
     /// In lines.
@@ -59,7 +59,7 @@ pub struct Progress {
 
 /// What the user has seen of it.
 pub struct Shown {
-    place: Place,
+    display: Display,
     state: State,
 }
 
@@ -77,7 +77,7 @@ impl Progress {
     /// Where another launcher leads (`is_led`) it is told each time, and decides itself what to show.
     pub fn new(scheduler: (String, u16), is_elsewhere: bool, is_led: bool) -> Progress {
         let shown = Shown::new();
-        let asks_at = if is_led || shown.place == Place::Row { ASKS_EVERY } else { LINES[0] };
+        let asks_at = if is_led || shown.display == Display::Row { ASKS_EVERY } else { LINES[0] };
         Progress { scheduler, is_elsewhere, has_answered: false, asks_at, asked: None, shown }
     }
 
@@ -134,8 +134,8 @@ impl Shown {
     pub fn new() -> Shown {
         // Workers' output that passes through another program may come to the same terminal, and would not wipe the row.
         let is_alone = sys::is_terminal(libc::STDERR_FILENO) && !sys::is_pipe(libc::STDOUT_FILENO);
-        let place = if is_alone { Place::Row } else { Place::Lines { at: LINES[0], pause: 2 * LINES[0] } };
-        Shown { place, state: State::Quiet }
+        let display = if is_alone { Display::Row } else { Display::Lines { at: LINES[0], pause: 2 * LINES[0] } };
+        Shown { display, state: State::Quiet }
     }
 
     /// These words, if it is their time, and not over.
@@ -143,22 +143,22 @@ impl Shown {
         if self.state == State::Over {
             return;
         }
-        let is_due = !matches!(self.place, Place::Lines { at, .. } if at > now);
+        let is_due = !matches!(self.display, Display::Lines { at, .. } if at > now);
         if is_due {
             self.state = State::Shown;
         }
-        match &mut self.place {
+        match &mut self.display {
             // The row belongs to what runs in the foreground: the shell, with what is being typed there.
-            Place::Row if sys::is_background(libc::STDERR_FILENO) => {}
-            Place::Row => {
+            Display::Row if sys::is_background(libc::STDERR_FILENO) => {}
+            Display::Row => {
                 let width = sys::terminal_width(libc::STDERR_FILENO).unwrap_or(80);
                 voice.show(&fitting(words, width));
             }
-            Place::Lines { at, pause } if is_due => {
+            Display::Lines { at, pause } if is_due => {
                 voice.say(format!("{words}\n"));
                 (*at, *pause) = (now + *pause, (*pause * 2).min(LINES[1]));
             }
-            Place::Lines { .. } => {}
+            Display::Lines { .. } => {}
         }
     }
 
@@ -173,7 +173,7 @@ impl Shown {
 
     /// Nothing is shown any more: something else is to be said.
     pub fn end(&mut self, voice: &Voice) {
-        if self.place == Place::Row && self.state == State::Shown {
+        if self.display == Display::Row && self.state == State::Shown {
             voice.show_no_more();
         }
         self.state = State::Over;
@@ -212,13 +212,13 @@ mod tests {
     #[test]
     fn lines_become_ever_more_seldom() {
         let voice = Voice::error();
-        let mut shown = Shown { place: Place::Lines { at: LINES[0], pause: 2 * LINES[0] }, state: State::Quiet };
+        let mut shown = Shown { display: Display::Lines { at: LINES[0], pause: 2 * LINES[0] }, state: State::Quiet };
         let mut lines = vec![LINES[0]];
         for now in (1..=230).map(Duration::from_secs) {
             shown.show("", now, &voice);
             assert_eq!(shown.state == State::Shown, now >= LINES[0], "{now:?}");
-            lines.extend(match shown.place {
-                Place::Lines { at, .. } if lines.last() != Some(&at) => Some(at),
+            lines.extend(match shown.display {
+                Display::Lines { at, .. } if lines.last() != Some(&at) => Some(at),
                 _ => None,
             });
         }

@@ -4,11 +4,11 @@
 //! word counts more than the order in which the hosts told of it.
 
 use super::conduct::{Conduct, End};
-use super::plan::Place;
+use super::plan::HostShare;
 use crate::code;
 
 /// The text for standard error, and the exit code.
-pub fn verdict(conduct: &Conduct, places: &[Place]) -> (String, i32) {
+pub fn verdict(conduct: &Conduct, places: &[HostShare]) -> (String, i32) {
     let ends = conduct.ends();
     let missing = no_answer(&ends, places);
     if !missing.is_empty() {
@@ -34,7 +34,7 @@ pub fn verdict(conduct: &Conduct, places: &[Place]) -> (String, i32) {
 }
 
 /// Of hosts that never answered.
-fn no_answer(ends: &[Option<&End>], places: &[Place]) -> String {
+fn no_answer(ends: &[Option<&End>], places: &[HostShare]) -> String {
     let missing: Vec<String> = ends
         .iter()
         .zip(places)
@@ -54,7 +54,7 @@ fn no_answer(ends: &[Option<&End>], places: &[Place]) -> String {
 }
 
 /// The host on which the first failure was.
-fn first(failed: &[usize], ends: &[Option<&End>], places: &[Place]) -> Option<usize> {
+fn first(failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> Option<usize> {
     let found = |test: &dyn Fn(usize) -> bool| failed.iter().copied().find(|host| test(*host));
     let told = |host: usize| match ends[host] {
         Some(End::Told { code, summary }) => Some((*code, summary.as_ref())),
@@ -83,7 +83,7 @@ fn named_rank(words: &str) -> Option<u32> {
     words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
 
-fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[Place]) -> (String, i32) {
+fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> (String, i32) {
     let name = |host: usize| places[host].host.name.as_str();
     let mut text = String::new();
     let code = match ends[first] {
@@ -128,10 +128,10 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn places() -> Vec<Place> {
+    fn places() -> Vec<HostShare> {
         let place = |(name, first_rank): (&str, u32)| {
             let host = Host { name: name.to_owned(), slots: None };
-            Place { host, workers: 4, first_rank }
+            HostShare { host, workers: 4, first_rank }
         };
         [("one", 0), ("two", 4), ("three", 8)].map(place).to_vec()
     }

@@ -3,7 +3,7 @@
 use super::conduct::{Action, Conduct, End, ANSWER};
 use super::frames::{text, texts, Frame, Kind};
 use super::line::{Come, Event, Line};
-use super::plan::{Place, Plan};
+use super::plan::{HostShare, Plan};
 use super::report::Summary;
 use super::show::Show;
 use super::{blame, list::Host};
@@ -81,7 +81,7 @@ struct Member {
 }
 
 impl Member {
-    fn new(place: &Place) -> Member {
+    fn new(place: &HostShare) -> Member {
         let (output, words) = (Lines::new(Some(String::new())), Lines::new(Some(format!("[{}] ", place.host.name))));
         Member { line: None, output, words, summary: None }
     }

@@ -28,7 +28,7 @@ const OF_ONE: [Key; 9] = [
 
 /// A host's part of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HostShare {
     /// The host.
     pub host: Host,
     /// How many workers it starts.
@@ -37,7 +37,7 @@ pub struct Place {
     pub first_rank: u32,
 }
 
-impl Place {
+impl HostShare {
     /// Whether this rank is one of its.
     pub fn has_rank(&self, rank: u32) -> bool {
         (self.first_rank..self.first_rank + self.workers).contains(&rank)
@@ -48,7 +48,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Its hosts, in the order of their ranks. The first has the scheduler.
-    pub places: Vec<Place>,
+    pub places: Vec<HostShare>,
     /// What reaches a host, where that was said.
     pub ssh: Option<Vec<OsString>>,
     /// What the user is to be told first.
@@ -155,7 +155,7 @@ fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
 }
 
 /// Each host with its workers: as many as it has slots, host by host, until there are enough.
-fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<Place>, String> {
+fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<HostShare>, String> {
     let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
     let number = |name: &str| -> Result<Option<u32>, String> {
         let Some(text) = words.value(name) else { return Ok(None) };
@@ -184,7 +184,7 @@ fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<Place>, String> {
     for (host, slots) in hosts.into_iter().zip(slots) {
         let workers = u64::from(slots).min(wanted - u64::from(first_rank)) as u32;
         if workers > 0 {
-            places.push(Place { host, workers, first_rank });
+            places.push(HostShare { host, workers, first_rank });
             first_rank += workers;
         }
     }
@@ -192,11 +192,11 @@ fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<Place>, String> {
 }
 
 /// Where the scheduler is, for all hosts.
-fn address(words: &Words, places: &[Place]) -> Result<String, String> {
+fn address(words: &Words, places: &[HostShare]) -> Result<String, String> {
     if let Some(given) = words.value("master_addr") {
         return Ok(given.to_owned());
     }
-    let is_loopback = |place: &Place| {
+    let is_loopback = |place: &HostShare| {
         let address = place.host.address();
         address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };

@@ -32,7 +32,7 @@ impl Patience {
 
 /// How far a call is.
 #[derive(Default)]
-pub(crate) enum Place {
+pub(crate) enum CallProgress {
     #[default]
     Beginning,
     /// Over links: in this exchange of its schedule.
@@ -40,7 +40,7 @@ pub(crate) enum Place {
     /// In shared memory.
     Memory(Done),
     /// Of a call that consists of steps: in this one, and there.
-    Step(usize, Box<Place>),
+    Step(usize, Box<CallProgress>),
     /// Of a call whose chunks are woven: how far each of its parts is.
     Woven(Box<Woven>),
 }
@@ -49,9 +49,9 @@ pub(crate) enum Place {
 #[derive(Default)]
 pub(crate) struct Woven {
     /// How many steps are done through memory, and where the next is.
-    pub memory: (u64, Place),
+    pub memory: (u64, CallProgress),
     /// How many are done between hosts, and where the next is.
-    pub links: (u64, Place),
+    pub links: (u64, CallProgress),
 }
 
 /// What one exchange still has to do.
