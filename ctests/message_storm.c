@@ -18,7 +18,7 @@
 enum {
     KIB = 1 << 10,
     MIB = 1 << 20,
-    EAGER_MAX = 64 * KIB,  /* a longer message is granted */
+    EAGER_MAX = 64 * KIB,  /* a longer message asks first */
     PIECE = 256 * KIB,     /* in which it travels */
     MOST = 6,              /* ranks */
     MESSAGES = 160,        /* times ranks */
@@ -225,7 +225,7 @@ struct going {
 static void sent(struct part *part, struct going *going, muster_status_t status) {
     const struct message *message = going->message;
     int long_one = bytes_of(message) > EAGER_MAX;
-    /* A short one that does not fit was offered if there was no credit left. */
+    /* A short one that does not fit was announced if there was no credit left. */
     CHECK_OF(status == (message->misfit && long_one ? MUSTER_ERR_MISMATCH : MUSTER_OK)
              || (message->misfit && status == MUSTER_ERR_MISMATCH));
     give_back(going->bytes, bytes_of(message));

@@ -225,7 +225,7 @@ static void flood(muster_cluster_t *cluster, int rank, void *context) {
         for (int at = 0; at < COUNT; at++) {
             requests[at] = isend(world, bytes, SIZE, 1, 1);
         }
-        /* A long message the other way must be granted past all that. */
+        /* A long message the other way must be cleared to send past all that. */
         CHECK_OK(muster_recv(world, other, LONG, MUSTER_UINT8, 1, 2, NULL, 0));
         check_filled(other, 3, LONG);
         int gone = 0;

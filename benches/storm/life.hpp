@@ -52,7 +52,7 @@ public:
     muster_group_t *world() const { return muster_world(cluster); }
     Phase phase() const { return static_cast<Phase>(slot.phase.load()); }
     void enter(Phase phase) { slot.phase = static_cast<std::int64_t>(phase); }
-    // Everybody knows that all has been done: who is missing now may have left.
+    // Everybody knows that all has been done: a process that is missing now may have left.
     bool all_have_finished() const;
     // Whether this fault is to be planted here.
     bool plants(const char *fault) const;

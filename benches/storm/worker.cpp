@@ -268,7 +268,7 @@ void Worker::plant() {
     }
 }
 
-// Nobody leaves before all know that all have finished: who is lost before that finds the others, who wait for it.
+// Nobody leaves before all know that all have finished. A process that is lost before that finds the others waiting.
 void Worker::finish() {
     life_.enter(Phase::kFinishing);
     life_.make("the barrier before the last check", [&] { return muster_barrier(life_.world()); }, life_.world());

@@ -167,8 +167,8 @@ void Recovery::train() {
     }
 }
 
-// Nobody leaves before all know that all have finished. So who is lost before that finds the others, who wait for it; who is
-// lost later knows, when it is started again, that it was the end.
+// Nobody leaves before all know that all have finished. A process that is lost before that finds the others waiting when it is
+// started again. One that is lost later is told then that it was the end.
 void Recovery::finish(const std::function<void()> &conclude) {
     trace_.line("finishing");
     conclude();  // so all have saved their last step

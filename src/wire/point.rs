@@ -9,13 +9,14 @@ use crate::types::{DType, Epoch, GroupId};
 pub const MESSAGE_HEADER_BYTES: usize = super::DATA_HEADER_BYTES;
 /// Up to so many bytes a message is eager: it is sent without asking, and its receiver keeps it until it is wanted.
 pub const EAGER_MAX: usize = 64 << 10;
-/// How much a receiver keeps of one peer's eager messages, each counted with [`EAGER_COST`]; what is beyond is offered.
+/// How much a receiver keeps of one peer's eager messages, each counted with [`EAGER_COST`]; a message beyond that asks first, by an RTS.
 pub const EAGER_CREDIT: u64 = 16 << 20;
 /// What an eager message costs beside its bytes: about what it takes in tables, so that many empty ones are bounded, too.
 pub const EAGER_COST: u64 = 512;
-/// How many messages a sender may have offered to one receiver that are neither done with nor given up; more wait at home.
+/// How many messages a sender may have announced to one receiver by an RTS that are neither done with nor given up. Others wait at
+/// the sender.
 pub const RTS_MAX: usize = 1 << 16;
-/// The longest piece in which a granted message travels. Between two pieces other things may be said.
+/// The longest piece of a message that was cleared to send. Between two pieces other things may be said.
 pub const MESSAGE_PIECE_BYTES: usize = PIECE_BYTES;
 
 code! {
@@ -27,9 +28,9 @@ code! {
         Rts = 2,
         /// From the receiver: the message of this number may come (clear to send).
         Cts = 3,
-        /// From the sender: the next bytes of a granted message; the payload follows.
+        /// From the sender: the next bytes of a message that was cleared to send; the payload follows.
         Piece = 4,
-        /// From the sender: the offered message will not come, or not to its end.
+        /// From the sender: the announced message will not come, or not to its end.
         Withdraw = 5,
         /// From the receiver: the receive that it met does not fit. Element type and count are the receive's.
         Refuse = 6,
@@ -37,7 +38,7 @@ code! {
         Drop = 7,
         /// From the receiver: so much (`count`) of the sender's credit has become free.
         Credit = 8,
-        /// From the sender: the offered message is to be taken back, if no receive has met it.
+        /// From the sender: the announced message is to be taken back, if no receive has met it.
         Recall = 9,
     }
 }

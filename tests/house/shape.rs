@@ -140,6 +140,27 @@ pub fn calls(sources: &[Source]) -> Arrows {
     arrows
 }
 
+/// Which parts of the command name which: a folder of it, or a file beside these.
+pub fn parts_of_the_command(sources: &[Source]) -> Arrows {
+    const COMMAND: &str = "src/bin/muster/";
+    let part = |path: &str| {
+        let inside = path.strip_prefix(COMMAND)?;
+        Some(inside.split('/').next()?.trim_end_matches(".rs").to_owned())
+    };
+    let parts: BTreeSet<String> = sources.iter().filter_map(|source| part(&source.path)).collect();
+    let mut arrows = Arrows::new();
+    for source in product(sources) {
+        let Some(own) = part(&source.path) else { continue };
+        let named = source.names.iter().filter(|name| !name.test && name.parts[0] == "command");
+        let named = named.filter_map(|name| name.parts.get(1)).map(|other| match parts.contains(other) {
+            true => other.clone(),
+            false => "main".to_owned(),
+        });
+        arrows.entry(own.clone()).or_default().extend(named.filter(|other| *other != own));
+    }
+    arrows
+}
+
 /// The types that are larger than the house allows.
 pub fn large(sources: &[Source]) -> Vec<Large> {
     let mut found: BTreeMap<String, Large> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The rules that look at the house as a whole, and the two types that may break one of them.
 
-use super::shape::{calls, circles, imports, large, rooms, Arrows, FIELDS_MAX, METHODS_MAX};
+use super::shape::{calls, circles, imports, large, parts_of_the_command, rooms, Arrows, FIELDS_MAX, METHODS_MAX};
 use super::source::Source;
 
 /// The runtime's rooms, from the ground up. `collectives` and `messages` are two engines side by side.
@@ -26,6 +26,8 @@ pub fn upwards(sources: &[Source]) -> Vec<String> {
 pub fn broken(sources: &[Source]) -> Vec<String> {
     let mut broken = upwards(sources);
     broken.extend(compare("name each other in a circle", &firsts(&imports(sources)), &[]));
+    let parts = firsts(&parts_of_the_command(sources));
+    broken.extend(compare("are parts of the command that name each other in a circle", &parts, &[]));
     broken.extend(compare("call each other in a circle", &firsts(&calls(sources)), &[]));
     let large = large(sources);
     let what = format!("is beyond {FIELDS_MAX} fields or {METHODS_MAX} methods");
@@ -106,6 +108,22 @@ mod planted {
         let found = circles(&imports(&parsed(&circle)));
         assert_eq!(found, [["src/wire/a.rs", "src/wire/b.rs", "src/wire/c.rs"]]);
         assert_eq!(circles(&imports(&parsed(&circle[..2]))), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn parts_of_the_command_that_name_each_other_are_caught() {
+        let main = ("src/bin/muster/main.rs", "mod cli; mod voice; const COMMANDS: u8 = crate::cli::table::COUNT;");
+        for (path, text, is_circle) in [
+            ("src/bin/muster/cli/mod.rs", "use crate::{voice, COMMANDS};", true),
+            ("src/bin/muster/voice.rs", "fn f() { crate::cli::help::page() }", true),
+            ("src/bin/muster/voice.rs", "#[cfg(test)] mod tests { use crate::cli::help::page; }", false),
+            ("src/bin/muster/cli/help.rs", "use super::table::Command; use muster::config::Key;", false),
+        ] {
+            let user = ("src/bin/muster/cli/table.rs", "use crate::voice::tell;");
+            let files = [main, user, ("src/bin/muster/voice.rs", ""), (path, text)];
+            let found = circles(&parts_of_the_command(&parsed(&files)));
+            assert_eq!(!found.is_empty(), is_circle, "in {path}:\n{text}: {found:?}");
+        }
     }
 
     #[test]

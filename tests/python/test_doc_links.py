@@ -11,10 +11,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = ("src", "include", "tests", "ctests", "examples", "benches", "bindings", "scripts", "fuzz")
-SOURCES = sorted(path for name in FOLDERS for end in ("rs", "h", "c", "py") for path in (ROOT / name).rglob(f"*.{end}"))
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ENDS = ("rs", "h", "c", "hpp", "cpp", "py")
+SOURCES = sorted(path for name in FOLDERS for end in ENDS for path in (ROOT / name).rglob(f"*.{end}"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+CELL_MAX = 160  # about two lines of a page
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-RIDDLE = re.compile(r"(?:^|[.:!?|]\s+|^[-*] )(Who|Whose|Whoever)\b(?![^.:!|]*\?)", re.M)
+RIDDLE = re.compile(r"(?:^|[.:!?|]\s+|^[-*] )(Who|So who|Whose|Whoever)\b(?![^.:!|]*\?)", re.M)
 
 
 def without_code(text):
@@ -50,6 +52,13 @@ def of_rust_or_c(text):
             found.append(words)
         before = words
     return found
+
+
+def long_cells(text):
+    """Cells of tables that take more than two lines of a page."""
+    rows = re.findall(r"^\|.*\|$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M)
+    cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", re.sub(LINK, lambda link: link[0].split("](")[0], row))]
+    return [cell for cell in cells if len(cell) > CELL_MAX]
 
 
 def comments(path):
@@ -102,6 +111,11 @@ def test_lists_are_read_alike_everywhere(path):
     assert misread_lists(path.read_text()) == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_cells_have_two_lines_at_most(path):
+    assert long_cells(path.read_text()) == []
+
+
 def test_sentences_of_comments_begin_with_their_subject():
     said = ((path, comment) for path in SOURCES for comment in comments(path))
     found = [f"{path.relative_to(ROOT)}: {comment}" for path, comment in said if RIDDLE.search(without_code(comment))]
@@ -129,6 +143,7 @@ def test_a_broken_link_and_a_riddle_are_found():
     assert broken_links(path, text) == ["nowhere.md", "#two"]
     assert RIDDLE.findall("It ends. Whoever waits is told.") == ["Whoever"]
     assert RIDDLE.findall("The one who waits is told. Who waits?") == []
+    assert long_cells(f"| a | {'b' * 161} |\n| [{'c' * 150}](https://example.org/long) | d |\n") == ["b" * 161]
     assert misread_lists("One:\n- a\n\n1. b\n\n   b\n2. c\n\n3. d\n4. e\n") == ["- a", "2. c"]
     assert of_rust_or_c('/// It\n/// ends. Who\n\nlet x = "http://a"; // comes\n') == ["It ends. Who", "comes"]
     assert of_rust_or_c("/* Who\n * waits. */\nint x;\n/** Who ends. */") == ["Who waits.", "Who ends."]
