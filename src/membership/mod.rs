@@ -16,10 +16,10 @@
 //! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants:
 //! - Ranks are unique and dense.
 //! - The first cause of a broken job or group is kept, and nothing later replaces it.
-//! - A connection that was closed by an [`Output::Close`] is forgotten, whatever else is fed of it.
+//! - A connection that was closed by an [`Output::Close`] is forgotten, whatever inputs still come from it.
 //! - The work for a heartbeat or a request to the store does not grow with the number of nodes.
 //!
-//! Deliberately absent: files: what is to be durable is an output like others. Tested in the `*_test.rs` beside the
+//! Deliberately absent: files. What is to be durable is an output like others. Tested in the `*_test.rs` beside the
 //! files, through `testing.rs`, and in `src/sim`.
 
 mod admission;
@@ -95,7 +95,7 @@ use {
 #[derive(Debug)]
 pub struct Scheduler {
     conductor: Conductor,
-    /// Lives that were refused, of which the log knows.
+    /// Lives that were refused, and that the log has told of.
     refused: HashSet<Incarnation>,
 }
 
@@ -110,8 +110,8 @@ impl Scheduler {
         scheduler
     }
 
-    /// A scheduler that goes on with a job of which this is recorded, as [`check_records`] has found it possible; without an epoch
-    /// in it the job forms anew.
+    /// A scheduler that goes on with a recorded job. [`check_records`] must have found the records possible. If there
+    /// is no epoch in them, the job forms anew.
     pub fn resume(identity: Identity, rules: Rules, now: Time, records: Vec<Record>) -> Scheduler {
         let mut scheduler = Scheduler::new(identity, rules, now);
         records.into_iter().for_each(|record| scheduler.conductor.take_up(now, record));
@@ -121,7 +121,8 @@ impl Scheduler {
         scheduler
     }
 
-    /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
+    /// Everything that a restarted scheduler must know. It replaces the journal's content when the journal is
+    /// rewritten.
     pub fn snapshot(&self) -> Vec<Record> {
         self.conductor.snapshot()
     }
@@ -171,7 +172,12 @@ impl Scheduler {
         self.arm();
     }
 
-    /// Whether nothing follows any more but what waits to be durable.
+    /// Whether the scheduler knows its job from its launcher.
+    pub fn has_derived_job(&self) -> bool {
+        self.conductor.cluster.rules.derived_job.is_some()
+    }
+
+    /// Whether nothing follows any more, except what waits to be durable.
     pub fn has_ended(&self) -> bool {
         self.conductor.cluster.job.has_ended()
     }
@@ -187,7 +193,7 @@ impl Scheduler {
                         self.conductor.cluster.out.put_back(Queued::Formed(epoch, to));
                     }
                     if epoch != self.conductor.cluster.epoch || self.conductor.cluster.nodes.conn(index) != Some(conn) {
-                        continue; // it will be told of what is now
+                        continue; // this node will be told of the present epoch
                     }
                     let formed = self.conductor.cluster.formed(index, self.conductor.groups.table.creations_of(index));
                     return Some(Output::Send(conn, Message::Formed(formed)));
@@ -204,7 +210,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells the driver when to wake it, where that has changed.
+    /// Tells the driver when to wake the brain, if that has changed.
     fn arm(&mut self) {
         if !self.has_ended() {
             let forming = self.conductor.forming.deadline.filter(|_| self.conductor.cluster.job.is_forming());
@@ -212,8 +218,8 @@ impl Scheduler {
         }
     }
 
-    /// If this scheduler was itself kept from running, everybody's deadlines move by as much. Not that of forming: it is
-    /// a budget, and the nodes count it too.
+    /// If this scheduler was itself kept from running, all deadlines of others move by as much. The deadline of forming
+    /// does not: it is a budget, and the nodes count it too.
     fn forgive_own_lateness(&mut self, now: Time) {
         let cluster = &mut self.conductor.cluster;
         let Some(first) = cluster.out.first_due() else { return };
@@ -279,7 +285,7 @@ impl Scheduler {
         match message {
             Message::Register(register) if register.incarnation == life => self.register(now, conn, register),
             Message::Leave => self.conductor.leave(now, key),
-            // It has been told that it is lost; nothing that it still wants counts.
+            // The sender has been told that it is lost: nothing that it still wants counts.
             message if is_lost && !matches!(message, Message::Register(_)) => {
                 self.heard_of_lost(now, conn, key, &message);
             }
@@ -306,7 +312,7 @@ impl Scheduler {
         }
     }
 
-    /// The first message of a connection, or a later one of one that asks how the job is or watches it.
+    /// The first message of a connection, or a later message of a connection that asks how the job is or watches it.
     fn of_no_node(&mut self, now: Time, conn: ConnId, purpose: Purpose, message: Message) {
         let kind = message.kind();
         match message {
@@ -329,8 +335,8 @@ impl Scheduler {
         self.conductor.cluster.connections.stranger(conn, why, &mut self.conductor.cluster.out);
     }
 
-    /// A node that is lost is heard over the connection that it had when it fell silent. One that may go on is to register again,
-    /// so that it learns what it has missed, and asks anew what was not answered.
+    /// A node that is lost is heard over the connection that it had when it fell silent. If it may go on, it is to
+    /// register again: then it learns what it has missed, and asks anew what was not answered.
     fn heard_of_lost(&mut self, now: Time, conn: ConnId, key: u32, message: &Message) {
         if self.may_go_on(key) {
             self.conductor.cluster.out.output(Output::Close(conn));
@@ -351,7 +357,7 @@ impl Scheduler {
             | Message::MakeGroup(_)
             | Message::MakeByMembers(_)
             | Message::Called(_)
-                if !counts => {} // of an epoch that is over
+                if !counts => {} // it is of an epoch that is over
             Message::Suspect(suspect) => {
                 let peer = suspect.peer;
                 if cluster.suspect(now, key, suspect) {
@@ -375,7 +381,7 @@ impl Scheduler {
         if cluster.job.is_complete() && cluster.is_present(key) {
             let groups = &mut self.conductor.groups;
             groups.compare_calls(cluster, now, key, &heartbeat.progress);
-            // Before the next answers those who asked where it is.
+            // This comes first: what follows answers the nodes that asked where this one is.
             self.conductor.stragglers.keep_waits(cluster, groups, now, key, heartbeat.waits);
             self.conductor.stragglers.keep_carriers(cluster, groups, key, heartbeat.carriers.0);
             self.conductor.stragglers.keep_progress(cluster, groups, now, key, heartbeat.progress);
@@ -383,7 +389,7 @@ impl Scheduler {
         }
         let is_said = |key| cluster.nodes.get(key).is_some_and(|node| node.abandoned.is_said_here());
         if self.conductor.recovery.is_open() && is_said(&key) {
-            self.conductor.recover_if_complete(now); // it lives, and may be the last that was awaited
+            self.conductor.recover_if_complete(now); // this node lives, and may be the last that was awaited
         }
     }
 

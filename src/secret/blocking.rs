@@ -1,4 +1,4 @@
-//! The same for one that asks a scheduler something, and can wait for the answer: the command.
+//! The proof of the job's secret for the command, which asks a scheduler something and can wait for the answer.
 
 use super::kept;
 use super::key::JobSecret;
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// What is needed to ask.
+/// What is needed to ask a scheduler.
 #[derive(Clone, Default)]
 pub struct Asker {
     tls: tls::Asker,
@@ -25,7 +25,7 @@ pub struct Stream {
 }
 
 impl Asker {
-    /// Reads what the settings name, as far as one needs it that asks.
+    /// Reads what the settings name, as far as it is needed to ask.
     pub fn open(tls: Option<&crate::config::TlsSettings>, secret: &crate::config::Lock) -> Result<Asker> {
         Ok(Asker { tls: tls::Asker::open(tls)?, secret: JobSecret::read(secret)? })
     }
@@ -35,8 +35,8 @@ impl Asker {
         self.tls.remarks()
     }
 
-    /// Over this connection to a scheduler at this host, which has not carried a byte yet. What is to be proved is proved with the
-    /// first message.
+    /// Makes a stream of this connection to a scheduler at this host. The connection has not carried a byte yet. What is to be
+    /// proved is proved with the first message.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
         let inner = self.tls.over(connection, host)?;
         let Some(secret) = self.secret.clone().or_else(|| left_by_a_run(inner.connection())) else {
@@ -48,7 +48,7 @@ impl Asker {
     }
 }
 
-/// The secret of the run of this user's whose scheduler this connection is to.
+/// The secret of this user's run, if this connection goes to the run's scheduler.
 fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
     let scheduler = connection.peer_addr().ok().filter(|address| interface::is_local(*address))?;
     kept::of_port(scheduler.port()).as_ref().map(JobSecret::of)
@@ -66,7 +66,7 @@ impl Stream {
         self.inner.end()
     }
 
-    /// Sends what goes out first, and, while ours waits for the other end's challenge, hears that.
+    /// Sends what must go out first. While our first message waits for the other end's challenge, reads that.
     fn settle(inner: &mut Inner, session: &mut Session) -> io::Result<()> {
         loop {
             inner.write_all(&std::mem::take(&mut session.outgoing))?;
@@ -103,7 +103,7 @@ impl Read for Stream {
             if session.is_refused() {
                 return Ok(0);
             }
-            Stream::settle(&mut self.inner, session)?; // what was written may wait still
+            Stream::settle(&mut self.inner, session)?; // what was written may still wait
             if session.readable.is_empty() && !session.reads_freely() && !session.is_refused() {
                 Stream::pull(&mut self.inner, session)?;
             }

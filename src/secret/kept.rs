@@ -16,7 +16,7 @@ const IN_RECOVERY: &str = "job-secret";
 /// The longest such file.
 const MAX_BYTES: u64 = 4096;
 
-/// The folder of this user's, in which runs keep their secrets: below `$XDG_RUNTIME_DIR`, or else in /tmp.
+/// This user's folder in which runs keep their secrets: below `$XDG_RUNTIME_DIR`, or else in /tmp.
 pub fn folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
         Some(path) => PathBuf::from(path).join("muster"),
@@ -34,17 +34,17 @@ pub fn file_of_recovery(directory: &Path) -> PathBuf {
     directory.join(IN_RECOVERY)
 }
 
-/// What a file of a run's says: its secret, and by which process one sees that the run lives.
+/// What a run's file says: the run's secret, and the process that lives as long as the run.
 pub fn text(secret: &str, pid: u32) -> String {
     format!("{secret}\n{pid} {}\n", host::start_ticks(pid))
 }
 
-/// Whether this belongs to this user alone.
+/// Whether a file belongs to this user, and no other user may use it.
 fn is_own(metadata: &Metadata) -> bool {
     metadata.uid() == host::user() && metadata.mode() & 0o077 == 0
 }
 
-/// The secret of the live run of this user's whose scheduler has this port, if there is one.
+/// The secret of this user's run whose scheduler has this port, if there is such a run and it lives.
 pub fn of_port(port: u16) -> Option<Password> {
     let is_right = fs::symlink_metadata(folder()).is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata));
     let (secret, process) = read(&file_of_port(port)).filter(|_| is_right)?;
@@ -58,7 +58,7 @@ pub fn of_recovery(directory: &Path) -> Option<Password> {
     read(&file_of_recovery(directory)).map(|(secret, _)| secret)
 }
 
-/// The first line of a file of this user's alone, and the second. Most processes have no such file, and wipe nothing.
+/// The first and the second line of a file that is this user's alone. Most processes have no such file, and wipe nothing.
 fn read(path: &Path) -> Option<(Password, String)> {
     fs::symlink_metadata(path).ok().filter(|metadata| metadata.is_file() && is_own(metadata))?;
     wiping(|| {

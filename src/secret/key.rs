@@ -1,4 +1,4 @@
-//! The secret of a job, and what is derived of it.
+//! The secret of a job, and what is derived from it.
 //!
 //! Invariant: what is derived for one use is of no use for another: each has its own text.
 
@@ -16,21 +16,21 @@ pub struct JobSecret {
     key: Arc<hmac::Key>,
 }
 
-/// How much of the stack making a key uses at most: SHA-256 with its blocks (less than a quarter of it, measured).
+/// How many bytes of the stack it takes at most to make a key: SHA-256 with its blocks (measured: less than a quarter of this).
 const STACK_BYTES: usize = 8 << 10;
 
-/// A key of these bytes, to be kept.
+/// Makes a key of these bytes, which is to be kept.
 fn kept(bytes: &[u8]) -> Arc<hmac::Key> {
     wiping_stack::<STACK_BYTES, _>(|| keeping(|| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes))))
 }
 
 impl JobSecret {
-    /// Of these bytes.
+    /// The secret that is made of these bytes.
     pub fn new(bytes: &[u8]) -> JobSecret {
         JobSecret { key: kept(bytes) }
     }
 
-    /// Of this text.
+    /// The secret that is made of this text.
     pub fn of(text: &Password) -> Arc<JobSecret> {
         Arc::new(JobSecret::new(text.reveal().as_bytes()))
     }
@@ -46,24 +46,26 @@ impl JobSecret {
         context.sign().as_ref().try_into().expect("SHA-256 gives 32 bytes")
     }
 
-    /// The epoch's mark, which stands in its secret's place: all members make it themselves. Links show it. It opens none.
+    /// The epoch's mark, which takes the place of the epoch's secret: all members make it themselves. Links show it, but
+    /// it opens none.
     pub fn of_epoch(&self, instance: JobInstance, epoch: Epoch) -> Secret {
         Secret(self.derive([b"muster job secret, version 1: epoch", &instance.0, &epoch.0.to_le_bytes()]))
     }
 
-    /// Under what a connection to the scheduler is proved.
+    /// The key by which the secret is proved on a connection to the scheduler.
     pub fn of_connection(&self) -> Arc<hmac::Key> {
         Arc::clone(&self.key)
     }
 
-    /// Under what a link is proved: derived of the epoch, and of the part of its mark that tells the job instance.
+    /// The key by which the secret is proved on a link. It is derived from the epoch, and from the first half of the
+    /// epoch's mark, which depends on the job instance.
     pub fn of_link(&self, hello: &LinkHello) -> Arc<hmac::Key> {
         let LinkHello { epoch, proof, .. } = hello;
         kept(&self.derive([b"muster job secret, version 1: link", proof, &epoch.0.to_le_bytes()]))
     }
 
-    /// Hides tokens from those that do not know the secret, for the way to the scheduler; done twice, it shows them again. A life
-    /// shows the same tokens each time, so what hides them hides nothing else.
+    /// Hides tokens on the way to the scheduler from readers that do not know the secret. Done twice, it shows them again. A life
+    /// shows the same tokens each time, so the bytes that hide them never hide anything else.
     pub fn mask(&self, life: Incarnation, tokens: &mut [Token]) {
         for (nth, token) in (0u64..).zip(tokens) {
             let pad = self.derive([b"muster job secret, version 1: token", &life.0, &nth.to_le_bytes()]);
@@ -99,7 +101,7 @@ mod tests {
         black_box(hmac::Key::new(hmac::HMAC_SHA256, bytes));
     }
 
-    /// Some slack is left for a compiler that optimizes nothing, or otherwise.
+    /// Some slack is left for a compiler that optimizes nothing, or in another way.
     #[test]
     fn a_key_leaves_nothing_of_its_bytes_on_the_stack() {
         let secret = *b"what a key is made of, and no more";

@@ -1,7 +1,7 @@
-//! A transport on which both ends have to prove that they know the job's secret, around any other.
+//! A transport, around any other, on which both ends have to prove that they know the job's secret.
 //!
-//! Invariant: nothing of the other end is passed on before it has proved that (`session` names the exceptions). Afterwards each call
-//! is the inner transport's, behind one look at an empty buffer.
+//! Invariant: no byte of the other end is passed on before that has proved itself (`session` names the exceptions).
+//! Afterwards each call goes to the inner transport, after one look at an empty buffer.
 
 use super::session::{Fault, Session};
 use crate::net::{is_refusal, pass_over, refusal, unproved, Acknowledged, Registry, Signs, Token, Transport};
@@ -17,7 +17,7 @@ const READ_BYTES: usize = 4096;
 pub(super) const ENDED: &str =
     "it ended the connection before it had proved that it knows the job secret: perhaps none is set there (job_secret)";
 
-/// The transport.
+/// The transport with the proof.
 pub struct ProvedTransport {
     inner: Box<dyn Transport>,
     state: State,
@@ -26,10 +26,10 @@ pub struct ProvedTransport {
 enum State {
     /// The proof is being made, or has been.
     Going(Box<Session>),
-    /// One side does not take the other.
+    /// One side refuses the other.
     Refused {
         why: String,
-        /// What of the answer has not gone yet.
+        /// The part of the answer that has not gone yet.
         answer: Vec<u8>,
     },
     /// What came was damaged on the way.
@@ -54,7 +54,8 @@ impl State {
 }
 
 impl ProvedTransport {
-    /// Around a connection that has not carried a byte yet. Without a session each use of it fails, with why there is none.
+    /// A transport around a connection that has not carried a byte yet. Without a session each use fails, and says why
+    /// there is none.
     pub fn new(inner: Box<dyn Transport>, session: Result<Session, String>) -> ProvedTransport {
         let state = session
             .map_or_else(|why| State::Refused { why, answer: Vec::new() }, |session| State::Going(Box::new(session)));
@@ -68,7 +69,7 @@ impl ProvedTransport {
         self.told(passed)
     }
 
-    /// Takes in what has come, once: whether that was not the end.
+    /// Reads once, and takes in what has come. Returns false if that was the end.
     fn pull(&mut self) -> io::Result<bool> {
         let mut through = [0; READ_BYTES];
         let read = self.inner.read(&mut [IoSliceMut::new(&mut through)]);
@@ -89,7 +90,7 @@ impl ProvedTransport {
         self.state.session().map(|_| true)
     }
 
-    /// Of a refusal by the transport inside no proof follows.
+    /// Notes whether the inner transport has refused the other end: then no proof follows.
     fn told<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| {
             if is_refusal(error) {
@@ -158,7 +159,7 @@ impl Transport for ProvedTransport {
                 Ok(false) => return Err(self.ended()),
                 Err(error) => return Err(error),
             }
-            let _ = passed; // the one that writes finds out if it fails
+            let _ = passed; // if it failed, the next write finds that
         }
     }
 
@@ -190,7 +191,7 @@ impl Transport for ProvedTransport {
     fn flush(&mut self) -> io::Result<()> {
         loop {
             self.pass_on()?;
-            // Where the other end's bytes are passed on, or nothing counts any more, no proof is awaited.
+            // No proof is awaited if the other end's bytes are passed on by now, or if nothing counts any more.
             let is_over = |session: &Session| session.is_refused() || session.reads_freely();
             if self.state.going().is_some_and(|session| session.held() == 0 || is_over(session)) {
                 return Ok(());

@@ -1,12 +1,12 @@
-//! The job's secret: who knows it is of the job, and proves that on each connection without sending it.
+//! The job's secret: a process that knows it belongs to the job, and proves that on each connection without sending it.
 //!
 //! | file | what it owns |
 //! | --- | --- |
-//! | [`key`] | the secret, and what is derived of it |
+//! | [`key`] | the secret, and what is derived from it |
 //! | [`session`] | what two ends say to each other before they believe the other's first message |
 //! | [`link`] | a transport that does that, around any other |
 //! | [`kept`] | where `muster run` leaves the secret that it has made |
-//! | [`blocking`] | the same for the command, which asks and waits |
+//! | [`blocking`] | the proof for the command, which asks and waits |
 //!
 //! Invariants: with a secret no connection is ever made without its proof, on both planes; the secret is in no message and in no log.
 //! TLS, where it is on, lies below: the proof is made inside it.
@@ -35,27 +35,27 @@ use std::time::Duration;
 pub struct Guard {
     /// TLS and the proof, where they are set.
     pub wrap: Wrap,
-    /// The same for a connection to the scheduler.
+    /// TLS and the proof for a connection to the scheduler.
     pub to_scheduler: Wrap,
-    /// Nodes' certificates must carry their node ids; how the user knows the setting that says so.
+    /// Set if nodes' certificates must carry their node ids: the setting that demands it, by the name that the user knows.
     pub node_ids: Option<String>,
     /// The secret, if there is one.
     pub secret: Option<Arc<JobSecret>>,
-    /// One sentence each.
+    /// What its user should know now, one sentence each.
     pub warnings: Vec<String>,
     /// What its user should know later.
     pub remarks: Remarks,
 }
 
 impl Guard {
-    /// What becomes of connections is decided elsewhere.
+    /// A guard that only uses this wrap, for all connections.
     pub fn of(wrap: Wrap) -> Guard {
         let to_scheduler = Arc::clone(&wrap);
         let (warnings, remarks) = (Vec::new(), Remarks::default());
         Guard { wrap, to_scheduler, node_ids: None, secret: None, warnings, remarks }
     }
 
-    /// The same for another in this process, which has nothing to tell its user.
+    /// The same guard for another part of this process, which has nothing to tell its user.
     pub fn shared(&self) -> Guard {
         let (node_ids, secret) = (self.node_ids.clone(), self.secret.clone());
         Guard { node_ids, secret, ..Guard::of(Arc::clone(&self.wrap)) }
@@ -73,8 +73,9 @@ pub fn open(settings: &Settings) -> Result<Guard> {
         None => left_by_a_run(settings).as_ref().map(JobSecret::of),
         given => given,
     };
+    let job = settings.derived_job.as_ref().map(|job| job.mark());
     let [wrap, to_scheduler] = [&tls.wrap, &tls.to_scheduler]
-        .map(|wrap| secret.as_ref().map_or_else(|| Arc::clone(wrap), |secret| around(wrap, secret)));
+        .map(|wrap| secret.as_ref().map_or_else(|| Arc::clone(wrap), |secret| around(wrap, secret, job)));
     let node_ids = settings.tls.as_ref().and_then(|tls| tls.names.node_ids.clone());
     Ok(Guard { wrap, to_scheduler, node_ids, secret, warnings: tls.warnings, remarks: tls.remarks })
 }
@@ -82,7 +83,7 @@ pub fn open(settings: &Settings) -> Result<Guard> {
 /// How long the scheduler's name is looked up, to know whether it is this host's.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// The secret of the run to which a process belongs that was started beside it.
+/// The secret of a run, for a process that belongs to the run and was started beside it.
 fn left_by_a_run(settings: &Settings) -> Option<Password> {
     let directory = settings.recovery_path.as_deref().filter(|_| settings.enable_recovery);
     let of_recovery = directory.and_then(kept::of_recovery);
@@ -100,12 +101,12 @@ fn is_here(host: &str, port: u16) -> bool {
     resolve::resolve(host, port, LOOK_UP).is_ok_and(|addresses| addresses.into_iter().any(interface::is_local))
 }
 
-/// A wrap with the proof in it.
-pub fn around(wrap: &Wrap, secret: &Arc<JobSecret>) -> Wrap {
-    let (wrap, secret) = (Arc::clone(wrap), Arc::clone(secret));
+/// A wrap that adds the proof to `wrap`. `derived_job` marks the job that a launcher tells, if one does.
+pub fn around(wrap: &Wrap, secret: &Arc<JobSecret>, derived_job: Option<&str>) -> Wrap {
+    let (wrap, secret, job) = (Arc::clone(wrap), Arc::clone(secret), derived_job.map(str::to_owned));
     Arc::new(move |transport: TcpTransport, side: Side| -> Box<dyn Transport> {
         let nonce = host::random_bytes().map_err(|error| error.to_string());
-        let session = nonce.map(|nonce| Session::new(Arc::clone(&secret), side, nonce));
+        let session = nonce.map(|nonce| Session::new(Arc::clone(&secret), side, nonce).of_derived_job(job.as_deref()));
         Box::new(ProvedTransport::new(wrap(transport, side), session))
     })
 }

@@ -1,21 +1,21 @@
 //! What two ends say to each other before they believe the other's first message. It moves no bytes itself.
 //!
 //! The dialler sends a nonce, and gets the accepter's. Then each side's first message is followed by a MAC of it, of both nonces and
-//! of the role: first the dialler's, so that one that only asks learns nothing to guess by. The accepter's covers the dialler's MAC,
-//! too. What comes later is as it is without a secret.
+//! of the role. The dialler's comes first, so that a process that only asks gets no MAC by which it could test guesses. The
+//! accepter's covers the dialler's MAC, too. What comes later is the same as without a secret.
 //!
-//! Invariants: no byte of a side that has not proved the secret is passed on, with two exceptions, which can do no more than end the
-//! connection. A refusal as of a stranger is passed on: one that has another secret, or none, must be able to say so. Each other
-//! refusal needs its proof, for it may end more. Bytes that are no frame at all are passed on, for their reader says best what is wrong
-//! with them. Tested in `session_test.rs`.
+//! Invariants: no byte of a side that has not proved the secret is passed on, with two exceptions, which can do no more
+//! than end the connection. A refusal as of a stranger is passed on: a side that has another secret, or none, must be able
+//! to say so. Each other refusal needs its proof, for it may end more. Bytes that are no frame at all are passed on, for
+//! their reader says best what is wrong with them. Tested in `session_test.rs`.
 
 use super::key::JobSecret;
 use crate::error::Status;
 use crate::net::Side;
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, LinkHello, LinkKind, LinkReject, LinkRejectReason, Message, Rejected, Wire,
-    WireError, CONTROL_PAYLOAD_MAX, MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC,
-    UNREGISTERED_PAYLOAD_MAX,
+    body_bytes, encode_frame, peek_frame, Decoder, LinkHello, LinkKind, LinkReject, LinkRejectReason, Message, PassBy,
+    Rejected, Wire, WireError, CONTROL_PAYLOAD_MAX, HEADER_BYTES, MAGIC, NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE,
+    PROOF_MAC, UNREGISTERED_PAYLOAD_MAX,
 };
 use ring::hmac;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ const ACCEPTER: &[u8] = b"muster job secret, version 1: the accepter's first mes
 /// How much of what is written is held before the other side has proved itself; it is refused beyond that.
 const HELD_MAX: usize = 64 << 10;
 
-/// Why nothing comes of it.
+/// Why a connection comes to nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// One side does not take the other.
+    /// One side refuses the other.
     Refused(String),
     /// What came was damaged on the way: the next attempt may go well.
     Damaged(String),
@@ -57,20 +57,22 @@ impl From<WireError> for Fault {
 enum Incoming {
     /// The dialler's nonce.
     Ask,
-    /// The accepter's.
+    /// The accepter's nonce.
     Challenge,
-    /// Its first message, and the MAC.
+    /// The other side's first message, and the MAC.
     First,
-    /// It has proved itself: bytes come as they are.
+    /// Nothing: the other side has proved itself, and bytes come as they are.
     Open,
-    /// It refuses: nothing counts after that.
+    /// Nothing: the other side refuses, and nothing counts after that.
     Refused,
 }
 
-/// One end's side of it.
+/// One end's side of the proof.
 pub struct Session {
     secret: Arc<JobSecret>,
     side: Side,
+    /// The job as this side's launcher tells it.
+    derived_job: Option<String>,
     own_nonce: [u8; NONCE_BYTES],
     nonce: [u8; NONCE_BYTES],
     /// The key of both MACs, from the dialler's first message on until both sides have proved themselves.
@@ -79,9 +81,9 @@ pub struct Session {
     dialler_mac: Vec<u8>,
     incoming: Incoming,
     inbound: Vec<u8>,
-    /// What is for the reader.
+    /// The bytes for the reader.
     pub readable: Vec<u8>,
-    /// What was written, until the first message of ours has gone.
+    /// What was written and waits until our first message has gone.
     first: Vec<u8>,
     has_sent_first: bool,
     /// What is to go out before all else.
@@ -89,7 +91,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins, with a nonce that nobody could foresee.
+    /// Begins a session, with a nonce that nobody could foresee.
     pub fn new(secret: Arc<JobSecret>, side: Side, own_nonce: [u8; NONCE_BYTES]) -> Session {
         let mut outgoing = Vec::new();
         if side == Side::Client {
@@ -98,6 +100,7 @@ impl Session {
         Session {
             secret,
             side,
+            derived_job: None,
             own_nonce,
             nonce: [0; NONCE_BYTES],
             key: None,
@@ -109,6 +112,12 @@ impl Session {
             has_sent_first: false,
             outgoing,
         }
+    }
+
+    /// The same session with a mark of the job, for a process that knows its job from its launcher. A scheduler's side
+    /// tells a node of another such job, which has another secret or none, to look for its own scheduler.
+    pub fn of_derived_job(self, mark: Option<&str>) -> Session {
+        Session { derived_job: mark.map(str::to_owned), ..self }
     }
 
     /// Whether what is written goes out as it is, behind `outgoing`.
@@ -136,21 +145,28 @@ impl Session {
         self.first.len()
     }
 
-    /// Takes what is written before the first message has gone: how many bytes, 0 where enough waits.
+    /// Takes what is written before the first message has gone. Returns how many bytes; 0 if enough waits. Once the other side is
+    /// ready, the message is taken up to its end, however long it is.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(HELD_MAX.saturating_sub(self.first.len()));
+        let longest = HEADER_BYTES as u64 + body_bytes(CONTROL_PAYLOAD_MAX, 0);
+        let most = if self.is_ready() { longest as usize } else { HELD_MAX };
+        let count = bytes.len().min(most.saturating_sub(self.first.len()));
         self.first.extend_from_slice(&bytes[..count]);
         self.send_first();
         count
     }
 
+    /// Whether the other side is ready for our first message.
+    fn is_ready(&self) -> bool {
+        match self.side {
+            Side::Client => self.incoming == Incoming::First,
+            Side::Server => self.incoming == Incoming::Open,
+        }
+    }
+
     /// Our first message goes out with its MAC, as soon as it is whole and the other side is ready for it.
     fn send_first(&mut self) {
-        let is_ready = match self.side {
-            Side::Client => matches!(self.incoming, Incoming::First),
-            Side::Server => self.incoming == Incoming::Open,
-        };
-        if self.has_sent_first || !is_ready {
+        if self.has_sent_first || !self.is_ready() {
             return;
         }
         let Ok(Some((_, length))) = peek_frame(&self.first, u64::MAX) else { return };
@@ -169,7 +185,7 @@ impl Session {
         self.forget();
     }
 
-    /// The MAC of this side's first message.
+    /// The MAC of the first message of the side `of`.
     fn mac(&self, key: &hmac::Key, of: Side, frame: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(key);
         let (dialler, accepter) = match self.side {
@@ -186,7 +202,7 @@ impl Session {
         context.sign()
     }
 
-    /// Takes what has come in, while it does not come freely. An error ends the connection: `outgoing` may still hold an answer.
+    /// Takes what has come in, until `reads_freely`. An error ends the connection: `outgoing` may still hold an answer.
     pub fn heard(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.inbound.extend_from_slice(bytes);
         while self.step()? {}
@@ -226,7 +242,7 @@ impl Session {
                 Ok(true)
             }
             (Incoming::Ask, kind) => {
-                self.refuse(kind, "this job has a secret, and the process that connects shows none");
+                self.refuse(kind, &payload, "this job has a secret, and the process that connects shows none");
                 Err(refused("it shows no job secret, and one is set here (job_secret)"))
             }
             (Incoming::Challenge, _) => {
@@ -236,7 +252,7 @@ impl Session {
         }
     }
 
-    /// The other side's first message is there; its MAC follows, or is there, too.
+    /// Judges the other side's first message, which is there. Its MAC follows, or is there, too.
     fn judge(&mut self, kind: u8, length: usize) -> Result<bool, Fault> {
         let Some((proof, proof_length)) = peek_frame(&self.inbound[length..], 64)? else {
             return Ok(false);
@@ -248,7 +264,9 @@ impl Session {
         let is_right = proof.header.kind == PROOF_MAC && is_same(expected.as_ref(), &proof.payload);
         if !is_right {
             if self.side == Side::Server {
-                self.refuse(kind, "the job's secret is another than that of the process that connects");
+                let payload =
+                    peek_frame(first, u64::MAX)?.map(|(frame, _)| frame.payload.into_owned()).unwrap_or_default();
+                self.refuse(kind, &payload, "the job's secret is another than that of the process that connects");
             }
             return Err(refused("its job secret is another than the one that is set here (job_secret)"));
         }
@@ -270,23 +288,32 @@ impl Session {
         self.forget();
     }
 
-    /// Nothing more is to be proved once both sides have proved themselves.
+    /// Drops the key once both sides have proved themselves: nothing more is to be proved.
     fn forget(&mut self) {
         if self.has_sent_first && self.incoming == Incoming::Open {
             self.key = None;
         }
     }
 
-    /// An answer that also one understands that knows nothing of secrets.
-    fn refuse(&mut self, kind: u8, why: &str) {
+    /// Answers a first message that is refused. A process that knows nothing of secrets understands the answer, too.
+    fn refuse(&mut self, kind: u8, payload: &[u8], why: &str) {
         if kind == LinkKind::Hello as u8 {
             let mut payload = crate::wire::Encoder::default();
             LinkReject { reason: LinkRejectReason::Stranger }.put(&mut payload);
             return encode_frame(LinkKind::Reject as u8, 0, &payload.bytes, &mut self.outgoing);
         }
         let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
-        let message = Message::Rejected(Rejected { status: Status::Rejected, reason });
+        let message = match self.is_of_another_job(kind, payload) {
+            true => Message::PassBy(PassBy { reason }),
+            false => Message::Rejected(Rejected { status: Status::Rejected, reason }),
+        };
         encode_frame(message.kind(), 0, &message.encode(), &mut self.outgoing);
+    }
+
+    /// Whether this is the registration of a node that knows its job from its launcher, and that job is not this side's.
+    fn is_of_another_job(&self, kind: u8, payload: &[u8]) -> bool {
+        let Ok(Message::Register(register)) = Message::decode(kind, payload) else { return false };
+        register.derived_job.is_some() && register.derived_job != self.derived_job
     }
 }
 
@@ -305,13 +332,14 @@ fn refused(why: &str) -> Fault {
     Fault::Refused(why.to_owned())
 }
 
-/// Whether a message can do no more than to end this connection: it refuses, as one does that does not know the other.
+/// Whether a message can only end this connection: it is a refusal of a side that does not know the other.
 fn is_strangers_refusal(kind: u8, payload: &[u8]) -> bool {
     if kind == LinkKind::Reject as u8 {
         let reject = LinkReject::take(&mut Decoder::new(payload));
         return reject.is_ok_and(|reject| reject.reason == LinkRejectReason::Stranger);
     }
-    matches!(Message::decode(kind, payload), Ok(Message::Rejected(Rejected { status: Status::Rejected, .. })))
+    let message = Message::decode(kind, payload);
+    matches!(message, Ok(Message::PassBy(_) | Message::Rejected(Rejected { status: Status::Rejected, .. })))
 }
 
 /// Whether two MACs are equal, in a time that does not tell where they differ.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::wire::StatusQuery;
+use crate::membership::testing::worker;
+use crate::wire::{Register, StatusQuery};
 
 const OTHER: u8 = 99;
 
@@ -61,10 +62,25 @@ fn what_follows_the_first_message_is_as_it_was_written() {
     pass(&mut dialler, &mut accepter, 5).unwrap();
     pass(&mut accepter, &mut dialler, 5).unwrap();
     assert!(dialler.writes_freely());
-    // What is read after the proof comes in one go or not: none is lost or turned.
+    // What follows the proof may be read together with it: no byte is lost, and the order stays.
     let bytes = std::mem::take(&mut dialler.outgoing);
     accepter.heard(&bytes).unwrap();
     assert_eq!(accepter.readable, [&message()[..], &second, half].concat());
+}
+
+#[test]
+fn a_first_message_may_be_as_long_as_any() {
+    // A scheduler's first message lists the members, of which there are up to a thousand.
+    for length in [100 << 10, CONTROL_PAYLOAD_MAX as usize] {
+        let (mut dialler, mut accepter) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
+        talk(&mut dialler, &mut accepter, 1 << 20).unwrap();
+        let long = frame(OTHER, &vec![7; length]);
+        assert_eq!(long.chunks(1000).map(|piece| accepter.take(piece)).sum::<usize>(), long.len());
+        pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
+        assert!(dialler.readable == long, "{length}");
+        let mut early = session("s", Side::Server, 2);
+        assert_eq!(early.take(&long), HELD_MAX, "before the proof no more is held");
+    }
 }
 
 #[test]
@@ -100,7 +116,9 @@ fn only_a_refusal_as_of_a_stranger_is_passed_on_without_a_proof() {
         LinkReject { reason }.put(&mut payload);
         frame(LinkKind::Reject as u8, &payload.bytes)
     };
-    let may = [rejected(Status::Rejected), reject(LinkRejectReason::Stranger)];
+    let pass_by = Message::PassBy(PassBy { reason: "another job's".to_owned() });
+    let pass_by = frame(pass_by.kind(), &pass_by.encode());
+    let may = [rejected(Status::Rejected), reject(LinkRejectReason::Stranger), pass_by];
     let may_not = [
         rejected(Status::Fenced),
         rejected(Status::Aborted),
@@ -147,6 +165,44 @@ fn one_that_shows_no_secret_is_told_in_words_that_it_understands() {
 }
 
 #[test]
+fn a_node_of_another_launchers_job_is_told_to_pass_by() {
+    let register = |job: Option<&str>| {
+        let register = Register { derived_job: job.map(str::to_owned), ..worker(1, 2) };
+        let message = Message::Register(register);
+        frame(message.kind(), &message.encode())
+    };
+    for (theirs, ours, passes_by) in [
+        (Some("Slurm 7"), Some("Slurm 8"), true),
+        (Some("Slurm 7"), None, true),
+        (Some("Slurm 7"), Some("Slurm 7"), false),
+        (None, Some("Slurm 8"), false),
+    ] {
+        for has_secret in [true, false] {
+            let mut accepter = session("ours", Side::Server, 2).of_derived_job(ours);
+            let mut dialler = session("theirs", Side::Client, 1);
+            let answer = match has_secret {
+                true => {
+                    dialler.take(&register(theirs));
+                    pass(&mut dialler, &mut accepter, 100).unwrap();
+                    pass(&mut accepter, &mut dialler, 100).unwrap();
+                    pass(&mut dialler, &mut accepter, 1 << 20).unwrap_err();
+                    pass(&mut accepter, &mut dialler, 100).unwrap();
+                    assert!(dialler.is_refused());
+                    dialler.readable
+                }
+                false => {
+                    accepter.heard(&register(theirs)).unwrap_err();
+                    accepter.outgoing
+                }
+            };
+            let (frame, _) = peek_frame(&answer, 1 << 20).unwrap().unwrap();
+            let message = Message::decode(frame.header.kind, &frame.payload).unwrap();
+            assert_eq!(matches!(message, Message::PassBy(_)), passes_by, "{theirs:?} at {ours:?}: {message:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_frame_is_left_to_the_reader() {
     let mut accepter = session("s", Side::Server, 2);
     accepter.heard(b"GET / HTTP/1.1\r\n").unwrap();
@@ -156,7 +212,7 @@ fn what_is_no_frame_is_left_to_the_reader() {
     assert!(accepter.heard(&huge).is_err() && accepter.readable.is_empty());
 }
 
-/// What a dialler sent once is of no use later: the accepter's nonce is another.
+/// What a dialler sent once is of no use later: the accepter's nonce is a new one.
 #[test]
 fn a_recording_is_of_no_use() {
     let (mut dialler, mut accepter) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
@@ -215,7 +271,7 @@ fn words_that_are_sent_back_prove_nothing() {
     dialler.heard(&frame(PROOF_CHALLENGE, &[1; NONCE_BYTES])).unwrap();
     let own = std::mem::take(&mut dialler.outgoing);
     assert!(dialler.heard(&own).is_err() && dialler.readable.is_empty());
-    // Two sessions at once: the one's MAC does not serve in the other.
+    // Two sessions at once: a MAC of the one does not serve in the other.
     let (mut one, mut first) = (session("s", Side::Client, 1), session("s", Side::Server, 2));
     let (mut two, mut second) = (session("s", Side::Client, 4), session("s", Side::Server, 5));
     for (dialler, accepter) in [(&mut one, &mut first), (&mut two, &mut second)] {
@@ -236,7 +292,7 @@ fn a_changed_bit_is_noticed() {
         pass(&mut accepter, &mut dialler, 1 << 20).unwrap();
         dialler.outgoing
     };
-    // The payload is changed, and its checksum made right again, as somebody on the way would.
+    // The payload is changed, and its checksum made right again, as an attacker on the way would do it.
     let (mut payload, length) = {
         let (frame, length) = peek_frame(&bytes, 1 << 20).unwrap().unwrap();
         (frame.payload.into_owned(), length)

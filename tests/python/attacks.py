@@ -1,4 +1,4 @@
-"""What somebody does who reaches a port and means harm: each attack is a function of the port.
+"""Attacks: what somebody may do who can reach a port and means harm. Each attack is a function of the port.
 
     for name, attack in ATTACKS.items():
         attack(port)
@@ -30,7 +30,7 @@ RESET = struct.pack("ii", 1, 0)  # a close that leaves nothing behind in this sy
 
 @contextlib.contextmanager
 def many_descriptors(wanted=8192):
-    """This process may open more than is usual."""
+    """Lets this process open more descriptors than is usual."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
     try:
@@ -40,7 +40,7 @@ def many_descriptors(wanted=8192):
 
 
 def connect(port):
-    """A connection that is closed by reset. Where the backlog overflows the kernel tries again after a second."""
+    """A connection that is closed by reset. If the backlog overflows, the kernel tries again after a second."""
     connected = socket.create_connection(("127.0.0.1", port), timeout=SLACK_SECONDS)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     return connected
@@ -60,7 +60,7 @@ def silent(port, count, said=b""):
 
 
 def is_open(connected):
-    """Whether the other end has not closed it."""
+    """Whether the other end has left the connection open."""
     connected.setblocking(False)
     try:
         return connected.recv(1, socket.MSG_PEEK) != b""
@@ -71,7 +71,7 @@ def is_open(connected):
 
 
 def put_out(data):
-    """Says this, and is put out."""
+    """Says this, and must then be put out."""
 
     def attack(port):
         with connect(port) as connected, contextlib.suppress(ConnectionError):
@@ -98,7 +98,7 @@ def slow_drip(port):
 
 
 def never_reads(port):
-    """Asks how the job is, again and again, and takes no answer."""
+    """Asks how the job is, again and again, and reads no answer."""
     with connect(port) as connected, contextlib.suppress(ConnectionError, TimeoutError):
         connected.settimeout(SLACK_SECONDS)
         question = wire.frame(wire.STATUS_QUERY, wire.status_query())

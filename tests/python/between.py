@@ -1,4 +1,4 @@
-"""What `tap` and `proxy` share: a port that connects each connection on to another port, and ends all of it at its own end."""
+"""What `tap` and `proxy` share: a port that leads each connection on to another port. When it ends, all end."""
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ class Between:
         try:
             work(*arguments)
         except OSError:
-            pass  # a connection has ended, or the test has
+            pass  # a connection has ended, or the test has ended
         except Exception as problem:
             with self._lock:
                 self.problems.append(f"between: {problem!r}")

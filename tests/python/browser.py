@@ -54,7 +54,7 @@ class Browser:
         self._ask("Page.navigate", url=address)
 
     def evaluate(self, expression):
-        """What this expression of JavaScript gives in the page."""
+        """The value of this expression of JavaScript in the page."""
         result = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")

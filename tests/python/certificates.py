@@ -52,7 +52,7 @@ class Certificates:
         self.configure()
 
     def ca(self):
-        """A CA with a new key, in the place of the one that was there."""
+        """Makes a CA with a new key, in the place of the old one."""
         self.openssl("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "30", "-subj", f"/CN={self.name}",
                      "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
@@ -159,7 +159,7 @@ class Certificates:
         return {**self.bare_env(), **({} if self.kind == "pem" else dict.fromkeys(words, self.password))}
 
     def bare_env(self):
-        """The same without the password."""
+        """The settings of a process that has these files, without the password."""
         return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": self.folder / "tls.json"}
 
 

@@ -52,7 +52,7 @@ def clean_environment(extra=None):
 
 
 def complaints(text):
-    """What the library wrote, but for how far it is: where others keep the processors busy, to form takes more than 3 s."""
+    """What the library wrote, without lines on how far it is: on a busy machine forming takes more than 3 s."""
     progress = (" forming since ", " still trying: ")
     return [line for line in text.splitlines() if "muster" in line and not any(words in line for words in progress)]
 
@@ -190,7 +190,7 @@ class Cluster:
     numbered           worker i has MS_NODE_ID=i and with it rank i; False: no node ids
     env                further variables for every process
     scheduler          what the scheduler runs, if not `program`; False: none is started until start_scheduler()
-    keeps_port         the port is reserved to the end: whoever connects while there is no scheduler is refused, and
+    keeps_port         the port is reserved to the end: a connection while there is no scheduler is refused, and
                        start_scheduler() can start another when one has ended
     host               the scheduler's address
     """

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionstart(session):
-    signal.signal(signal.SIGTERM, interrupt)  # so that whoever stops the tests stops the processes that they started
+    signal.signal(signal.SIGTERM, interrupt)  # so that stopping the tests stops the processes that they started
     missing = [str(path) for path in (LIBRARY, MUSTER, EXAMPLES / "train_digits") if not path.exists()]
     if missing:
         pytest.exit(f"not built: {', '.join(missing)}; run `make build` first", returncode=3)

@@ -96,7 +96,7 @@ class Full(Mounted):
 
 
 class ReadOnly(Mounted):
-    """As where a disk is mounted read-only over one that was not: who has a file open there may go on writing to it."""
+    """Like a disk that is mounted read-only over a writable one: a process with a file open there may go on writing to it."""
 
     words = ("Read-only file system", "expected a recovery path (MS_RECOVERY_PATH) on a file system that can be written to")
 
@@ -142,7 +142,7 @@ class Forbidden(Disk):
 
 
 class Frozen(Mounted):
-    """A file system on a disk of its own that holds up whoever writes, until it is mended: not even a signal ends that."""
+    """A file system on a disk of its own that holds up every writer until it is mended: not even a signal ends that."""
 
     MOUNT = f'truncate -s {SIZE} "$2" && mkfs.ext4 -q "$2" && mount -o loop "$2" "$1"'
 

@@ -66,7 +66,7 @@ class Launch(Process):
         return until(lambda: re.search(pattern, self.log(name)), timeout, f"{pattern!r} in {name}: {self.log(name)!r}")
 
     def warnings(self):
-        """What it warns of, without that the machine of the test is small."""
+        """What it warns of, except that the machine of the test is small."""
         lines = [line for line in self.stderr.splitlines() if "muster: warning: " in line]
         return [line for line in lines if " workers outnumber the " not in line and "this container's quota is " not in line]
 

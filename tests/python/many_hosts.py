@@ -36,6 +36,6 @@ def plain(text):
 
 
 def children_of(launch, host):
-    """Of each worker that this host's launcher has told of its pid."""
+    """The pid of each worker that this host's launcher has told of."""
     told = rf"^\[{NAMES[host]}\] muster: worker (\d+) has pid (\d+)"
     return {int(rank): int(pid) for rank, pid in re.findall(told, launch.stderr, re.M)}

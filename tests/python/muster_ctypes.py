@@ -146,13 +146,13 @@ class Group:
         check(LIBRARY.muster_group_set_timeout(self.handle, timeout_ms))
 
     def create(self, ranks):
-        """A group of these ranks; None for who is not among them."""
+        """A group of these ranks; None on a rank that is not among them."""
         handle = c_void_p()
         check(LIBRARY.muster_group_create(self.handle, (c_int32 * len(ranks))(*ranks), len(ranks), byref(handle)))
         return Group(handle) if handle else None
 
     def split(self, colour, key=0):
-        """The group of those who pass the same colour; None for a negative one."""
+        """The group of the ranks that pass the same colour; None for a negative one."""
         handle = c_void_p()
         check(LIBRARY.muster_group_split(self.handle, colour, key, byref(handle)))
         return Group(handle) if handle else None
@@ -176,7 +176,7 @@ class Group:
         return list(array)
 
     def allreduce_zeros(self, count):
-        """Of so many float64, to keep ranks busy."""
+        """An allreduce of so many float64, to keep ranks busy."""
         array = (c_double * count)()
         check(LIBRARY.muster_allreduce(self.handle, array, array, count, FLOAT64, SUM))
 

@@ -1,4 +1,4 @@
-"""The image's recipe, deploy/kubernetes/Containerfile, read as whoever builds it reads it."""
+"""The image's recipe, deploy/kubernetes/Containerfile, read as a program that builds it reads it."""
 
 import re
 

@@ -17,7 +17,7 @@ from between import Between
 
 
 class Passed:
-    """One connection: what the one that dialled has sent, and what it has heard."""
+    """One connection: what the side that dialled has sent, and what it has heard."""
 
     def __init__(self):
         self.sent, self.heard = bytearray(), bytearray()

@@ -146,7 +146,7 @@ def test_a_cluster_that_forms_and_runs_is_attacked_and_does_both(tmp_path):
 
 @pytest.mark.parametrize("guard", ["TLS", "a secret"])
 def test_a_cluster_behind_a_guard_is_attacked_too(guard, tmp_path):
-    """Fewer of the same. What is said without TLS, or without a proof, gets no further than that."""
+    """Fewer of the same attacks. Words without TLS, or without a proof, get no further than that."""
     env = Certificates(tmp_path / "files").env() if guard == "TLS" else {"MUSTER_JOB_SECRET": "correct horse battery staple"}
     with Cluster(node(WORKER), workers=2, started=1, env={**env, "HOLD_FOLDER": tmp_path}) as cluster:
         attack([cluster.port, *ports_of(cluster.workers)], PART)
@@ -165,7 +165,7 @@ def test_a_cluster_behind_a_guard_is_attacked_too(guard, tmp_path):
 
 
 def test_the_secret_of_the_epoch_before_opens_no_link(tmp_path):
-    """A real one, which its members had. That of the present epoch opens one, and so it is the secret that counts."""
+    """A real secret, which its members had. The present epoch's secret opens a link, so it is the secret that counts."""
     with Recovering(lives(), workers=2, folder=tmp_path, started=0) as job, Tap(job.port) as tap:
         for _ in range(2):
             job.start_worker({"MS_SCHED_PORT": tap.port})
@@ -181,7 +181,7 @@ def test_the_secret_of_the_epoch_before_opens_no_link(tmp_path):
         port, = listening_ports(job.workers[0].pid)
 
         def answer(epoch, secret):
-            """To a hello for the channel of messages, on which there is no link."""
+            """The answer to a hello for the channel of messages, on which there is no link."""
             hello = wire.link_hello(epoch, 0, 1, 1, 0, lives_of_1[-1], secret[:16])
             with wire.connect(port) as connected:
                 connected.send(wire.LINK_HELLO, hello)
@@ -194,7 +194,7 @@ def test_the_secret_of_the_epoch_before_opens_no_link(tmp_path):
 
 
 def test_the_secret_of_the_epoch_opens_a_link(tmp_path):
-    """So what the test above says is right but for the secret."""
+    """This shows that the test above says everything right except the secret."""
     with Recovering(lives(), workers=2, folder=tmp_path, started=0) as job, Tap(job.port) as tap:
         for _ in range(2):
             job.start_worker({"MS_SCHED_PORT": tap.port})
@@ -300,7 +300,7 @@ def test_silent_strangers_leave_the_program_its_descriptors_and_its_groups(tmp_p
 
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_hellos_that_have_closed_are_held_by_nobody(epoch, tmp_path):
-    """While it forms a node holds hellos, and those of a coming epoch while it runs; but not of those that have gone."""
+    """A node holds hellos while it forms, and those of a coming epoch while it runs; but none of peers that have gone."""
     lines = limited(1024) + """
         c = join()
         hold("gone")
@@ -351,7 +351,7 @@ def test_a_program_that_lowers_its_limit_below_what_is_open_goes_on():
         say(done=True)
         c.leave()
     """
-    # In memory a later call opens links that the first one needed not.
+    # With shared memory a later call opens links that the first one did not need.
     with Cluster(node(lines), workers=3, env={"MUSTER_SHM": "off"}) as cluster:
         assert all(said(worker)["done"] for worker in cluster.succeed(timeout=60))
 

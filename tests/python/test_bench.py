@@ -40,7 +40,7 @@ def words_for(collective, form):
 
 
 def bandwidths_fit(row):
-    """They are what the size and the time beside them say, as nccl-tests counts."""
+    """The rates follow from the size and the time beside them, as nccl-tests counts."""
     whole, link = BANDWIDTHS[row["collective"]]
     us = float(row["p50_us"])
     algorithm, bus = float(row["algbw_gb_s"]), float(row["busbw_gb_s"])
@@ -244,7 +244,7 @@ def test_a_scheduler_holds_little_for_a_node():
 
 
 def limited(number, *words, hard=True):
-    """With at most so many descriptors."""
+    """Runs it with at most so many descriptors."""
     which = "-n" if hard else "-Sn"
     return ["sh", "-c", f'ulimit {which} {number}; exec "$@"', "sh", MUSTER, "bench", "forming", *words]
 

@@ -121,7 +121,7 @@ def test_a_node_that_is_unheard_or_unhearing_is_lost(muted):
             assert worker.wait(timeout=30) == 3
         assert cluster.scheduler.wait(timeout=30) == 1
         all_name(cluster, 2, since=since, within=time_out * 1.2 + SLACK_SECONDS)
-        # Those who were in touch with it have gone by now: it may have heard why from them, or else cannot know, but it ends.
+        # The ranks in touch with it have gone by now. It may have heard the reason from them, or cannot know it; but it ends.
         assert cut_off.wait(timeout=30) == 3
         words = said(cut_off)
         assert words["error"] in ("FENCED", "PEER_LOST", "PEER_LEFT"), words
@@ -208,7 +208,7 @@ def test_a_child_that_lives_on_does_not_hide_a_death(child):
 
 
 def test_an_abort_after_a_loss_is_not_the_first_cause(tmp_path):
-    """Not in a group that nobody has called since the loss either."""
+    """Not even in a group that nobody has called since the loss."""
     lines = """
         c = join()
         unused = c.world.split(0)

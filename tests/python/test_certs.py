@@ -46,7 +46,7 @@ def opens(*words):
 
 
 def settings(folder):
-    """Those of a process that has a node's folder."""
+    """The settings of a process that has a node's folder."""
     word = folder / "password"
     words = {f"MUSTER_{end}_PASSWORD_FILE": word for end in ("SERVER", "CLIENT")} if word.exists() else {}
     return {"MUSTER_ENABLE_SSL": 1, "MUSTER_CONFIG_FILE_PATH": folder / "tls.json", **words}

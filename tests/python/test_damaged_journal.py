@@ -7,7 +7,7 @@ from cluster import MUSTER
 from nodes import node, said
 from recovering import LIMIT_SECONDS, Recovering
 
-# As `muster scheduler --help` says: it could not serve the job.
+# The code of `muster scheduler --help`: it could not serve the job.
 UNABLE = 4
 WRITES = 12
 HEAD_BYTES = 28

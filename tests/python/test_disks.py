@@ -13,7 +13,7 @@ from launch import until
 from nodes import JOIN_AND_LEAVE, await_joined, failed_at_once, node, said
 
 LIMIT = 60
-# As `muster scheduler --help` says: it could not serve the job; its journal could not be written any more.
+# The codes of `muster scheduler --help`: it could not serve the job; its journal could not be written any more.
 UNABLE, CUT_SHORT = 4, 5
 SCHEDULER = [MUSTER, "scheduler"]
 

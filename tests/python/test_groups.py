@@ -1,4 +1,4 @@
-"""Groups that are made by several processes: who makes another one, or none, is named to all; who ends is, too."""
+"""Groups that several processes make. A rank that makes another group, or none, is named to all; so is one that ends."""
 
 from cluster import Cluster
 from nodes import node, said

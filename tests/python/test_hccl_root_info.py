@@ -19,7 +19,7 @@ def test_every_rank_joins_the_communicator(tmp_path):
 
 
 def test_where_the_root_info_cannot_be_made_all_ranks_end_and_say_why(tmp_path):
-    """As where HCCL finds no network: rank 0 fails, and the others, which wait for its broadcast, are told."""
+    """Like a host on which HCCL finds no network: rank 0 fails, and the others, which wait for its broadcast, are told."""
     with Cluster(PROGRAM, workers=RANKS, env={"LD_LIBRARY_PATH": STUB, "TMPDIR": tmp_path / "not there"}) as cluster:
         workers = cluster.wait(timeout=60)
         assert [worker.returncode for worker in workers] == [1] * RANKS

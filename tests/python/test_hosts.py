@@ -199,7 +199,7 @@ def test_the_first_launchers_scheduler_comes_back(tmp_path):
 
 
 def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
-    """Else it would give the node the heartbeat time-out to attach again. The one before it has heard nothing of it."""
+    """Otherwise the scheduler would let the node attach again for a heartbeat time-out. The one before has not heard of it."""
     with recovering(tmp_path) as hosts:
         first, second = hosts
         scheduler, victim = first.child("the scheduler"), second.child("worker 2")
@@ -255,7 +255,7 @@ def test_a_launcher_that_gives_up_ends_the_job_which_can_go_on_when_it_is_starte
 
 
 def test_survivors_that_leave_when_a_place_is_given_up_leave_this_run_and_not_the_job(tmp_path):
-    """Nor are they started again by a launcher whose scheduler has ended, for nobody would be there."""
+    """A launcher whose scheduler has ended does not start them again either, for nobody would be there."""
     with recovering(tmp_path, restarts=1, limit_ms=3_600_000, env={"LEAVES": 1}) as (here, there):
         os.kill(there.child("worker 3"), signal.SIGKILL)
         again = there.wait_for(r"muster: worker 3 .*; restart 1 of 1 has pid (\d+)\n", LIMIT)

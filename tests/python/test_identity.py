@@ -60,7 +60,7 @@ WAITS = "c = join(); say(broken=fails(c.world.barrier))"
 
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_a_link_to_one_that_shows_anothers_certificate_does_not_come_to_stand(end, files):
-    """Only one node demands it, so that the other comes as far as that. The lower index dials."""
+    """Only one node demands it, so the other gets as far as the check. The lower index dials."""
     strict, loose = (1, 0) if end == "client" else (0, 1)
     own = {rank: files.process(f"node-{rank}", [uri(rank)]) for rank in (strict, loose)}
     own[loose] = files.process("loose", **{"client": [uri(loose)], "server": [uri(loose)], end: [uri(7)]})

@@ -31,7 +31,7 @@ NAMES = sorted(path.name for path in MANIFESTS.glob("*.yaml"))
 
 
 def validate(document, version):
-    """As a server does that refuses unknown fields; what JobSet makes Jobs of is held to the schema of a Job."""
+    """Checks a manifest as a server does that refuses unknown fields; a JobSet's templates must fit the schema of a Job."""
     if document["kind"] != "JobSet":
         return kubernetes_validate.validate(document, version, strict=True)
     jsonschema.Draft202012Validator(JOB_SET).validate(document)
@@ -135,7 +135,7 @@ def test_the_pages_commands_apply_every_manifest_with_the_readers_image(pasted):
     applied = [list(yaml.safe_load_all(file.read_text())) for file in sorted(pasted.glob("applied-*"))]
     own = "registry.test:5000/own/muster-digits:1"
     assert [word for word in (pasted / "calls").read_text().split() if "muster-digits" in word] == [own, own]
-    # Of the recovery's manifest the page also changes how long it trains.
+    # The page also changes how long the recovery's manifest trains.
     expected = [json.dumps(documents(name)).replace("registry.example/muster-digits:1", own).replace('"200"', '"20000"') for name in NAMES]
     assert sorted(json.dumps(documents) for documents in applied) == sorted(expected)
 
@@ -219,7 +219,7 @@ def output(pods):
 
 @pytest.fixture
 def certificates(tmp_path):
-    """As job-tls.yaml says."""
+    """Runs as job-tls.yaml says."""
     command, = re.findall(r"^#   (muster certs [^&]*?) &&", (MANIFESTS / "job-tls.yaml").read_text(), re.M)
     subprocess.run([MUSTER, *command.split()[1:]], cwd=tmp_path, env=clean_environment(), check=True, capture_output=True, timeout=LIMIT)
     return {"digits-tls": tmp_path / "certs" / "node"}

@@ -213,23 +213,28 @@ def test_two_jobs_without_any_setting_do_not_meet():
             assert said(process)["jobs"] == [1 + at % 2] * 2
 
 
-def test_another_jobs_scheduler_on_the_same_port_is_passed_by():
+@pytest.mark.parametrize("secrets", [("", ""), ("of one", "of the other"), ("of one", ""), ("", "of the other")],
+                         ids=["none", "two", "the first's", "the second's"])
+def test_another_jobs_scheduler_on_the_same_port_is_passed_by(secrets):
     """Two jobs whose first ports are the same: the second to come takes its next, and nobody meets a stranger."""
+    firsts, seconds = ({"MUSTER_JOB_SECRET": secret} for secret in secrets)
+    met = {("", ""): "belongs to another job than this scheduler", ("of one", "of the other"): "the job's secret is another",
+           ("of one", ""): "this job has a secret", ("", "of the other"): "this scheduler has none"}[secrets]
     first = a_free_job("first")
     port = ports_of(f"Open MPI {first}")[0]
     second = next(job for job in map(str, itertools.count()) if ports_of(f"Open MPI {job}")[0] == port)
-    with started(of_job(first)[:1]) as (holder,):
+    with started(of_job(first, **firsts)[:1]) as (holder,):
         until(lambda: listens(port), 30, f"{holder.name} listens")
         # Its second rank comes first, and finds the other job's scheduler, whose second rank is still awaited.
-        zero, late = of_job(second, MUSTER_LOG="info")
+        zero, late = of_job(second, MUSTER_LOG="info", **seconds)
         with started([late]) as (late,):
-            until(lambda: "belongs to another job than this scheduler" in late.stderr, 60, "it has been there")
+            until(lambda: met in late.stderr, 60, "it has been there")
             with started([zero]) as (zero,):
                 # Before the first job ends: its port would be free then.
                 listening = lambda: re.search(r"the scheduler listens at 127\.0\.0\.1:(\d+), for the job", zero.stderr)
                 until(listening, 60, "the second job's scheduler listens")
                 assert int(listening()[1]) in ports_of(f"Open MPI {second}")[1:]
-                with started(of_job(first)[1:]) as (partner,):
+                with started(of_job(first, **firsts)[1:]) as (partner,):
                     for process in (late, zero, holder, partner):
                         assert process.wait(timeout=60) == 0, process.stderr
                         assert said(process)["everyone"] == [0, 1]

@@ -94,7 +94,7 @@ def test_variables_by_hand(hosts, tmp_path):
 
 @pytest.mark.parametrize("place", [pytest.param("--node_rank 0 ", marks=over_hosts), pytest.param("", id="without", marks=over_hosts)])
 def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, place, tmp_path):
-    """As on Debian; the other host knows its address."""
+    """The host resolves its own name as on Debian; the other host knows its address."""
     first, second = (commands.replace("--node_rank 0 ", place) for commands in EACH)
     if not place:
         second = second.replace("--node_rank 1 ", "")

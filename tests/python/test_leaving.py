@@ -1,4 +1,4 @@
-"""Leaving a cluster: in any order, in bounded time, known to those who stay, and without a trace."""
+"""Leaving a cluster: in any order, in bounded time, known to the ranks that stay, and without a trace."""
 
 import contextlib
 import os

@@ -33,7 +33,7 @@ LIVES = """
 
 
 def words_of_a_launcher(pids):
-    """That these have ended, and that nobody is started in their places. All users may read what it takes."""
+    """Says that these have ended, and that nobody is started in their places. All users may read what it takes."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     name = os.uname().nodename
     host, processes = (name, f"{name}/{boot}"), [process_of(pid) for pid in pids]
@@ -60,7 +60,7 @@ def lie(port, pids):
 
 
 def lie_in_tls(port, pids):
-    """The same behind a handshake without a certificate."""
+    """Says a word behind a handshake without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for kind, payload in words_of_a_launcher(pids):

@@ -146,7 +146,7 @@ CALLS = {
 @pytest.mark.parametrize("epoch", [1, 2], ids=["this epoch", "another epoch"])
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_it_sends_of_another_epoch_is_never_taken_for_one_of_this(kind, epoch, tmp_path):
-    """Nor by one who knows the secret: a frame says of which epoch it is."""
+    """This holds even for a node that knows the secret: a frame says of which epoch it is."""
     channel, call, sends = CALLS[kind]
     ends = f"say(heard={call})" if epoch == 1 else f"say(**fails(lambda: {call}))"
     lines = f"c = join(); hold('go'); {ends}; c.leave()"

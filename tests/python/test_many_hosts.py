@@ -33,7 +33,7 @@ def hosts(tmp_path_factory):
 
 
 def said(launch):
-    """Of each rank all that it said."""
+    """For each rank: all that it said."""
     words = {}
     for rank, lines in lines_by_rank(launch.stdout).items():
         words[rank] = {}
@@ -98,7 +98,7 @@ def test_the_digits_trainer_ends_with_equal_weights_on_both_hosts(hosts, tmp_pat
 
 
 def test_a_first_host_whose_own_name_leads_to_its_loopback_is_reached(hosts, tmp_path):
-    """As on Debian; the others know its address."""
+    """The host resolves its own name as on Debian; the others know its address."""
     words = ["-H", "host1:2,host2:2", *node("c = join(); c.world.barrier(); c.leave()")]
     with hosts.own_name("127.0.1.1"), hosts.launch("--cluster_time_out=40", *words, cwd=tmp_path) as launch:
         assert launch.wait(LIMIT) == 0, launch.describe()

@@ -27,13 +27,31 @@ LINES = """
 
 
 @contextlib.contextmanager
-def a_crowd_around(cluster, workers, **fields):
+def a_crowd_around(cluster, workers, secret=None, **fields):
     """All nodes but those that are apart are here."""
     with contextlib.ExitStack() as here:
         for number in set(range(workers)) - set(APART):
             connection = here.enter_context(wire.connect(cluster.port))
-            connection.send(wire.REGISTER, wire.register(node_id=str(number), workers=workers, **fields))
+            register = wire.register(node_id=str(number), workers=workers, **fields)
+            if secret:
+                connection.prove(secret, wire.REGISTER, register)
+            else:
+                connection.send(wire.REGISTER, register)
         yield
+
+
+def test_a_list_of_members_that_is_longer_than_what_is_held_before_a_proof_arrives_with_a_secret(tmp_path):
+    # What the scheduler says first is a list of 80,000 bytes and more.
+    workers, secret = 800, "one of this job"
+    env = {"HOLD_FOLDER": tmp_path, "MUSTER_JOB_SECRET": secret, "MS_NODE_TIMEOUT": 60, "MUSTER_TIMEOUT": 60}
+    with Cluster(node(LINES), workers=workers, started=0, env=env) as cluster:
+        with a_crowd_around(cluster, workers, secret=secret):
+            two = [cluster.start_worker({"MS_NODE_ID": number}) for number in APART]
+            await_joined(*two)
+            (tmp_path / "go").touch()
+            for worker in two:
+                assert worker.wait(60) == 0, worker.describe()
+        assert [said(worker)["heard"] for worker in two] == ["from three", "to three"]
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["here", "away"])

@@ -131,7 +131,7 @@ def enclosed(folder, launcher, hosts):
 
 @pytest.mark.parametrize("launcher", FILES)
 def test_in_an_mpijob_the_launcher_reads_rank_0s_host(hosts, launcher, tmp_path):
-    """As the page of Kubernetes has it: only the launcher has the file. Without its word a rank elsewhere says what is missing."""
+    """As on the page of Kubernetes, only the launcher has the file. Without its word a rank elsewhere says what is missing."""
     mpi.demand(launcher)
     variable, file = hostfile(tmp_path, launcher)
     inside = enclosed(tmp_path, launcher, hosts)

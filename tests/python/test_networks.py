@@ -164,7 +164,7 @@ def test_a_link_that_falls_silent_behind_full_buffers_is_found_by_who_comes_to_r
 @pytest.mark.parametrize("waits_in", ["collective", "message"])
 @pytest.mark.parametrize("recovery", [0, 1])
 def test_a_host_that_the_network_cuts_off_from_all_is_lost_in_whichever_direction(recovery, waits_in, senders, tmp_path):
-    """Its links fall silent with its connection to the scheduler, and who waits on them is not to say that both live. It knows
+    """Its links fall silent with its connection to the scheduler. A rank that waits on them must not say that both live. It knows
     itself that it hears nobody, and blames nobody else."""
     env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "FIRST": "used", "COUNT": 5_000_000, "LIMIT_MS": LONG_MS,
            "WAITS_IN": waits_in}

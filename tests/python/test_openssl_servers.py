@@ -1,4 +1,4 @@
-"""OpenSSL where a scheduler is looked for: what a node and `muster status` agree on with it, whom they refuse, and who refuses them."""
+"""OpenSSL in a scheduler's place: what a node and `muster status` agree on with it, which they refuse, and which refuse them."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ OLDER = [f"ECDHE-{key}-{cipher}" for key in ("ECDSA", "RSA")
 
 @pytest.fixture
 def files(tmp_path):
-    """With a server's key of each kind."""
+    """The server has a key of each kind."""
     files = Certificates(tmp_path / "files")
     files.openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "rsa.key", "-out", "rsa.csr", "-subj", "/CN=rsa")
     files.openssl("x509", "-req", "-in", "rsa.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "200",

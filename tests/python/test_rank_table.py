@@ -1,4 +1,4 @@
-"""Ranks from an HCCL rank table: who finds which entry, and what is said of a table that is not right."""
+"""Ranks from an HCCL rank table: which process finds which entry, and what is said of a wrong table."""
 
 import json
 import pathlib
@@ -176,7 +176,7 @@ HELD_TABLE = node("c = join(); say(table=c.rank_table(), rank=c.rank); hold('end
 
 
 def test_the_command_writes_the_table_of_a_formed_cluster_and_the_library_reads_it(tmp_path):
-    """Of two hosts and a server, one worker without DEVICE_ID; before that it says why there is none."""
+    """The table of two hosts, with a server, and one worker without DEVICE_ID; before that it says why there is none."""
     file = tmp_path / "table.json"
     env = {"HOLD_FOLDER": tmp_path}
     devices = ["6", "1", None, "4"]

@@ -1,4 +1,4 @@
-"""`muster run --max_restarts`: who is started again, how often, and what becomes of the job."""
+"""`muster run --max_restarts`: which processes are started again, how often, and what becomes of the job."""
 
 import json
 import os

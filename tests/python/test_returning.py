@@ -1,4 +1,4 @@
-"""With recovery: with what a lost node comes back, and how soon; who is waited for, and who is not. What C can show is in
+"""With recovery: what a lost node must bring to come back, and how soon it may; which nodes are awaited. What C can show is in
 ctests/returns.c and ctests/fenced.c. One test takes 30 s; the others run meanwhile."""
 
 import re

@@ -1,4 +1,4 @@
-"""`muster run` with plain programs as workers: what they are told, what is left behind, and who is blamed."""
+"""`muster run` with plain programs as workers: what they are told, what is left behind, and which process is blamed."""
 
 import os
 import pty

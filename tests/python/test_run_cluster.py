@@ -1,4 +1,4 @@
-"""`muster run` with workers that form a cluster: who is blamed when it breaks, and what each may say."""
+"""`muster run` with workers that form a cluster: which process is blamed when it breaks, and what each may say."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""The secret that `muster run` makes by itself: who finds it, and that others do not."""
+"""The secret that `muster run` makes by itself: which processes find it, and that others do not."""
 
 import os
 import pathlib
@@ -32,6 +32,15 @@ def a_run(tmp_path, env, *more, workers=2):
 
 def port_of(run):
     return int(run.wait_for(r"the scheduler is here: \S+ port (\d+)", LIMIT).group(1))
+
+
+def test_workers_of_a_scheduler_elsewhere_get_none_that_it_cannot_know(tmp_path):
+    tells = "import os, sys; sys.stdout.write(f'secret: {os.environ.get(\"MUSTER_JOB_SECRET\")}')"
+    elsewhere = ["--master_addr", "192.0.2.1", "--master_port", "1024"]  # an address for documents, of no host
+    words = ["run", "--join", "--worker_num", "1", "--log_dir", "logs", *elsewhere, sys.executable, "-c", tells]
+    with Process([MUSTER, *words], {"XDG_RUNTIME_DIR": tmp_path}, cwd=tmp_path) as run:
+        run.wait(LIMIT)
+        assert (tmp_path / "logs" / "worker_0.log").read_text() == "secret: None", run.describe()
 
 
 @pytest.mark.parametrize("env", [{}, {"MUSTER_JOB_SECRET_FILE": ""}])  # an empty variable counts as unset

@@ -6,7 +6,7 @@ import time
 from nodes import node, said
 from recovering import LIMIT_SECONDS, Recovering, lives
 
-# Of leaving without the scheduler: 5 s from when it went. The slack is for a busy machine.
+# The limit for leaving without the scheduler: 5 s from when it went. The slack is for a busy machine.
 LEAVING_SECONDS = 5 + 5
 
 KEEPS = """
@@ -25,7 +25,7 @@ KEEPS = """
 
 
 def test_while_the_cluster_forms(tmp_path):
-    """Those who were there come again by themselves; nobody is counted twice."""
+    """The nodes that were there come again by themselves; none is counted twice."""
     with Recovering(node(KEEPS), workers=3, started=2, folder=tmp_path, env={"MUSTER_LOG": "info"}) as job:
         for rank in range(2):
             job.scheduler.wait_for(f'admitted worker node "{rank}"', LIMIT_SECONDS)

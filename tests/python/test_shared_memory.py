@@ -98,7 +98,7 @@ def test_status_and_the_debug_log_say_what_carries_a_group_and_why_not_memory(sh
 
 
 def test_the_schedulers_setting_counts():
-    """Of all processes the scheduler alone wants none."""
+    """Only the scheduler wants no shared memory."""
     with Cluster(node(LINES), workers=2, started=0, env={"MUSTER_SHM": "off"}) as cluster:
         for _ in range(2):
             cluster.start_worker({"MUSTER_SHM": "require"})
@@ -117,7 +117,7 @@ def test_members_each_on_a_host_of_its_own_talk_over_tcp(shm):
 
 
 def test_ranks_that_say_they_are_on_one_host_and_are_not_talk_over_tcp():
-    """As in containers that share a name and no network: the name of a doorbell means nothing there."""
+    """Like containers that share a name and no network: the name of a doorbell means nothing there."""
     with Hosts("one") as hosts:
         settings = {"MS_SCHED_HOST": hosts.address("one", 0), "MS_SCHED_PORT": PORT, "MS_WORKER_NUM": 2,
                     "MUSTER_HOST_ID": "one", "MUSTER_SHM": "auto", "MUSTER_LOG": "debug"}

@@ -144,7 +144,7 @@ def test_strangers_cost_a_forming_and_a_running_cluster_nothing(tmp_path):
 
 
 def kind(line):
-    """What of a line is the same for all of its kind."""
+    """The part of a line that is the same for all of its kind."""
     return next((words for words in KINDS if words in line), line)
 
 
@@ -170,7 +170,7 @@ def test_strangers_at_a_node_get_no_link_and_cost_it_nothing(tmp_path):
 
 @pytest.mark.parametrize("whose", ["scheduler", "node"])
 def test_strangers_from_ever_more_addresses_are_mentioned_once_and_counted(whose, tmp_path):
-    """A port remembers no stranger: whoever has many addresses can fill neither its memory nor the log."""
+    """A port remembers no stranger: somebody with many addresses can fill neither its memory nor the log."""
     release = tmp_path / "release"
     with Cluster([PROGRAM], workers=2, env={"HOLD_UNTIL": release}) as cluster:
         for worker in cluster.workers:

@@ -172,7 +172,7 @@ def test_sub_groups(env):
 
 
 def test_ddp_and_fsdp_on_the_cpu(env):
-    """The same gradients as one process has, from autograd's threads."""
+    """Ranks get the same gradients as one process, from autograd's threads."""
     succeed(env, """
         from torch.distributed.fsdp import fully_shard
         rank, size = begin()

@@ -1,4 +1,4 @@
-"""MUSTER_TRACE and `muster trace merge`: what ranks have recorded, also one that was killed, who was late, and what is refused."""
+"""MUSTER_TRACE and `muster trace merge`: what ranks have recorded, even a killed one, which was late, and what is refused."""
 
 import json
 import re

@@ -80,7 +80,7 @@ def test_perfetto_shows_who_was_late(tmp_path, viewer):
     assert sorted(line for line in shown.splitlines() if " / allreduce / " in line) == sorted(wanted), shown
     # The row of each node, which the viewer draws with its number behind it.
     assert [name for name in names.values() if name not in shown] == []
-    # Of a rank that was killed the last line may be cut.
+    # The last line of a rank that was killed may be cut.
     file, = traces.glob("*.worker_2.*")
     whole = file.read_text().rstrip()
     (folder / "cut.json").write_text(whole[: whole.rindex('"name"')])

@@ -107,7 +107,7 @@ def not_in_memory(pid, hidden):
 
 @pytest.mark.parametrize("kind", ["p12", "sealed", "rsa"])
 def test_nothing_is_left_of_files_that_are_renewed_while_a_process_goes_on(kind, tmp_path):
-    """Neither of the old ones, nor of the new ones, which have another password."""
+    """Nothing is left of the old files, nor of the new ones, which have another password."""
     files = certificates(tmp_path, kind)
     password = private_file(tmp_path / "password", f"{files.password}\n")
     env = {**files.bare_env(), "MUSTER_LOG": "trace"}

@@ -12,7 +12,7 @@ fn count(side: &Side) -> usize {
     side.mesh.connections.handshakes.len()
 }
 
-/// Takes turns until so many are there.
+/// Takes turns until there are so many handshakes.
 fn until_there_are(side: &mut Side, number: usize) {
     until(|| {
         side.accept();
@@ -28,7 +28,7 @@ fn strangers_keep_no_peer_waiting_however_many_there_are() {
     until(|| {
         let is_all = side.accept() == Time::NEVER;
         side.turn(); // those that are there are looked at before others come
-                     // Where other tests hold many descriptors fewer may stay.
+                     // Fewer may stay if other tests hold many descriptors.
         (is_all && count(&side) >= UNPROVED_WHEN_SHORT).then_some(())
     });
     let mut peer = Peer::dial(&side);
@@ -50,7 +50,7 @@ fn the_oldest_that_is_silent_goes_and_not_a_hello_that_waits() {
     });
     let mut silent: Vec<Peer> = (0..3).map(|_| Peer::dial(&side)).collect();
     until_there_are(&mut side, 4);
-    // As where there are too many.
+    // One is closed, as if there were too many.
     let went = side.mesh.connections.take_first_to_go().expect("there are some");
     assert_eq!(went.transport.peer_address(), silent[0].stream.local_addr().unwrap());
     drop(went);
@@ -107,12 +107,12 @@ struct Hand {
     port: TcpListener,
     /// The dialler's end, the accepter's, and how many bytes each direction has carried.
     carried: Vec<([TcpStream; 2], [usize; 2])>,
-    /// Of the first connection: which direction, and which bit of it.
+    /// Which bit of the first connection it turns: the direction, and the bit's number in it.
     turns: Option<(usize, usize)>,
 }
 
 impl Hand {
-    /// Takes what is there, and passes it on. Whether a bit was turned.
+    /// Takes what is there, and passes it on.
     fn carry(&mut self, to: SocketAddr) {
         if let Ok((from, _)) = self.port.accept() {
             let to = TcpStream::connect(to).unwrap();
@@ -129,7 +129,7 @@ impl Hand {
                     bytes[bit / 8 - counts[way]] ^= 1 << (bit % 8);
                 }
                 counts[way] += count;
-                // One that has closed takes nothing more.
+                // An end that has closed takes nothing more.
                 let _ = match count {
                     0 => ends[1 - way].shutdown(Shutdown::Write),
                     _ => ends[1 - way].write_all(&bytes[..count]),
@@ -139,7 +139,7 @@ impl Hand {
     }
 }
 
-/// Opens a link through a hand. How many bytes each direction of the first connection has carried.
+/// Opens a link through a hand. Returns how many bytes each direction of the first connection has carried.
 fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
     let (mut lower, mut higher) = (Side::new(Arc::clone(wrap)), Side::new(Arc::clone(wrap)));
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -158,7 +158,7 @@ fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
     });
     assert!(hand.carried.len() <= 3, "{turns:?}: {} attempts", hand.carried.len());
     let carried = hand.carried[0].1;
-    // It is one link, with nothing on it that is not its groups'.
+    // There is one link, and nothing comes on it but what its groups send.
     let ((mut low, _), (mut high, _)) = (lower.link(), higher.link());
     low.write(&[IoSlice::new(b"low")]).unwrap();
     high.write(&[IoSlice::new(b"high")]).unwrap();
@@ -173,11 +173,12 @@ fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
     carried
 }
 
-/// Each bit that either end says while a link is opened may be damaged on the way: that costs an attempt, and the link comes to be.
+/// Each bit that either end says while a link is opened may be damaged on the way. That costs an attempt, and the link
+/// still opens.
 #[test]
 fn a_link_outlives_each_damaged_bit_of_its_handshake() {
     let secret = Arc::new(JobSecret::new(b"the job's"));
-    for wrap in [plain(), around(&plain(), &secret)] {
+    for wrap in [plain(), around(&plain(), &secret, None)] {
         let carried = opened(&wrap, None);
         for direction in [0, 1] {
             for bit in 0..8 * carried[direction] {
@@ -191,7 +192,7 @@ fn a_link_outlives_each_damaged_bit_of_its_handshake() {
 fn what_is_no_peer_is_told_where_a_secret_is_to_be_proved() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let secret = Arc::new(JobSecret::new(b"the job's"));
-    let mut side = one(&around(&plain(), &secret), listener.local_addr().unwrap());
+    let mut side = one(&around(&plain(), &secret, None), listener.local_addr().unwrap());
     side.open(KEY[1]);
     let mut peer = Peer::accept(&listener, &mut side);
     peer.stream.write_all(b"HTTP/1.1 400 Bad Request").unwrap();
@@ -269,7 +270,7 @@ fn a_refusal_arrives_though_the_dialler_says_more() {
     peer.hear_end(&mut side);
     assert!(!side.is_idle(), "it waits for the dialler's end");
     peer.go(&mut side);
-    // And for no longer than a stranger may take.
+    // They are read for no longer than a stranger may take.
     let mut peer = Peer::dial(&side);
     peer.say(LinkKind::Hello, &odd);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Reject as u8);

@@ -4,7 +4,7 @@
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is; a
 //! job that has ended does not wait for a disk that does not return. The connections have their own (`connections`).
 //!
-//! Deliberately absent: any decision. Those are `membership`'s.
+//! Deliberately absent: any decision. `membership` decides.
 
 use super::connections::Connections;
 use super::port::{listen, Bound};
@@ -23,7 +23,7 @@ use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::log::Logger;
 use crate::secret::{self, Guard};
 use crate::types::{JobInstance, Secret, Time};
-use crate::wire::{Message, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
+use crate::wire::{Message, PassBy, Register, Rejected, PROOF_ASK, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -32,25 +32,25 @@ use std::time::Duration;
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
-/// What begins with the sender's protocols in every protocol: a registration, the question how the job is, and a launcher's wish to
-/// be told how it goes.
+/// The kinds of message that begin with the sender's protocols, in every protocol: a registration, the question how the
+/// job is, and a launcher's wish to be told how it goes.
 const WITH_RANGE: [u8; 3] = [1, 30, 44];
 /// How often the sockets are looked at again before the timer is fed.
 const DRAIN_ROUNDS: usize = 16;
-/// How many connections are taken in before those that are there are served again.
+/// How many connections are taken in before the existing ones are served again.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// How many connections that are not nodes' are read before nodes' are read again. With TLS a handshake takes its time.
+/// How many connections of strangers are read before nodes' are read again. With TLS a handshake takes its time.
 const STRANGERS_AT_ONCE: usize = 8;
 
-/// What its owner wants of a scheduler that serves; 0: that it goes on.
+/// What the owner of a serving scheduler wants of it; 0: that it goes on.
 pub(crate) const STOP: u8 = 1;
 pub(crate) const VANISH: u8 = 2;
 
 /// How connections are taken in.
 struct Accepting {
-    /// When to come again for those of which the poller does not tell.
+    /// The time to come again for connections of which the poller does not tell.
     again: Time,
-    /// Some could not be taken in, and the log says so.
+    /// Whether some could not be taken in, and the log says so.
     has_waited: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct Serving {
     pub(crate) waker: Waker,
     /// With recovery: writes the journal.
     pub(crate) writer: Option<Writer>,
-    /// Until when the disk may keep back that the job has ended.
+    /// The time until which the disk may hold back that the job has ended.
     disk_deadline: Time,
 }
 
@@ -84,12 +84,12 @@ impl Serving {
         Serving::guarded(&settings, guard)
     }
 
-    /// The same, with what is read already.
+    /// Makes a scheduler ready, with a guard that is read already.
     pub(crate) fn guarded(settings: &Settings, guard: Guard) -> Result<Serving> {
         Serving::over(settings, guard, || Ok(Box::new(OwnDisk::of(settings)?)))
     }
 
-    /// The same, and, with recovery, the journal on the disk that this opens.
+    /// Makes a scheduler ready, and, with recovery, the journal on the disk that this opens.
     pub(crate) fn over(
         settings: &Settings,
         guard: Guard,
@@ -144,17 +144,17 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Where it listens; the first address is the one to tell others.
+    /// Where the scheduler listens. The first address is the one to tell others.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listener.local_addresses()
     }
 
-    /// Serves until the job ends: its result.
+    /// Serves until the job ends. Returns the job's result.
     pub fn run(self) -> Result<()> {
         self.run_for(&Attention::none())
     }
 
-    /// The same for a call of the program, which may interrupt it: then the job ends for all nodes.
+    /// Serves for a call of the program. If the program interrupts it, the job ends for all nodes.
     pub(crate) fn run_for(mut self, attention: &Attention<'_>) -> Result<()> {
         let (mut attention, mut interrupted, nobody) = (attention, None, Attention::none());
         self.drain();
@@ -194,7 +194,7 @@ impl Serving {
         }
     }
 
-    /// A job that has ended waits for the disk that is to know it, but not for ever.
+    /// Lets a job that has ended wait for the disk that must record this, but not for ever.
     fn check_disk(&mut self, now: Time) -> Result<()> {
         let Some(writer) = self.writer.as_mut().filter(|_| self.ended.is_none() && self.brain.has_ended()) else {
             self.disk_deadline = Time::NEVER;
@@ -207,7 +207,8 @@ impl Serving {
         Err(writer.stands_still())
     }
 
-    /// Sleeps at most so long, then serves what is ready: nodes first, and then a few of the others. Returns whether anything was.
+    /// Sleeps at most so long, then serves what is ready: nodes first, and then a few of the others. Returns whether
+    /// anything was ready.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.poller
             .poll(timeout)
@@ -238,8 +239,8 @@ impl Serving {
         Ok(!is_idle)
     }
 
-    /// What has become durable, or why nothing does any more: then this scheduler ends, and keeps no promise that it could
-    /// not keep after a restart.
+    /// Hears what has become durable, or why nothing becomes durable any more. Then this scheduler ends, and keeps no
+    /// promise that it could not keep after a restart.
     fn look_at_writer(&mut self) -> Result<()> {
         let Some(progress) = self.writer.as_ref().map(Writer::progress) else { return Ok(()) };
         if let Some(error) = progress.failed {
@@ -263,7 +264,7 @@ impl Serving {
             match self.listener.accept() {
                 Ok((transport, address)) => {
                     let is_short = limit::is_short(transport.descriptor());
-                    // One that ended at once was never there.
+                    // A connection that ended at once was never there.
                     if let Some(id) = self.connections.insert(transport, self.poller.registry()) {
                         self.feed(Input::Opened(id, address.to_string()));
                     }
@@ -330,7 +331,13 @@ impl Serving {
         if kind == PROOF_ASK {
             let why = "the process that connects proves a job secret, and this scheduler has none";
             let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
-            return self.refuse(id, reason, "it proves a job secret, and none is set here (job_secret)");
+            // A node that looks for the scheduler of a launcher's job looks on: this may be that of another, with the
+            // same port.
+            let answer = match self.brain.has_derived_job() {
+                true => Message::PassBy(PassBy { reason }),
+                false => Message::Rejected(Rejected { status: Status::Rejected, reason }),
+            };
+            return self.refuse_with(id, answer, "it proves a job secret, and none is set here (job_secret)");
         }
         if let (true, Ok((lowest, highest))) = (WITH_RANGE.contains(&kind), Register::protocol_range(payload)) {
             if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
@@ -338,17 +345,19 @@ impl Serving {
                     "the process that connects speaks protocols {lowest} to {highest}, the scheduler speaks {PROTOCOL_LOWEST} to \
                      {PROTOCOL_HIGHEST}: they have none in common; both need libraries of about the same age"
                 );
-                self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
-                self.connections.close(id, self.clock.now());
-                self.connections.write();
+                return self.refuse(id, reason, &format!("it speaks protocols {lowest} to {highest}"));
             }
         }
         self.lose(id, &ControlEnd::Garbage(why.to_owned()));
     }
 
-    /// One that is not let in is told why, and so is the log.
+    /// Tells a stranger why it is not let in, and logs the reason.
     fn refuse(&mut self, id: ConnId, reason: String, logged: &str) {
-        self.send(id, Message::Rejected(Rejected { status: Status::Rejected, reason }));
+        self.refuse_with(id, Message::Rejected(Rejected { status: Status::Rejected, reason }), logged);
+    }
+
+    fn refuse_with(&mut self, id: ConnId, answer: Message, logged: &str) {
+        self.send(id, answer);
         self.connections.write();
         self.lose(id, &ControlEnd::Refused(logged.to_owned()));
     }
@@ -369,8 +378,8 @@ impl Serving {
         }
     }
 
-    /// Feeds the brain, and does what it wants done. What comes of that (a lost connection, a probe's answer) waits in
-    /// `inputs` for its turn: one input, then all outputs, then the next.
+    /// Feeds the brain, and does what it wants done. The consequences (a lost connection, a probe's answer) wait in
+    /// `inputs` for their turn: one input, then all outputs, then the next.
     fn feed(&mut self, input: Input) {
         self.inputs.push_back(input);
         if !self.feeding {
@@ -432,7 +441,7 @@ impl Serving {
     }
 }
 
-/// Where this scheduler listens: who asks it how its job is must know, and may not have chosen the port.
+/// Logs where this scheduler listens: a user who asks it how its job is must know, and may not have chosen the port.
 fn tell_where(logger: &Logger, listener: &Listener, settings: &Settings) {
     let addresses: Vec<String> = listener.local_addresses().iter().map(SocketAddr::to_string).collect();
     let job = settings.derived_job.as_ref().map_or_else(String::new, |job| format!(", for the job {:?}", job.mark()));

@@ -78,7 +78,7 @@ class Work:
         self.agreed = True
 
     def is_held(self):
-        """The same for all, although they look at the file at different times."""
+        """The answer is the same for all ranks, although they look at the file at different times."""
         return self.cluster.world.allreduce([self.step == held_at()], MAX)[0] == 1
 
     def go_on(self, life):
