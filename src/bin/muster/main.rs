@@ -6,7 +6,7 @@
 //! Called by the name `msrun` it is `muster run`.
 
 #![warn(unsafe_op_in_unsafe_fn)]
-// They panic where nobody takes what they print: see `voice`.
+// These macros panic if nobody reads what they print: see `voice`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
@@ -29,8 +29,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use voice::{complain, tell};
 
-// To load libgcc_s takes longer than to start a C program that does nothing; the command needs only its unwinder. The
-// library keeps it: an unwinder that is at home elsewhere may walk through the library's frames, and the two must agree.
+// Loading libgcc_s takes longer than starting a C program that does nothing, and the command needs only its unwinder.
+// The library keeps libgcc_s: an unwinder that belongs elsewhere may walk through the library's frames, and the two
+// must agree.
 #[cfg_attr(static_unwinder, link(name = "gcc_eh", kind = "static", modifiers = "-bundle"))]
 extern "C" {}
 
@@ -59,8 +60,9 @@ const COMMANDS: [&cli::table::Command; 21] = [
     &cli::COMPLETION,
 ];
 
-/// The program's start, as C has it. Rust's own would first read the process's whole memory map, to be able to name a stack
-/// that overflows, which takes a tenth of a millisecond. (With other C libraries only Rust's own knows the arguments.)
+/// The program's start, as C has it. Rust's own start would first read the process's whole memory map, to be able to
+/// name a stack that overflows: that takes a tenth of a millisecond. (With other C libraries only Rust's own start
+/// knows the arguments.)
 #[cfg(all(target_env = "gnu", not(test)))]
 #[no_mangle]
 extern "C" fn main(_count: std::ffi::c_int, _words: *const *const std::ffi::c_char) -> std::ffi::c_int {
@@ -72,7 +74,7 @@ fn main() {
     std::process::exit(prepared());
 }
 
-/// Does what else Rust's own start does, then what it was called for.
+/// Does the rest of what Rust's own start does, then what the command was called for.
 #[cfg_attr(test, allow(dead_code))]
 fn prepared() -> i32 {
     sys::open_standard_streams();

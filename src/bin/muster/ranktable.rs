@@ -1,7 +1,7 @@
 //! `muster ranktable`: the HCCL rank table, version 1.0, of a cluster that has formed, from its live scheduler.
 //!
-//! The question is that of `muster status`; the text is made where `muster_rank_table` makes it, and is the same but for the
-//! line's end.
+//! The question is that of `muster status`. The text is made where `muster_rank_table` makes it, and is the same except
+//! for the line's end.
 //! Deliberately not here: waiting for a cluster to form. A script asks again.
 //! Tested below, and with real processes by `tests/python/test_rank_table.py`.
 
@@ -87,7 +87,7 @@ fn written(whom: &Whom, output: Option<PathBuf>) -> Result<i32, (i32, String)> {
     Ok(0)
 }
 
-/// All of it, for half a table is none.
+/// Prints all of the table, for half a table is none.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
@@ -106,7 +106,7 @@ fn table(told: &Told) -> Result<String, String> {
     Ok(rank_table_text(&entries)? + "\n")
 }
 
-/// A worker as the table has it; nothing where it has no rank.
+/// A worker as the table has it; nothing if it has no rank.
 fn entry(node: &StatusNode) -> Option<DeviceEntry> {
     let place = node.place.as_ref()?;
     Some(DeviceEntry {

@@ -15,7 +15,7 @@ use muster::error::{Error, Result, Status};
 use muster::runtime;
 use std::ffi::OsString;
 
-/// How the line begins in which a scheduler says why its job failed. The launcher looks for it in the log.
+/// The beginning of the line in which a scheduler says why its job failed. The launcher looks for it in the log.
 pub const LAST_WORDS: &str = "muster scheduler: ";
 
 /// `muster scheduler`.
@@ -65,7 +65,7 @@ fn serve() -> i32 {
     let Err(error) = serving.run() else { return 0 };
     let code = match (error.status(), error.failure()) {
         (Status::Aborted, _) => code::ABORTED,
-        // Forming is all that a scheduler waits for within a time; a job that broke has a first cause.
+        // A scheduler waits within a time only for forming; a job that broke has a first cause.
         (Status::Timeout, None) => code::FORMING,
         (Status::Journal, None) => code::JOURNAL,
         (_, None) => code::UNABLE,
@@ -74,7 +74,7 @@ fn serve() -> i32 {
     fail(&error, code)
 }
 
-/// Says why, in one line, as the launcher reads it.
+/// Says in one line why the job failed, as the launcher reads it.
 fn fail(error: &Error, code: i32) -> i32 {
     Voice::error().say(format!("{LAST_WORDS}{}\n", error.to_string().replace('\n', " ")));
     code

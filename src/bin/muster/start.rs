@@ -12,14 +12,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
-/// What the child's own calls need, with room to spare: the C library makes it as large.
+/// How much stack the child's own calls need, with room to spare. The C library makes its stack as large.
 const STACK_BYTES: usize = 64 * 1024;
 
 /// What is to be started.
 pub struct Start<'a> {
     /// The file.
     pub program: &'a OsStr,
-    /// What it is told to be called, then its arguments.
+    /// The name that it is told to have, then its arguments.
     pub words: &'a [OsString],
     /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -51,7 +51,7 @@ struct Plan<'a> {
     errors: RawFd,
     keeps: Option<RawFd>,
     dies_with: Option<i32>,
-    /// What it could not do, and why not.
+    /// What the child could not do, and why not.
     error: Option<(Step, Option<i32>)>,
 }
 
@@ -64,9 +64,9 @@ enum Step {
     Exec,
 }
 
-/// Starts it and gives its process id. It leads a process group of its own, blocks no signal, and no terminal controls it. When
-/// this returns the program runs already, or the error says why it can't. Its kind is `NotFound` if the program
-/// is not there, or cannot be executed.
+/// Starts a process and returns its id. The process leads a process group of its own, blocks no signal, and no terminal
+/// controls it. When this returns the program runs already, or the error says why it cannot. The error's kind is
+/// `NotFound` if the program is not there, or cannot be executed.
 pub fn start(what: &Start<'_>) -> io::Result<i32> {
     let program = text(what.program.to_owned())?;
     let words = what.words.iter().cloned().map(text).collect::<io::Result<Vec<CString>>>()?;
@@ -92,7 +92,7 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
             let error = io::Error::from_raw_os_error(error.unwrap_or(libc::EIO));
             Err(match step {
                 Step::Own => error,
-                // Also where what runs it is missing.
+                // Also where the interpreter that runs the program is missing.
                 Step::Exec if is_of_program(&error) => io::Error::new(io::ErrorKind::NotFound, error.to_string()),
                 Step::Exec => error,
                 Step::BindCores => io::Error::other(format!("it can't be bound to its cores: {error}")),
@@ -104,7 +104,7 @@ pub fn start(what: &Start<'_>) -> io::Result<i32> {
     }
 }
 
-/// Whether the program itself is what cannot be executed, and not for want of something else.
+/// Whether it is the program itself that cannot be executed, and the reason is not a lack of something else.
 fn is_of_program(error: &io::Error) -> bool {
     let of_program =
         [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ENOTDIR, libc::ELOOP, libc::EISDIR, libc::ETXTBSY];
@@ -119,12 +119,12 @@ fn variable((name, value): &(OsString, OsString)) -> io::Result<CString> {
     CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)
 }
 
-/// As C wants them: with a null pointer at the end.
+/// Pointers to these texts as C wants them, with a null pointer at the end.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// A child that carries out this plan, in our memory and on a stack of its own, while this thread stands still.
+/// Makes a child that carries out this plan, in our memory and on a stack of its own, while this thread stands still.
 fn borrowing(plan: &mut Plan<'_>) -> io::Result<i32> {
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
@@ -148,7 +148,7 @@ extern "C" fn child(plan: *mut c_void) -> libc::c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Returns only when that failed.
+/// Becomes the program. Returns only if that failed.
 fn become_program(plan: &Plan<'_>) -> (Step, io::Error) {
     let standard = [(plan.input, 0), (Some(plan.output), 1), (Some(plan.errors), 2)];
     for (from, to) in standard {
@@ -250,7 +250,7 @@ mod tests {
         what.program = OsStr::new("with\0zero");
         assert_eq!(start(&what).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         what.program = OsStr::new("/bin/true");
-        // No host has such a core, and none such a node.
+        // No host has such a core or such a node.
         let far: Vec<c_ulong> = (0..512).map(|word| if word == 511 { 1 } else { 0 }).collect();
         what.cores = &far;
         assert!(start(&what).unwrap_err().to_string().starts_with("it can't be bound to its cores: "));

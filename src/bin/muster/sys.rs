@@ -13,9 +13,9 @@ use std::time::Duration;
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With this exit code.
+    /// It ended with this exit code.
     Exit(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
 }
 
@@ -59,7 +59,7 @@ pub fn executable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// Sends a signal to a process. That it is gone already is no error to anyone here.
+/// Sends a signal to a process. No caller minds if it is gone already.
 pub fn signal_process(pid: i32, signal: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(pid, signal) };
@@ -77,13 +77,13 @@ pub fn group_of(pid: i32) -> Option<i32> {
     checked(unsafe { libc::getpgid(pid) }).ok()
 }
 
-/// How this child ended, if it has. It stays a zombie, so that its number can't pass to another process while its group
-/// may still be signalled.
+/// How this child ended, if it has. It stays a zombie: its number cannot pass to another process while its group may
+/// still be signalled.
 pub fn ended(pid: i32) -> Option<Ending> {
     wait(pid, libc::WNOHANG | libc::WNOWAIT)
 }
 
-/// The same, and the child is gone for good.
+/// How this child ended, if it has. Then it is reaped, and gone for good.
 pub fn reap(pid: i32) -> Option<Ending> {
     wait(pid, libc::WNOHANG)
 }
@@ -113,8 +113,8 @@ fn wait(pid: i32, options: libc::c_int) -> Option<Ending> {
     }
 }
 
-/// Children of this process: those it started, and orphans among their descendants that it has adopted. Empty where the
-/// kernel does not tell.
+/// Children of this process: those that it started, and orphans among their descendants that it has adopted. Empty if
+/// the kernel does not tell.
 pub fn children() -> Vec<i32> {
     let this = std::process::id();
     let text = std::fs::read_to_string(format!("/proc/self/task/{this}/children")).unwrap_or_default();
@@ -127,7 +127,7 @@ pub fn processes() -> Vec<i32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// That signal does nothing to this process from now on.
+/// From now on that signal does nothing to this process.
 pub fn ignore(signal: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -166,7 +166,7 @@ pub fn prepare_child(dies_with: Option<i32>, listener: Option<RawFd>) -> io::Res
     Ok(())
 }
 
-/// Writing to this file waits until there is room, whatever it was opened for.
+/// From now on writing to this file waits until there is room, however the file was opened.
 pub fn let_wait(file: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: takes numbers only.
     let flags = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
@@ -262,18 +262,19 @@ pub fn next_signal(fd: &OwnedFd) -> Option<i32> {
     i32::try_from(u32::from_ne_bytes(*number)).ok()
 }
 
-/// Writing where nobody reads any more is an error from now on, and not this process's end.
+/// From now on it is an error to write where nobody reads any more, and it does not end this process.
 pub fn ignore_broken_pipes() {
     ignore(libc::SIGPIPE);
 }
 
-/// The ends of children are told of from now on, also where this process was started by one that wanted to hear of none.
+/// From now on the kernel tells of the ends of children, even if the process that started this one wanted to hear of
+/// none.
 pub fn hear_of_children() {
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Opens those of the standard streams that this process was started without, so that no other file takes their place.
+/// Opens the standard streams that this process was started without, so that no other file takes their place.
 pub fn open_standard_streams() {
     for fd in 0..3 {
         // SAFETY: takes numbers only.
@@ -292,7 +293,7 @@ pub fn ignored(signal: i32) -> bool {
     unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN }
 }
 
-/// A descriptor that this process was started with, as one that no child inherits.
+/// A copy of a descriptor that this process was started with. No child inherits it, nor the descriptor itself.
 pub fn taken_over(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only.
     let own = owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
@@ -308,7 +309,7 @@ pub fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
-/// From now on a write to this end of a pipe is an error where it would wait. The end must be this process's own.
+/// From now on a write to this end of a pipe is an error if it would wait. The end must be this process's own.
 pub fn never_wait_to_write(pipe: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes numbers only.
     checked(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }).map(|_| ())
@@ -340,7 +341,7 @@ pub fn ring(bell: &OwnedFd) {
     unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// Makes it unreadable again.
+/// Makes a bell unreadable again.
 pub fn hush(bell: &OwnedFd) {
     let mut count = [0u8; 8];
     // SAFETY: the pointer and length are those of an array that is valid for writing. An empty counter gives an error.

@@ -1,6 +1,6 @@
-//! What the command says where it must not wait: its lines for a terminal, a pipe or a file that may take nothing. Each goes out as
-//! a whole, in order; what is not taken is dropped and counted, and the end waits for [`PATIENCE`] at most.
-//! Tested by `tests/python/test_stalled_output.py`.
+//! What the command says where it must not wait: its lines for a terminal, a pipe or a file, any of which may accept
+//! nothing. Each line goes out as a whole, in order. What is not accepted is dropped and counted. The end waits for
+//! [`PATIENCE`] at most. Tested by `tests/python/test_stalled_output.py`.
 
 use muster::config::LogLevel;
 use muster::runtime::base::outlet::{Holder, Outlet};
@@ -9,10 +9,10 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a reader may take nothing, before the command goes without it.
+/// How long a reader may accept nothing, before the command goes on without it.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Back to the beginning of a terminal's row, and wipes it.
+/// Moves to the beginning of a terminal's row, and wipes the row.
 const ERASE: &str = "\r\x1b[K";
 
 /// Says this on standard output, as it is.
@@ -25,7 +25,8 @@ pub fn complain(text: impl Into<String>) {
     Voice::error().say(text);
 }
 
-/// Prints a result on standard output, all of it. A reader that has closed it does not want to hear; that is no error.
+/// Prints a result on standard output, all of it. It is no error if the reader has closed the output: it does not want
+/// to hear.
 pub fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -34,7 +35,7 @@ pub fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// Why a result is not on standard output.
+/// Why a result could not be written to standard output.
 pub fn unwritten(error: &io::Error) -> String {
     format!("standard output cannot be written: {error}")
 }
@@ -47,12 +48,12 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// On standard error.
+    /// A voice on standard error.
     pub fn error() -> Voice {
         Voice::on(libc::STDERR_FILENO)
     }
 
-    /// On standard output.
+    /// A voice on standard output.
     pub fn output() -> Voice {
         Voice::on(libc::STDOUT_FILENO)
     }
@@ -72,8 +73,8 @@ impl Voice {
         self.outlet.put(LogLevel::Info, "".into(), text);
     }
 
-    /// Shows this in a terminal's last row, until something else is said or shown. Nothing, where a worker's output has not ended
-    /// that row.
+    /// Shows this in a terminal's last row, until something else is said or shown. Shows nothing if a worker's output
+    /// has not ended that row.
     pub fn show(&self, words: &str) {
         let mut row = self.row.state();
         if !row.is_open {
@@ -82,7 +83,7 @@ impl Voice {
         }
     }
 
-    /// Shows nothing there any more.
+    /// Shows nothing in the last row any more.
     pub fn show_no_more(&self) {
         let mut row = self.row.state();
         if row.is_to_be_erased() {

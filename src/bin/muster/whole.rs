@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Has this file written, and replaced once that has gone well. A link is followed. A device or a pipe is written to as it is, and must
-/// have a reader.
+/// Has a new text written, and replaces this file once that has gone well. A link is followed. A device or a pipe is
+/// written to as it is, and must have a reader.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,
@@ -29,12 +29,12 @@ pub fn replace<E>(
     placed
 }
 
-/// The same with a text.
+/// Replaces a file by this text.
 pub fn replace_text(path: &Path, text: &str) -> io::Result<()> {
     replace(path, |error| error, |out| out.write_all(text.as_bytes()))
 }
 
-/// The file that is to be replaced; none where what is there cannot be.
+/// The file that is to be replaced; none if what is there cannot be replaced.
 fn place(path: &Path) -> Option<PathBuf> {
     match (fs::metadata(path), fs::canonicalize(path)) {
         (Ok(found), Ok(place)) if found.is_file() || found.is_dir() => Some(place),

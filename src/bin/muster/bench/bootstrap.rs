@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What each of the processes is told to do.
+/// The word before what each of the processes is told to do.
 const PART: &str = "--part";
 
 struct BootstrapOptions {
@@ -42,7 +42,8 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     let options = parse(&read(&COMMAND, words)?).map_err(Ended::usage)?;
     let logs = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     let mut took = Vec::new();
-    // The first makes the logs' files, which may take longer than all the rest, by the state of a disk's file system.
+    // The first job makes the logs' files: that may take longer than all the rest, depending on the state of the disk's
+    // file system.
     once(options.worker_num, &logs).map_err(Ended::failed)?;
     for _ in 0..options.iterations {
         took.push(once(options.worker_num, &logs).map_err(Ended::failed)?);

@@ -50,7 +50,8 @@ impl Rank {
         self.cluster
     }
 
-    /// One call of the collective with `bytes` from each rank; its number decides about a root that goes round.
+    /// One call of the collective with `bytes` from each rank. Its number decides which rank is the root, if the root
+    /// goes round.
     pub fn call(&self, options: &Options, bytes: usize, nth: usize, buffers: &mut Buffers) -> Result<(), String> {
         let (dtype, op) = (options.dtype.code(), options.op.code() as i32);
         let count = bytes / options.dtype.size();
@@ -117,7 +118,7 @@ impl Rank {
         checked("muster_barrier", unsafe { ffi::muster_barrier(self.world) })
     }
 
-    /// Everybody's numbers, in order of rank.
+    /// The numbers of all ranks, in order of rank.
     pub fn gather(&self, mine: &[f64]) -> Result<Vec<f64>, String> {
         let mut all = vec![0.0; mine.len() * self.size];
         let dtype = muster::types::DType::Float64.code();

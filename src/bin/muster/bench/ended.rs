@@ -1,4 +1,4 @@
-//! What ends a benchmark before its time, and the first thing that can: its command line.
+//! What ends a benchmark before its time, and the first thing that can end it: its command line.
 
 use crate::cli::table::Command;
 use crate::cli::words::{self, Asked, Words};
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 pub enum Ended {
     /// Help was asked for.
     Help,
-    /// This code and this sentence are its end.
+    /// It ends with this code and this sentence.
     Failed(i32, String),
 }
 

@@ -1,8 +1,8 @@
 //! `muster bench forming`: a scheduler alone, with many nodes over real sockets from a few processes.
 //!
-//! This process starts one `muster scheduler` and the processes that hold the nodes ([`super::nodes`]), and looks at the
-//! scheduler from outside. What it measures begins when the first of them is started and ends when the last node has
-//! its place; then all leave, and the scheduler must end well.
+//! This process starts one `muster scheduler` and the processes that hold the nodes ([`super::nodes`]), and looks at
+//! the scheduler from outside. It measures from the start of the first of these processes until the last node has its
+//! place. Then all leave, and the scheduler must end well.
 
 use super::ended::{read, Ended};
 use super::nodes::Nodes;
@@ -22,7 +22,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What each of the processes is told to do.
+/// The word before what each of the processes is told to do.
 const PART: &str = "--part";
 /// How long forming, or leaving, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,13 +37,13 @@ struct FormingOptions {
     format: Format,
 }
 
-/// What one forming came to.
+/// The figures of one forming.
 struct Figures {
-    /// Until the first node was told its place, so that all had registered.
+    /// The time until the first node was told its place, so that all had registered.
     registered_s: f64,
-    /// Until the last was.
+    /// The time until the last node was told its place.
     formed_s: f64,
-    /// Until all had left and the scheduler had ended.
+    /// The time until all had left and the scheduler had ended.
     left_s: f64,
     scheduler_cpu_s: f64,
     before_kib: u64,
@@ -131,12 +131,12 @@ fn report(options: &FormingOptions, found: &[Figures]) -> String {
     }
 }
 
-/// A child that is killed with this process, and where it is let go of.
+/// A child that is killed when this process ends, and when this value is dropped.
 struct Started(Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // One that has ended, and been waited for, is left alone by the standard library.
+        // The standard library leaves a child alone that has ended, and been waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -150,7 +150,7 @@ impl Started {
         command.spawn().map(Started).map_err(|error| format!("{what} cannot be started: {error}"))
     }
 
-    /// Waits until it has ended, which must be well.
+    /// Waits until the child has ended. It must end well.
     fn finish(&mut self, deadline: Instant, what: &str) -> Result<(), String> {
         loop {
             match self.0.try_wait() {
@@ -178,7 +178,7 @@ impl SchedulerProcess {
         sys::widen_backlog(&listener).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let mut command = this_program()?;
-        // Nothing of the environment around counts. The nodes send no heartbeats: none may be missed.
+        // The environment of this process must not count. The nodes send no heartbeats: none may be missed.
         command.arg("scheduler").env_clear();
         for (key, value) in [
             (Key::SchedHost, address.ip().to_string()),
@@ -196,7 +196,7 @@ impl SchedulerProcess {
         Ok(SchedulerProcess { process, address, said })
     }
 
-    /// Waits until it serves: it closes a connection that we end.
+    /// Waits until the scheduler serves: it then closes a connection that we end.
     fn await_serving(&self) -> std::io::Result<()> {
         let mut stranger = TcpStream::connect(self.address)?;
         stranger.set_read_timeout(Some(PATIENCE))?;
@@ -218,7 +218,7 @@ impl SchedulerProcess {
         ns.map(|ns| ns as f64 / 1e9).map_err(|error| format!("the scheduler's time is not known: {error}"))
     }
 
-    /// Ends it, where it has not ended; what it said last.
+    /// Ends the scheduler, if it has not ended. Returns what it said last.
     fn last_words(mut self) -> String {
         drop(self.process);
         let said = self.said.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -261,7 +261,7 @@ fn form(options: &FormingOptions, scheduler: &mut SchedulerProcess) -> Result<Fi
     each_has_its_own(options.nodes, all.into_iter().flat_map(|part| part.ranks).collect())?;
     let leaving = Instant::now();
     for part in &mut parts {
-        drop(part.0.stdin.take()); // the end of its input is what it waits for
+        drop(part.0.stdin.take()); // it waits for the end of its input
     }
     for part in &mut parts {
         part.finish(leaving + PATIENCE, "a process with nodes")?;
@@ -296,7 +296,7 @@ fn start_part(options: &FormingOptions, index: u32, to: SocketAddr, tell: &Sende
     Ok(part)
 }
 
-/// What all processes say.
+/// Hears what all processes say.
 fn hear(told: &Receiver<String>, processes: u32) -> Result<Vec<Told>, String> {
     let deadline = Instant::now() + PATIENCE;
     let one = |_| {
@@ -312,7 +312,7 @@ fn hear(told: &Receiver<String>, processes: u32) -> Result<Vec<Told>, String> {
     (0..processes).map(one).collect()
 }
 
-/// No two nodes have the same rank, and none is missing.
+/// Checks that no two nodes have the same rank, and that none is missing.
 fn each_has_its_own(nodes: u32, mut ranks: Vec<u32>) -> Result<(), String> {
     ranks.sort_unstable();
     match ranks.into_iter().eq(0..nodes) {
@@ -321,7 +321,7 @@ fn each_has_its_own(nodes: u32, mut ranks: Vec<u32>) -> Result<(), String> {
     }
 }
 
-/// One process with nodes: `index first end all address`.
+/// Runs as one process with nodes: `index first end all address`.
 fn take_part(words: &[String]) -> Result<(), String> {
     let [index, first, end, all, address] = words else { return Err("this part is muster's own".to_owned()) };
     let wrong = |word: &String| format!("{word:?} is no part of a forming");

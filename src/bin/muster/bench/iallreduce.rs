@@ -1,7 +1,8 @@
 //! `muster bench iallreduce`: what a call that does not wait costs, and how much of it goes on while the program computes.
 //!
-//! Overlap is what the OSU micro-benchmarks call so (osu_iallreduce): the same call is timed with its wait alone, and then with as
-//! much computing between call and wait. Each rank computes until that time is over, by the clock, and looks at nothing meanwhile.
+//! Overlap means the same as in the OSU micro-benchmarks (osu_iallreduce). The same call is timed with its wait alone,
+//! and then with as much computing between call and wait. Each rank computes until that time is over, by the clock, and
+//! looks at nothing meanwhile.
 
 use super::calls::{Buffers, Rank};
 use super::ended::{read, Ended};
@@ -69,7 +70,7 @@ fn parse(words: &Words) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What one size came to: microseconds per call, the means of all ranks.
+/// The figures of one size: microseconds per call, the means of all ranks.
 struct Row {
     bytes: usize,
     iterations: usize,
@@ -112,7 +113,7 @@ fn take_part(options: &Options) -> Result<(), String> {
             }
         }
     }
-    // Also of fewer rows than were asked for JSON can be read.
+    // JSON must be readable even if there are fewer rows than were asked for.
     if options.format == Format::Json {
         say("]}\n".to_owned());
     }

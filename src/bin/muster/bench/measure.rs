@@ -7,14 +7,14 @@ use std::time::Instant;
 
 /// How long one size is timed, unless the number of iterations is given.
 pub const SPAN_S: f64 = 0.25;
-/// The limits to the number of iterations then.
+/// The limits to the number of iterations if it is not given.
 const ITERATIONS: (f64, f64) = (5.0, 20_000.0);
-/// How often a fifth of that is spent before, untimed.
+/// How often a fifth of that time is spent before, untimed.
 const SETTLING: usize = 2;
 /// The numbers in the buffers repeat after so many elements.
 const PERIOD: usize = 13;
 
-/// What one size came to, on all ranks.
+/// The figures of one size, on all ranks.
 pub struct Row {
     pub bytes: usize,
     pub count: usize,
@@ -22,13 +22,13 @@ pub struct Row {
     /// Microseconds per call on the slowest rank.
     pub p50: f64,
     pub p95: f64,
-    /// On rank 0.
+    /// Microseconds per call on rank 0.
     pub own_p50: f64,
     /// Wrong elements on all ranks; none if they were not looked at.
     pub wrong: Option<u64>,
 }
 
-/// Measures every size; the same rows on every rank.
+/// Measures every size. The rows are the same on every rank.
 pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Result<(), String> {
     let largest = options.sizes.iter().max().copied().unwrap_or(0) as usize;
     let (input, output) = lengths(options.collective, largest, rank.size);
@@ -39,7 +39,7 @@ pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Re
     Ok(())
 }
 
-/// As many bytes, or why there are not.
+/// A buffer of so many zero bytes, or why there is none.
 pub fn zeros(bytes: usize) -> Result<Vec<u8>, String> {
     let mut zeros = Vec::new();
     let why = |_| format!("a buffer of {bytes} bytes, for the largest of the sizes, is more memory than there is");
@@ -55,7 +55,8 @@ fn one_size(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers)
     rank.barrier()?;
     let mut a_call = timed(rank, options, bytes, options.warmup as usize, buffers)?;
     for _ in 0..SETTLING {
-        // The caches and the system's idea of who runs where take a while to settle, and with them the guess.
+        // The caches, and the system's idea of which process runs where, take a while to settle, and the guess with
+        // them.
         let calls = agreed(rank, SPAN_S / 5.0 / a_call)?;
         a_call = timed(rank, options, bytes, calls, buffers)?;
     }
@@ -91,12 +92,12 @@ fn timed(rank: &Rank, options: &Options, bytes: usize, calls: usize, buffers: &m
     Ok(begun.elapsed().as_secs_f64() / calls as f64)
 }
 
-/// How often all call it: what rank 0 wishes, within limits.
+/// How often all ranks call it: as often as rank 0 wishes, within limits.
 pub fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
     Ok(rank.gather(&[wish.clamp(ITERATIONS.0, ITERATIONS.1)])?[0] as usize)
 }
 
-/// What a rank's input has at this place. The numbers are so small that the sums of many ranks are exact. In an
+/// The number in a rank's input at this place. The numbers are so small that the sums of many ranks are exact. For an
 /// average they are the same on every rank, so that it is exact, too.
 fn value(options: &Options, rank: usize, at: usize) -> i64 {
     let rank = if options.op == ReduceOp::Avg { 0 } else { rank };
@@ -178,7 +179,7 @@ fn small_float16(value: i64) -> u16 {
     ((bits >> 13) - (112 << 10)) as u16
 }
 
-/// A number as an element: as many bytes of these as the type has.
+/// A number as an element. Of these bytes as many count as the type has.
 fn encode(dtype: DType, value: i64) -> [u8; 8] {
     match dtype {
         DType::Float32 => u64::from((value as f32).to_bits()).to_le_bytes(),

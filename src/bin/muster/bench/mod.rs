@@ -87,7 +87,7 @@ fn take_part(options: &Options) -> Result<(), String> {
         table += &report::row(&as_csv, size, row, first);
         first = false;
     });
-    // Also of fewer rows than were asked for JSON can be read.
+    // JSON must be readable even if there are fewer rows than were asked for.
     say(report::tail(options));
     measured?;
     rank.leave()?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How many connections are being made at a time.
 const IN_FLIGHT: usize = 512;
-/// Each host has so many nodes; the last may have fewer.
+/// How many nodes each host has; the last may have fewer.
 const HOST_NODES: u32 = 8;
 /// How long nothing may happen at all.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum State {
     Connecting,
     Registered,
-    /// With this index.
+    /// It has its place, with this index.
     Formed(u32),
     Leaving,
 }
@@ -32,23 +32,23 @@ struct Node {
     number: u32,
     link: TcpTransport,
     state: State,
-    /// What came in and makes no message yet.
+    /// Bytes that came in and do not make a message yet.
     inbound: Vec<u8>,
 }
 
 /// The nodes of one process.
 pub struct Nodes {
-    /// Their numbers, of all that the scheduler awaits.
+    /// The nodes' numbers, among all that the scheduler awaits.
     numbers: Range<u32>,
     all: u32,
     scheduler: SocketAddr,
     /// The address that these connections come from: each process has its own, so that no range of ports runs out.
     from: IpAddr,
     poller: Poller,
-    /// By number, from the first on; those that have left are gone.
+    /// The nodes by number, from the first on. Nodes that have left are gone.
     nodes: Vec<Option<Node>>,
     in_flight: usize,
-    /// The ranks that were given, and when (in nanoseconds since the beginning) the first was.
+    /// The ranks that were given, and when the first was given (in nanoseconds since the beginning).
     pub ranks: Vec<u32>,
     pub first_formed: Option<Instant>,
     left: usize,
@@ -75,7 +75,7 @@ impl Nodes {
         })
     }
 
-    /// Until each has its place.
+    /// Runs until each node has its place.
     pub fn form(&mut self) -> Result<(), String> {
         let wanted = (self.numbers.end - self.numbers.start) as usize;
         while self.ranks.len() < wanted {
@@ -87,7 +87,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Until each has left.
+    /// Runs until each node has left.
     pub fn leave(&mut self) -> Result<(), String> {
         for node in self.nodes.iter_mut().flatten() {
             let State::Formed(index) = node.state else { return Err(format!("node {} has no place", node.number)) };
@@ -194,7 +194,7 @@ fn host_of(number: u32) -> HostName {
     HostName { key: format!("{name}/7d0f6f2c-6c8e-4b57-9d11-2f3f6a1c9e10"), name }
 }
 
-/// What a node without an id or a rank of its own says of itself.
+/// The registration of a node without an id or a rank of its own.
 fn registration(number: u32, all: u32) -> Register {
     let mut incarnation = [0; 16];
     incarnation[..4].copy_from_slice(&number.to_le_bytes());
@@ -230,7 +230,7 @@ fn node_id(number: u32) -> String {
     format!("{}-{}-{number:08x}", host_of(number).name, 1000 + number % HOST_NODES)
 }
 
-/// Whether a node was told what is so.
+/// Checks that a node was told the truth.
 fn check(number: u32, all: u32, formed: &Formed) -> Result<(), String> {
     let on_host = (all - number / HOST_NODES * HOST_NODES).min(HOST_NODES);
     if (formed.worker_num, formed.server_num, formed.local_size) != (all, 0, on_host) {

@@ -69,7 +69,7 @@ pub enum Format {
 pub enum Root {
     /// This rank, always.
     Fixed(u32),
-    /// Each in turn.
+    /// Each rank in turn.
     Round,
 }
 
@@ -90,7 +90,7 @@ pub struct Options {
     pub op: ReduceOp,
     pub root: Root,
     pub in_place: bool,
-    /// Whether a barrier stands behind each call, and counts.
+    /// Whether a barrier follows each call, and its time counts.
     pub barrier: bool,
     pub format: Format,
     pub plot: Option<Plot>,
@@ -142,19 +142,19 @@ pub const WORKER_NUM: Opt = option(
      (under muster run, mpirun, srun, torchrun), or alone",
 );
 
-/// The sizes.
+/// The smallest size.
 pub const BEGIN: Opt =
     option("begin", Takes::Value("BYTES"), "8", "the smallest size; K, M and G stand for 1024, 1024^2, 1024^3")
         .letter('b');
-/// As above.
+/// The largest size.
 pub const END: Opt =
     option("end", Takes::Value("BYTES"), "64M", "the largest size, which is measured in any case").letter('e');
-/// As above.
+/// The factor between sizes.
 pub const FACTOR: Opt = option("factor", Takes::Value("N"), "4", "from one size to the next").letter('f');
-/// In their place.
+/// A list of sizes, in place of the three options above.
 pub const SIZES: Opt = option("sizes", Takes::Value("A,B,..."), "", "exactly these sizes");
 
-/// How often each size is timed, and called before.
+/// How often each size is timed.
 pub const ITERS: Opt = option(
     "iters",
     Takes::Value("N"),
@@ -162,7 +162,7 @@ pub const ITERS: Opt = option(
     "how often each size is timed",
 )
 .letter('n');
-/// As above.
+/// How often each size is called before it is timed.
 pub const WARMUP: Opt =
     option("warmup", Takes::Value("N"), "5", "how often it is called before; then come two rounds of 0.05 s")
         .letter('w');
@@ -224,7 +224,7 @@ const OPTIONS: [Opt; 16] = [
     ),
 ];
 
-/// For which collectives an option means something.
+/// Whether an option means something for this collective.
 fn is_for(option: &str, collective: Collective) -> bool {
     match option {
         "begin" | "end" | "factor" | "sizes" | "check" | "dtype" | "barrier" | "plot" | "beside" => {
@@ -237,7 +237,7 @@ fn is_for(option: &str, collective: Collective) -> bool {
     }
 }
 
-/// Whether it reduces.
+/// Whether this collective reduces.
 pub fn reduces(collective: Collective) -> bool {
     matches!(collective, Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter)
 }
@@ -247,7 +247,7 @@ pub fn has_root(collective: Collective) -> bool {
     matches!(collective, Collective::Broadcast | Collective::Gather | Collective::Reduce | Collective::Scatter)
 }
 
-/// What the words after `bench` mean.
+/// The options that the words after `bench` ask for.
 pub fn parse(words: &Words) -> Result<Options, String> {
     let Some(name) = words.operands.first() else {
         return Err("which collective? muster bench --help lists them".to_owned());
@@ -294,7 +294,7 @@ pub fn check_elements(options: &Options) -> Result<(), String> {
     }
 }
 
-/// What `--dtype` asks for.
+/// The type that `--dtype` asks for.
 pub fn dtype(words: &Words) -> Result<DType, String> {
     words.get("dtype").map_or(Ok(DType::Float32), |given| one_of(given, &DTYPES))
 }
@@ -348,7 +348,7 @@ fn root(given: &Given) -> Result<Root, String> {
     }
 }
 
-/// From the smallest size by the factor to the largest, which is one of them.
+/// The sizes from the smallest by the factor to the largest, which is one of them.
 fn span(begin: u64, end: u64, factor: u64) -> Result<Vec<u64>, String> {
     if begin == 0 {
         return Err("--begin is 0 bytes: expected 1 or more, for the sizes after it are its multiples (--sizes 0 is \
@@ -380,7 +380,7 @@ fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result
     found.ok_or_else(|| format!("{written} is {value:?}: expected a number from {least} to {most}"))
 }
 
-/// What an option says in bytes.
+/// The number of bytes that an option's value says.
 pub fn bytes(option: &str, value: &str) -> Result<u64, String> {
     let (digits, unit) = match value.to_ascii_uppercase().as_str() {
         text if text.ends_with('K') => (value.len() - 1, 1u64 << 10),
@@ -394,12 +394,12 @@ pub fn bytes(option: &str, value: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
 }
 
-/// What this option asks for: a number from 1 to `most`, and `otherwise` where it was not given.
+/// The number from 1 to `most` that this option asks for; `otherwise` if it was not given.
 pub fn count(words: &Words, name: &str, otherwise: u64, most: u64) -> Result<u64, String> {
     words.get(name).map_or(Ok(otherwise), |given| number(given, 1, most))
 }
 
-/// What `--format` asks for, here and in `bootstrap` and `forming`.
+/// The format that `--format` asks for, here and in `bootstrap` and `forming`.
 pub fn format(words: &Words) -> Result<Format, String> {
     words.get("format").map_or(Ok(Format::Text), |given| one_of(given, &FORMATS))
 }

@@ -1,7 +1,7 @@
 //! `muster bench --plot`: Python's `muster.plot` draws the results, with matplotlib, so that the command needs neither.
 //!
-//! Before ranks are started here it says whether it can draw at all, so that nobody measures for minutes in vain. Tested by
-//! `tests/python/test_plot.py`.
+//! Before ranks are started here, the command says whether it can draw at all, so that nobody measures for minutes in
+//! vain. Tested by `tests/python/test_plot.py`.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -57,10 +57,10 @@ fn draw_with(plot: &Plot, words: &[&str], table: &str) -> Result<(), String> {
     Err(format!("--plot: {}", last.strip_prefix("muster.plot: ").unwrap_or(last)))
 }
 
-/// Gives it the table, and waits for its end and its words. They are few, so nobody need read them before.
+/// Gives the child the table, and waits for its end and its words. These are few, so nobody need read them before.
 fn finish(mut child: Child, table: &str) -> std::io::Result<(ExitStatus, String)> {
     if let Some(mut input) = child.stdin.take() {
-        // If it has ended early its own words say why.
+        // If the child has ended early, its own words say why.
         let _ = input.write_all(table.as_bytes());
     }
     let deadline = Instant::now() + LIMIT;
@@ -80,7 +80,7 @@ fn finish(mut child: Child, table: &str) -> std::io::Result<(ExitStatus, String)
     Ok((status, String::from_utf8_lossy(&told).into_owned()))
 }
 
-/// The interpreter of the environment into which the wheel has put this command; else that of the PATH.
+/// The interpreter of the environment into which the wheel has put this command; otherwise that of the PATH.
 fn python() -> OsString {
     let beside = std::env::current_exe().ok().and_then(|path| path.parent().map(|folder| folder.join("python3")));
     beside.filter(|path: &PathBuf| path.exists()).map_or_else(|| OsString::from("python3"), PathBuf::into_os_string)

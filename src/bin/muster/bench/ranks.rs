@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
-/// The same words for each of the ranks that are started here, behind the benchmark's name where that is none of them.
+/// The words for each of the ranks that are started here, with the benchmark's name before them if it has one.
 pub fn of_a_rank(name: Option<&str>, words: &Words) -> Vec<OsString> {
     let options = words.given().iter().filter(|given| given.option.name != "worker_num");
     let options = options.map(|given| OsString::from(format!("--{}={}", given.option.name, given.value)));
@@ -38,7 +38,7 @@ pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
             }
         }
     }
-    // A rank that was killed is the cause, and one that has failed of it is not.
+    // A rank that was killed is the cause. A rank that failed because of that is not.
     let (mut killed, mut failure) = (None, None);
     for (rank, child) in children.iter_mut().enumerate() {
         let (words, first) = match child.wait() {

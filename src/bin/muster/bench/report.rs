@@ -93,9 +93,9 @@ pub fn tail(options: &Options) -> &'static str {
     }
 }
 
-/// GB/s (10^9 bytes): all data of the operation by its time, and what a rank's link carries at least. The factors are
-/// those of nccl-tests (doc/PERFORMANCE.md), where a size is the whole of what the ranks end up with. None of one rank, which
-/// moves nothing.
+/// GB/s (10^9 bytes): all data of the operation divided by its time, and what a rank's link carries at least. The
+/// factors are those of nccl-tests (doc/PERFORMANCE.md), where a size is the whole of what the ranks end up with. None
+/// for one rank, which moves nothing.
 fn bandwidths(collective: Collective, bytes: usize, ranks: usize, us: f64) -> Option<(f64, f64)> {
     if ranks == 1 {
         return None;

@@ -100,7 +100,7 @@ impl Own {
 
 type Call = fn(*mut ffi::muster_cluster_t, &Own) -> i32;
 
-/// Each call by its name; those before it have made the keys that it needs.
+/// Each call by its name. The calls before it have made the keys that it needs.
 const CALLS: [(&str, Call); 7] = [
     ("set", |cluster, own| {
         let (key, value) = (&own.keys[0], &own.value);

@@ -1,8 +1,8 @@
 //! A CA: what it signs, in DER.
 //!
-//! x509-cert has the parts of a certificate, and rustls signs (its signatures are those of TLS, which are those of X.509). So a
-//! CA's key may be of any kind that TLS takes. Deliberately not here: files.
-//! Tested in `authority_test.rs`, and against OpenSSL by `tests/python/test_certs.py`.
+//! x509-cert has the parts of a certificate, and rustls signs (its signatures are those of TLS, which are those of
+//! X.509). So a CA's key may be of any kind that TLS accepts. Deliberately not here: files. Tested in
+//! `authority_test.rs`, and against OpenSSL by `tests/python/test_certs.py`.
 
 use super::moment::{self, DAY};
 use der::asn1::{Any, BitString, Ia5String, Null, ObjectIdentifier, OctetString, SetOfVec, Uint};
@@ -36,7 +36,7 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const FOR_SERVERS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
 const FOR_CLIENTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
 
-/// How a signature of each kind is called, and whether the name has a parameter (RFC 4055, 5758, 8410).
+/// The name of each kind of signature, and whether the name has a parameter (RFC 4055, 5758, 8410).
 const SIGNATURES: [(SignatureScheme, ObjectIdentifier, bool); 4] = [
     (SignatureScheme::ECDSA_NISTP256_SHA256, ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2"), false),
     (SignatureScheme::ECDSA_NISTP384_SHA384, ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.3"), false),
@@ -44,11 +44,11 @@ const SIGNATURES: [(SignatureScheme, ObjectIdentifier, bool); 4] = [
     (SignatureScheme::ED25519, ObjectIdentifier::new_unwrap("1.3.101.112"), false),
 ];
 
-/// A certificate, or a list, begins so much earlier than now: clocks of hosts differ.
+/// How much earlier than now a certificate, or a list, begins: clocks of hosts differ.
 const EARLIER: u64 = DAY;
 const SERIAL_BYTES: usize = 16;
 
-/// What could be made; or why not, in a sentence.
+/// A result, or why there is none, in a sentence.
 pub type Made<T> = Result<T, String>;
 
 /// A private key in PKCS#8; wiped when it is dropped.
@@ -67,10 +67,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one that signs itself, with its key.
+    /// Makes a new CA, which signs its own certificate. Returns it with its key.
     pub fn new(days: u32) -> Made<(Authority, Pkcs8)> {
         let (key, pkcs8) = generate()?;
-        // Two CAs of one name are hard to tell apart: not even what is wrong with a certificate can be said.
+        // Two CAs with one name are hard to tell apart: then one could not even say what is wrong with a certificate.
         let subject = name(&format!("muster CA {}", hex(&random::<4>()?)))?;
         let extensions = [
             extension(&BasicConstraints { ca: true, path_len_constraint: Some(0) }, true)?,
@@ -107,8 +107,8 @@ impl Authority {
         moment::seconds(&self.certificate.tbs_certificate.validity.not_after)
     }
 
-    /// A new key with a certificate of this name, with these names beside, for both ends of a connection. It ends with the CA at the
-    /// latest.
+    /// A new key with a certificate of this name, with these names beside it, for both ends of a connection. The
+    /// certificate ends with the CA at the latest.
     pub fn certify(&self, called: &str, names: &Names, days: u32) -> Made<Issued> {
         let now = moment::now();
         if self.until() <= now {
@@ -136,7 +136,8 @@ impl Authority {
         Ok(Issued { certificate: signed(what, &*self.key, now)?, key: pkcs8 })
     }
 
-    /// The revocation list with these entries. It ends with the CA, for where a list has ended no certificate is taken any more.
+    /// The revocation list with these entries. It ends with the CA: if a list has ended, no certificate is accepted any
+    /// more.
     pub fn list(&self, number: &Uint, revoked: Vec<RevokedCert>) -> Made<CertificateList> {
         let (signer, signature) = signer(&*self.key)?;
         let mut extensions = vec![extension(&CrlNumber(number.clone()), false)?];
@@ -162,13 +163,13 @@ impl Authority {
         })
     }
 
-    /// How others name its key.
+    /// The identifier by which others name the CA's key.
     fn key_identifier(&self) -> Option<OctetString> {
         self.certificate.tbs_certificate.get::<SubjectKeyIdentifier>().ok().flatten().map(|(_, id)| id.0)
     }
 }
 
-/// What stands in a certificate beside its name.
+/// What a certificate has beside its name.
 #[derive(Default)]
 pub struct Names {
     pub node_id: Option<String>,
@@ -188,7 +189,7 @@ struct What {
     subject: Name,
     until: u64,
     public_key: SubjectPublicKeyInfoOwned,
-    /// How the key is named with which it is signed.
+    /// The identifier of the key that signs it.
     signed_by: Option<OctetString>,
     extensions: Vec<Extension>,
 }
@@ -222,7 +223,7 @@ fn signed(what: What, key: &dyn SigningKey, now: u64) -> Made<Certificate> {
     Ok(Certificate { tbs_certificate, signature_algorithm: signature, signature: sealed })
 }
 
-/// What signs with this key, and what its signatures are called.
+/// The signer that uses this key, and the name of its signatures.
 fn signer(key: &dyn SigningKey) -> Made<(Box<dyn rustls::sign::Signer>, AlgorithmIdentifierOwned)> {
     let known = SIGNATURES.map(|(scheme, ..)| scheme);
     let signer = key.choose_scheme(&known).ok_or("the CA's key is of a kind with which nothing can be signed")?;
@@ -238,7 +239,7 @@ pub fn public_key(key: &dyn SigningKey) -> Made<SubjectPublicKeyInfoOwned> {
     der(SubjectPublicKeyInfoOwned::from_der(public.as_ref()))
 }
 
-/// A new key, ECDSA P-256, and the same in PKCS#8.
+/// A new key, ECDSA P-256, and the same key in PKCS#8.
 fn generate() -> Made<(Arc<dyn SigningKey>, Pkcs8)> {
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let pkcs8 = Zeroizing::new(pkcs8.map_err(|_| NO_RANDOMNESS)?.as_ref().to_vec());
@@ -256,12 +257,12 @@ pub fn random<const N: usize>() -> Made<[u8; N]> {
     Ok(bytes)
 }
 
-/// As text.
+/// These bytes as hexadecimal text.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Positive, and never the same again.
+/// A serial number. It is positive, and never the same again.
 fn serial() -> Made<SerialNumber> {
     let mut bytes = random::<SERIAL_BYTES>()?;
     bytes[0] = bytes[0] & 0x7f | 0x40;
@@ -283,7 +284,7 @@ fn extension<T: Encode + AssociatedOid>(value: &T, critical: bool) -> Made<Exten
     Ok(Extension { extn_id: T::OID, critical, extn_value })
 }
 
-/// A sentence where DER cannot be made, which only a name or a time from outside can cause.
+/// The sentence for DER that cannot be made: only a name or a time from outside can cause that.
 pub fn der<T>(made: der::Result<T>) -> Made<T> {
     made.map_err(|error| format!("this cannot be put into a certificate: {error}"))
 }

@@ -13,7 +13,7 @@ use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::SubjectAltName;
 
-/// What was found, in the order of the file.
+/// What was found in a file, in its order.
 #[derive(Default)]
 pub struct Contents {
     pub certificates: Vec<Certificate>,
@@ -28,7 +28,7 @@ pub enum Key {
     Sealed,
 }
 
-/// What is in these bytes. An error's words follow the file's name.
+/// Reads what is in these bytes. An error's words follow the file's name.
 pub fn of(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
     match is_pem(bytes) {
         true => of_pem(bytes, passwords),
@@ -78,7 +78,7 @@ fn of_der(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
     Ok(Contents { certificates, keys, lists: Vec::new() })
 }
 
-/// Opens with the first password that fits; without any, with the empty one.
+/// Opens with the first password that fits; if there is none, with the empty one.
 fn unlocked<T>(passwords: &[Given], open: impl Fn(&str) -> Result<T, pkcs12::Wrong>) -> Result<T, String> {
     let Some(last) = passwords.last() else {
         return open("").map_err(|wrong| wrong.told(false, "--password_file"));
@@ -120,7 +120,7 @@ pub fn alternative_names(certificate: &Certificate) -> Vec<GeneralName> {
     found.map(|(_, names)| names.0).unwrap_or_default()
 }
 
-/// Whether the key is the one of the certificate; none where that can't be known.
+/// Whether the key belongs to the certificate; none if that cannot be known.
 pub fn belongs(key: &PrivateKeyDer<'_>, certificate: &Certificate) -> Option<bool> {
     let public = public_key(&*any_supported_type(key).ok()?).ok()?;
     Some(public.subject_public_key == certificate.tbs_certificate.subject_public_key_info.subject_public_key)

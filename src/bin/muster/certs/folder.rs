@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
 
-/// What could be done; or why not, in a sentence that names the file.
+/// A result, or why there is none, in a sentence that names the file.
 pub type Done<T> = Result<T, String>;
 
 fn wrong(path: &Path, what: &str, error: &io::Error) -> String {
@@ -20,7 +20,7 @@ pub fn read(path: &Path) -> Done<Vec<u8>> {
     muster::net::file::read(path, FILE_MAX_BYTES).map_err(|why| format!("{path:?} {why}"))
 }
 
-/// The same of a file that not every user of this host can read.
+/// The bytes of a file that not every user of this host can read.
 pub fn read_private(path: &Path) -> Done<Vec<u8>> {
     muster::net::file::read_private(path, FILE_MAX_BYTES).map_err(|why| format!("{path:?}, which {why}"))
 }
@@ -30,7 +30,7 @@ pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Makes this folder and those above it, where they are not there.
+/// Makes this folder and those above it, if they are not there.
 pub fn make(path: &Path) -> Done<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -39,7 +39,7 @@ pub fn make(path: &Path) -> Done<()> {
     builder.recursive(true).mode(0o700).create(path).map_err(|error| wrong(path, "made", &error))
 }
 
-/// The names of what is in a folder, in order; none where there is no such folder.
+/// The names of what is in a folder, in order; none if there is no such folder.
 pub fn names(path: &Path) -> Done<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -65,7 +65,7 @@ pub fn create(path: &Path, bytes: &[u8]) -> Done<()> {
     })
 }
 
-/// Puts a file in place of another, or where there is none: the old one or the new one is there at every moment.
+/// Puts a file in place of another, or where there is none. The old one or the new one is there at every moment.
 pub fn replace(path: &Path, bytes: &[u8]) -> Done<()> {
     let fresh = beside(path);
     create(&fresh, bytes)?;
@@ -108,7 +108,7 @@ impl Fresh {
         create(&self.temporary.join(name), bytes)
     }
 
-    /// Shows it.
+    /// Gives the folder its name, so that others see it.
     pub fn finish(self) -> Done<()> {
         fs::rename(&self.temporary, &self.path).map_err(|error| wrong(&self.path, "made", &error))
     }
@@ -116,7 +116,7 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // Once it has been shown there is nothing under that name.
+        // If the folder has got its name, there is nothing under the temporary one.
         let _ = fs::remove_dir_all(&self.temporary);
     }
 }

@@ -29,7 +29,7 @@ const PASSWORD: &str = "password";
 const CONFIGURATION: &str = "tls.json";
 const LIST: &str = "crl.pem";
 
-/// `muster certs new`: what was made, in lines.
+/// `muster certs new`. Returns what was made, in lines.
 pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
     let password = passwords::one_of(given)?;
     folder::make(&what.folder)?;
@@ -51,7 +51,7 @@ pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
     Ok(first + &nodes(what, &authority, password)? + &advice(what))
 }
 
-/// `muster certs node`. What was made goes to `said`, in lines, also where a later node fails.
+/// `muster certs node`. What was made goes to `said`, in lines, even if a later node fails.
 pub fn node(what: &Make, given: Vec<Given>, said: &mut String) -> Result<(), String> {
     let password = passwords::one_of(given)?;
     let (authority, _) = ca(&what.folder)?;
@@ -136,7 +136,7 @@ fn described(issued: &Issued, names: &Names) -> String {
     format!("a certificate{whose} until {until}")
 }
 
-/// A certificate with its record. The record comes first: what was made can be revoked.
+/// Makes a certificate and its record. The record comes first, so that whatever was made can be revoked.
 fn issue(folder: &Path, target: &Target, names: &Names, days: u32, authority: &Authority) -> Result<Issued, String> {
     let issued = authority.certify(&target.name, names, days)?;
     let records = folder.join(CA).join("issued");
@@ -178,7 +178,7 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
             Form::Pkcs12 => {}
         }
     }
-    // The password that lies beside the file stays the one that opens it.
+    // The password that lies beside the file goes on opening it.
     let sealed_by = match (form, given.filter(|_| !folder::is_there(&own))) {
         (Form::Pem, _) => None,
         (Form::Pkcs12, Some(password)) => Some(password.clone()),
@@ -233,7 +233,7 @@ fn in_file(path: &Path, passwords: &[Given]) -> Result<Contents, String> {
     contents::of(&folder::read(path)?, passwords).map_err(|why| format!("{path:?} {why}"))
 }
 
-/// The revocation list as it lies there; a new one where there is none.
+/// The revocation list as it lies there; a new one if there is none.
 fn list_of(place: &Path, authority: &Authority) -> Result<Vec<u8>, String> {
     let path = place.join(LIST);
     if !folder::is_there(&path) {
@@ -243,7 +243,7 @@ fn list_of(place: &Path, authority: &Authority) -> Result<Vec<u8>, String> {
     folder::read(&path)
 }
 
-/// `muster certs revoke`: what was revoked, in lines.
+/// `muster certs revoke`. Returns what was revoked, in lines.
 pub fn revoke(what: &Revoke, given: &[Given]) -> Result<String, String> {
     let (authority, _) = ca(&what.folder)?;
     let place = what.folder.join(CA);
@@ -285,7 +285,7 @@ fn number(extension: &x509_cert::ext::Extension) -> Option<u64> {
     number.as_bytes().iter().try_fold(0u64, |sum, byte| sum.checked_mul(256)?.checked_add((*byte).into()))
 }
 
-/// The certificates to revoke, each with what it was named by.
+/// The certificates to revoke, each with the word that named it.
 fn asked_for(what: &Revoke, authority: &Authority, given: &[Given]) -> Result<Vec<(Certificate, String)>, String> {
     let mut found = Vec::new();
     for target in &what.nodes {
@@ -316,7 +316,7 @@ fn node_folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths.filter(|path| folder::is_there(&path.join(CONFIGURATION)) && folder::is_there(&path.join(LIST))).collect())
 }
 
-/// What to set, for the first of the nodes.
+/// The settings to make, for the first of the nodes.
 fn advice(what: &Make) -> String {
     let Some(first) = what.nodes.first() else { return String::new() };
     let path = what.folder.join(&first.folder);
@@ -339,7 +339,7 @@ fn advice(what: &Make) -> String {
     }
 }
 
-/// As a shell takes it for one word.
+/// The path as a shell takes it for one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     match text.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._-%+,:@".contains(letter)) {

@@ -1,4 +1,4 @@
-//! What is made, the library takes; what is there, is not overwritten.
+//! The library accepts what is made. What is there already is not overwritten.
 
 use super::*;
 use crate::certs::testing::TestFolder;

@@ -10,7 +10,7 @@
 //! | [`names`] | folders' names, and node ids in certificates |
 //! | [`passwords`], [`folder`], [`moment`] | where passwords come from; private files; times in words |
 //!
-//! What is right and wrong about a configuration the library says (`muster::tls::open`), as it does for every node.
+//! The library says what is right and wrong about a configuration (`muster::tls::open`), as it does for every node.
 //! Tested beside each module, and with OpenSSL and real clusters by `tests/python/test_certs.py`.
 
 mod authority;
@@ -125,7 +125,7 @@ fn node(words: &Words) -> Result<String, Refused> {
     }
 }
 
-/// Passwords count where something is sealed with them.
+/// The passwords for what is to be made. They count if something is sealed with them.
 fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, Refused> {
     match what.renew || what.form == Some(options::Form::Pkcs12) {
         true => Ok(passwords::given(what.password_file.as_deref(), std::env::vars_os())?),
@@ -168,7 +168,7 @@ fn check(words: &Words) -> Result<String, Refused> {
     };
     let judged = || -> muster::error::Result<Vec<String>> {
         let mut config = Config::new();
-        // As if by the environment, too: so the sentences are a node's, to the letter.
+        // Set as if by the environment: so the sentences are the same as a node's, to the letter.
         let own = [("MUSTER_ENABLE_SSL", "1"), ("MUSTER_CONFIG_FILE_PATH", path)];
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         config.load_env(std::env::vars_os().filter(|(name, _)| is_other(name)).chain(own));

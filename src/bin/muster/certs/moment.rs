@@ -14,7 +14,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// As certificates have it: with two digits of the year until 2049 (RFC 5280).
+/// The time as certificates have it: with two digits of the year until 2049 (RFC 5280).
 pub fn time(seconds: u64) -> der::Result<Time> {
     let date = DateTime::from_unix_duration(Duration::from_secs(seconds))?;
     match date.year() <= UtcTime::MAX_YEAR {
@@ -23,7 +23,7 @@ pub fn time(seconds: u64) -> der::Result<Time> {
     }
 }
 
-/// The other way.
+/// The seconds since 1970 of a certificate's time.
 pub fn seconds(time: &Time) -> u64 {
     time.to_unix_duration().as_secs()
 }

@@ -1,4 +1,5 @@
-//! How nodes are called: a folder's name, and a certificate's. What the node id in it looks like is the library's (`tls::names`).
+//! The names of nodes: a folder's name, and a certificate's. The library decides what the node id in a certificate
+//! looks like (`tls::names`).
 
 use der::asn1::{Ia5String, OctetString};
 use muster::config::Key;
@@ -9,7 +10,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 /// The CA's folder, which no node can have.
 pub const CA: &str = "ca";
-/// As long as a common name may be (RFC 5280).
+/// How long a name may be: as long as a common name (RFC 5280).
 const NAME_MAX_CHARS: usize = 64;
 
 /// A node for which something is made.
@@ -24,7 +25,7 @@ pub struct Target {
 }
 
 impl Default for Target {
-    /// All nodes, where none is named.
+    /// Stands for all nodes, if none is named.
     fn default() -> Target {
         Target { folder: "node".to_owned(), name: "node".to_owned(), id: None }
     }
@@ -59,7 +60,7 @@ impl Target {
     }
 }
 
-/// The name that a certificate has for this host: a DNS name, of which the first part may be `*`, or an address.
+/// The name that a certificate has for this host: an address, or a DNS name, whose first part may be `*`.
 pub fn host(text: &str) -> Result<GeneralName, String> {
     let address = text.parse::<IpAddr>().ok();
     let name = match address.filter(|address| !address.is_unspecified()) {

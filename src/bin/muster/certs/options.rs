@@ -163,7 +163,7 @@ const DAYS_MAX: u32 = 36_500;
 const DAYS_DEFAULT: u32 = 365;
 const CA_DAYS_DEFAULT: u32 = 3650;
 
-/// What certificate and key of a node are in.
+/// The format of the file with a node's certificate and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Pem,

@@ -1,6 +1,6 @@
 //! Writes PKCS#12 files (RFC 7292) as OpenSSL 3 does: PBES2 with AES-256 and PBKDF2 for certificate and key, HMAC-SHA-256 over both.
 //!
-//! pkcs12 and cms have the parts, pkcs8 encrypts. `muster::tls::pkcs12` reads such files, and OpenSSL does
+//! pkcs12 and cms have the parts, pkcs8 encrypts. `muster::tls::pkcs12` reads such files, and so does OpenSSL
 //! (`tests/python/test_certs.py`).
 
 use super::authority::{der, random, Made};
@@ -25,10 +25,10 @@ use x509_cert::attr::{Attribute, Attributes};
 
 const X509: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.22.1");
 
-/// As many as OpenSSL 3 takes. Each process pays for them when it starts.
+/// How many rounds the key's derivation takes: as many as OpenSSL 3 uses. Each process pays for them when it starts.
 const ROUNDS: u16 = 2048;
 
-/// The file of a certificate and its key (PKCS#8), in DER both.
+/// The file with a certificate and its key (PKCS#8), both in DER.
 pub fn seal(certificate: &[u8], key: &[u8], password: &str) -> Made<Vec<u8>> {
     let id = Sha256::digest(certificate); // by it a reader finds the key's own certificate
     let bag = CertBag { cert_id: X509, cert_value: der(OctetString::new(certificate))? };
@@ -68,7 +68,7 @@ fn attributes(id: &[u8]) -> Made<Attributes> {
     der(SetOfVec::try_from(vec![attribute]))
 }
 
-/// How these bytes were encrypted, and they themselves.
+/// Encrypts these bytes. Returns how that was done, and the result.
 fn encrypted(bytes: &[u8], password: &str) -> Made<(AlgorithmIdentifierOwned, Vec<u8>)> {
     let wrong = |error: pkcs8::pkcs5::Error| format!("this cannot be encrypted: {error}");
     let (salt, iv) = (random::<16>()?, random::<16>()?);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// It goes with this.
+/// The folder is removed when this is dropped.
 pub struct TestFolder {
     pub path: PathBuf,
 }

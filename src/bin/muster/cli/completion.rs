@@ -2,14 +2,14 @@
 //! offer, and behind the program of `muster run`, the shell offers files.
 //!
 //! The shell runs this command for each word (`complete -C`, bash(1)). The line so far is in COMP_LINE and COMP_POINT.
-//! Each line of the answer is one word that would do. The scripts for zsh and fish ask in the same way. There the word that is
-//! completed has the option's name before its `=`, as these shells want it.
+//! Each line of the answer is one word that would do. The scripts for zsh and fish ask in the same way. With them, the
+//! word that is completed has the option's name before its `=`, as these shells want it.
 
 use super::table::{Command, Operands, Opt};
 use super::words::{begins_as_json, boolean};
 use std::ffi::OsStr;
 
-/// What the shell calls this command with, behind `muster completion`.
+/// The word behind `muster completion` by which the shell asks.
 pub const ANSWER: &str = "--answer";
 
 /// The shells for which there is a script.
@@ -17,7 +17,7 @@ pub const SHELLS: &[&str] = &["bash", "zsh", "fish"];
 
 const BASH: &str = "complete -o bashdefault -o default -C 'muster completion ANSWER' muster msrun\n";
 
-/// As a file of its own in zsh's search path it is the function, and is called at once.
+/// The script for zsh. If it is a file in zsh's search path, it is the function, and is called at once.
 const ZSH: &str = r#"#compdef muster msrun
 _muster() {
     local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
@@ -37,7 +37,7 @@ complete -c muster -f -a '(__muster_offers)'
 complete -c msrun -f -a '(__muster_offers)'
 "#;
 
-/// What makes this shell ask.
+/// The script that makes this shell ask.
 pub fn script(shell: &OsStr) -> Option<String> {
     let script = match shell.to_str()? {
         "bash" => BASH,
@@ -90,7 +90,7 @@ fn first_words(commands: &[&Command]) -> Vec<&'static str> {
     names
 }
 
-/// What may follow `words` of this command.
+/// The words that may follow `words` of this command.
 fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<String> {
     let called = |word: &str| command.options.iter().find(|option| is_called(option, word));
     let mut words = words.iter();
@@ -107,7 +107,7 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
             operand |= boolean(bare).is_none() && !begins_as_json(bare);
         }
     }
-    // The shell takes what stands behind `=` for a word of its own.
+    // The shell treats what stands behind `=` as a word of its own.
     if let Some((name, value)) = begun.split_once('=') {
         return called(name).map_or_else(Vec::new, |option| matching(option.takes.words(), value));
     }

@@ -3,11 +3,11 @@
 /// What an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// True or False, and True when neither follows.
+    /// True or False. True if neither follows.
     Flag,
-    /// The same, or else JSON, or a file of it (`*.json`); the help calls it so.
+    /// True or False as for a flag; or JSON, or a file of JSON (`*.json`). The help calls the value so.
     FlagOr(&'static str),
-    /// Any value; the help calls it so.
+    /// Any value. The help calls it so.
     Value(&'static str),
     /// The path of a directory.
     Directory,
@@ -51,11 +51,12 @@ pub struct Opt {
     pub letter: Option<char>,
     /// What it takes.
     pub takes: Takes,
-    /// What holds without it, in words; empty where the description says so.
+    /// What holds without the option, in words; empty if the description says so.
     pub default: &'static str,
     /// What it is for.
     pub doc: &'static str,
-    /// The heading under which the help has it, with those beside it that have the same; empty where the command has no headings.
+    /// The heading under which the help lists it, with the options beside it that have the same heading; empty if the
+    /// command has no headings.
     pub group: &'static str,
 }
 
@@ -116,7 +117,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Takes nothing and says nothing.
+    /// A command that takes nothing and says nothing.
     pub const BLANK: Command = Command {
         name: "",
         operands: Operands::None,
@@ -128,7 +129,7 @@ impl Command {
         exit_codes: &[],
     };
 
-    /// Its options in their order, each with the heading that stands before it, where one begins there.
+    /// Its options in their order, each with the heading that begins before it, if one does.
     pub fn headed_options(&self) -> impl Iterator<Item = (Option<&'static str>, &'static Opt)> {
         let groups = std::iter::once("").chain(self.options.iter().map(|option| option.group));
         let heads =

@@ -1,5 +1,5 @@
-//! The parser of all commands: words become options with their values, and operands. What a value means, each command
-//! says itself.
+//! The parser of all commands: words become options with their values, and operands. Each command says itself what a
+//! value means.
 //!
 //! lexopt splits the words. Here is what it leaves open: names with `-` for `_`, flags with a value behind them, and
 //! the error for an unknown word.
@@ -20,7 +20,7 @@ pub enum Asked<T> {
 }
 
 impl<T> Asked<T> {
-    /// What the command makes of them.
+    /// Passes the words on to `make`, which gives what the command makes of them.
     pub fn then<U>(self, make: impl FnOnce(T) -> Result<U, String>) -> Result<Asked<U>, String> {
         match self {
             Asked::Help => Ok(Asked::Help),
@@ -43,14 +43,14 @@ pub struct Words {
 pub struct Given {
     /// The option.
     pub option: &'static Opt,
-    /// As it was written: a name or a letter, with its dashes.
+    /// The option as it was written: a name or a letter, with its dashes.
     pub written: String,
     /// Its value.
     pub value: String,
 }
 
 impl Words {
-    /// What was given for this option; the last, where it was given more than once.
+    /// What was given for this option. If it was given more than once, the last counts.
     pub fn get(&self, name: &str) -> Option<&Given> {
         assert!(self.options.iter().any(|option| option.name == name), "{name} is not in the table");
         self.given.iter().rev().find(|given| given.option.name == name)
@@ -69,7 +69,7 @@ impl Words {
         }
     }
 
-    /// Whether a flag is set; it is not where it was not given.
+    /// Whether a flag is set. A flag that was not given is not set.
     pub fn truth(&self, name: &str) -> Result<bool, String> {
         let Some(text) = self.value(name) else { return Ok(false) };
         boolean(OsStr::new(text))
@@ -128,7 +128,7 @@ fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Pa
     }
 }
 
-/// Whether this stands behind the letter because the whole name was written after one dash: `-np 4`, as mpirun's users know it.
+/// Whether `rest` is the end of a whole name that was written after one dash: `-np 4`, as mpirun's users know it.
 fn is_rest_of_name(option: &Opt, written: &str, rest: &OsStr) -> bool {
     !written.starts_with("--") && rest.to_str().is_some_and(|rest| option.name == format!("{}{rest}", &written[1..]))
 }
@@ -176,8 +176,8 @@ fn find(command: &'static Command, written: &str) -> Result<&'static Opt, String
     Err(format!("there is no option {written}{hint} ({note})"))
 }
 
-/// The options that somebody may have meant: the one that differs by some letters; or else those that begin so; or else those that
-/// have all its words.
+/// The options that somebody may have meant: the one that differs by some letters; or otherwise those that begin so; or
+/// otherwise those that have all its words.
 fn near(command: &Command, name: &str) -> Vec<&'static str> {
     let names = || command.options.iter().map(|option| option.name);
     let name = &name.to_lowercase();
@@ -192,8 +192,8 @@ fn near(command: &Command, name: &str) -> Vec<&'static str> {
     names().filter(|known| name.split('_').all(|word| has(known, word))).collect()
 }
 
-/// The value of a flag: what stands behind `=`, or the next word where that is True or False, and True otherwise. Where the
-/// flag may have a value of another kind the next word is it, too, if it begins as such a value does.
+/// The value of a flag: what stands behind `=`, or the next word if that is True or False; otherwise it is True. If the
+/// flag may have a value of another kind, the next word is also its value when it begins as such a value does.
 fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
     let name = option.name;
     if let Some(value) = parser.optional_value() {

@@ -1,5 +1,5 @@
-//! What `--bind_core` and `--bind_numa` say: words become [`Binds`]. Whether the host has these cores and nodes is looked at later
-//! (`binding.rs`).
+//! What `--bind_core` and `--bind_numa` say: words become [`Binds`]. `binding.rs` looks later whether the host has
+//! these cores and nodes.
 
 use super::number_set::NumberSet;
 use crate::cli::words::boolean;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 
-/// What becomes of the cores, or of the memory, of what is started here.
+/// How the cores, or the memory, are divided among what is started here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Bind {
     /// Nothing is bound.
@@ -17,7 +17,7 @@ pub enum Bind {
     Off,
     /// The workers share what the host has.
     Shared,
-    /// These are bound to these; the others are not bound.
+    /// These processes are bound to these numbers; the others are not bound.
     ByHand(BTreeMap<BindTarget, NumberSet>),
 }
 
@@ -33,11 +33,11 @@ pub enum BindTarget {
 /// All that is to be bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binds {
-    /// Which cores a process has.
+    /// The cores that a process has.
     pub cores: Bind,
-    /// Of which NUMA nodes it has the cores, where `cores` does not say.
+    /// The NUMA nodes whose cores a process has, if `cores` does not say.
     pub core_nodes: Bind,
-    /// Of which nodes it has the memory.
+    /// The NUMA nodes whose memory a process has.
     pub memory: Bind,
 }
 
@@ -90,7 +90,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The numbers of each process; `of` finds their value in that of the process.
+    /// The numbers of each process; `of` finds the value with the numbers in the value of the process.
     fn by_hand<'v>(
         self,
         entries: &'v Map<String, Value>,
@@ -132,7 +132,7 @@ fn numbers(value: &Value) -> Result<NumberSet, String> {
     }
 }
 
-/// What a file says that binds cores and memory at once.
+/// The binds in a file that says at once how cores and memory are bound.
 fn of_file(path: &str, cores: Bind) -> Result<Binds, String> {
     let wrong = |why: &str| format!("--bind_numa is {path:?}, which {why}");
     if cores != Bind::Off {
@@ -156,7 +156,7 @@ fn of_file(path: &str, cores: Bind) -> Result<Binds, String> {
     Ok(binds)
 }
 
-/// The cores of a process's main threads; those of other threads are MindSpore's to bind.
+/// The cores of a process's main threads. MindSpore itself binds the other threads.
 fn main_threads<'v>(key: &str, value: &'v Value) -> Result<Option<&'v Value>, String> {
     match value {
         Value::Object(threads) => Ok(threads.get("main")),
@@ -175,7 +175,7 @@ impl<'a> File<'a> {
         value.ok_or_else(|| format!("{} has no object {name:?}", self.asked.option))
     }
 
-    /// A mode of `bind_config`, which is `none` where it is not given.
+    /// A mode of `bind_config`; it is `none` if it is not given.
     fn mode(&self, name: &str, known: &[&'static str]) -> Result<&'static str, String> {
         let given = self.object("bind_config")?.get(name);
         let text = given.map_or(Some("none"), Value::as_str).unwrap_or_default();

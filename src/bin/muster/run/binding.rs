@@ -1,7 +1,8 @@
-//! Which cores each process is bound to, and the memory of which NUMA nodes.
+//! Decides which cores each process is bound to, and the memory of which NUMA nodes.
 //!
-//! Where the workers share the host, each NUMA node has a part of them, and they share its cores, so that no worker's memory is
-//! another node's. Fewer workers than nodes have several nodes each. More workers than cores have one core each, with others.
+//! If the workers share the host, each NUMA node has a part of them, and they share its cores: so no worker's memory is
+//! another node's. Fewer workers than nodes have several nodes each. More workers than cores have one core each, and
+//! share it with others.
 
 use super::bind_values::{Bind, BindTarget, Binds};
 use super::number_set::NumberSet;
@@ -28,7 +29,8 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Of so many workers on this host, whose devices have these numbers. An error is a sentence for the user.
+    /// The binding of so many workers on this host, whose devices have these numbers. An error is a sentence for the
+    /// user.
     pub fn plan(binds: &Binds, devices: &[u32], host: &Topology) -> Result<Binding, String> {
         if !binds.any() {
             return Ok(Binding::default());
@@ -54,7 +56,7 @@ impl Binding {
             .cloned()
             .or_else(|| by_hand(&binds.core_nodes, BindTarget::Scheduler).map(|nodes| host.cores_of(nodes)))
             .unwrap_or_default();
-        // What is shared, is shared by the workers.
+        // Only the workers share.
         let memory = by_hand(&binds.memory, BindTarget::Scheduler).cloned().unwrap_or_default();
         Ok(Binding { workers: workers.collect(), scheduler: Bound { cores, memory }, unbound: Bound::default() })
     }
@@ -85,8 +87,8 @@ impl Binding {
     }
 }
 
-/// The numbers of the devices of so many workers, as a binding by hand names them: those that Ascend's variable makes visible, where
-/// it has as many; else the workers are counted.
+/// The numbers of the devices of so many workers, as a binding by hand names them: those that Ascend's variable makes
+/// visible, if it has as many; otherwise the workers are counted.
 pub fn devices(workers: u32, visible: Option<&str>) -> Vec<u32> {
     let listed: Option<Vec<u32>> =
         visible.and_then(|text| text.split(',').map(|one| one.trim().parse().ok()).collect());
@@ -154,7 +156,8 @@ impl Known<'_> {
     }
 }
 
-/// A node whose cores this process may not use leaves a process that is to be bound to them unbound.
+/// Checks that this process may use the cores of every node that a process is to be bound to. Otherwise that process
+/// would stay unbound.
 fn nodes_have_usable_cores(binds: &Binds, host: &Topology) -> Result<(), String> {
     let Bind::ByHand(places) = &binds.core_nodes else { return Ok(()) };
     for (place, nodes) in places.iter().filter(|(place, _)| by_hand(&binds.cores, **place).is_none()) {
@@ -182,7 +185,7 @@ fn cores(binds: &Binds, workers: &[BindTarget], host: &Topology) -> Vec<NumberSe
     let shares = shared_nodes(workers.len(), host);
     let nodes_of = |index: usize| by_hand(&binds.core_nodes, workers[index]).unwrap_or(&shares[index]);
     if binds.cores == Bind::Shared {
-        // Those that have the same nodes share their cores.
+        // Workers with the same nodes share their cores.
         let mut groups: BTreeMap<&NumberSet, Vec<usize>> = BTreeMap::new();
         (0..workers.len()).for_each(|index| groups.entry(nodes_of(index)).or_default().push(index));
         let mut cores = vec![NumberSet::default(); workers.len()];
@@ -211,7 +214,7 @@ fn memory(binds: &Binds, worker: BindTarget, cores: &NumberSet, host: &Topology)
     }
 }
 
-/// The nodes of each worker, where they share the host: as many workers for a node as it has cores, in proportion.
+/// The nodes of each worker if they share the host: a node gets workers in proportion to its cores.
 fn shared_nodes(workers: usize, host: &Topology) -> Vec<NumberSet> {
     let sizes = host.nodes.iter().map(|(node, cores)| (*node, cores.common(&host.usable_cores).len()));
     let nodes: Vec<(u32, usize)> = sizes.filter(|(_, size)| *size > 0).collect();
@@ -223,7 +226,7 @@ fn shared_nodes(workers: usize, host: &Topology) -> Vec<NumberSet> {
     (0..workers).map(|worker| by_core.get(worker * by_core.len() / workers).copied().into_iter().collect()).collect()
 }
 
-/// Which of so many things the `index`-th of several has: as many as the others, or one more; at least one.
+/// The part of so many things that the `index`-th of several has: as many as the others, or one more; at least one.
 fn share(index: usize, several: usize, things: usize) -> std::ops::Range<usize> {
     let start = index * things / several;
     start..((index + 1) * things / several).max((start + 1).min(things))

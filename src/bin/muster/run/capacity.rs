@@ -1,11 +1,11 @@
-//! What this host's processors can carry: warnings, before anything is started, where workers will wait for each other.
+//! What this host's processors can carry: warnings, before anything is started, if workers will wait for each other.
 //!
-//! A container's quota limits how much time its processes compute, not on which cores. Programs see all cores, start a thread for
-//! each, and are held back together.
+//! A container's quota limits how much time its processes compute, not on which cores. Programs see all cores and start
+//! a thread for each. The quota then holds all of these back together.
 
 use muster::net::cgroup::{quota, Quota};
 
-/// What a user should know before so many workers start, which may use so many cores.
+/// What a user should know before so many workers start that may use so many cores.
 pub fn warnings(workers: u32, cores: usize) -> Vec<String> {
     said(workers, cores, quota())
 }

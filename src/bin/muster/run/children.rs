@@ -39,17 +39,17 @@ const DECIDED: [Key; 11] = [
     Key::LaunchId,
 ];
 
-/// What the scheduler is told to be called, and its command.
+/// The name that the scheduler is told to have, and its command.
 const SCHEDULER: [&str; 2] = ["muster", "scheduler"];
 
-/// How the line begins, in a log, after which the next life writes.
+/// The beginning of the line in a log after which the next life writes.
 pub const NEXT_LIFE: &str = "--- muster: ";
 
 /// Where the workers meet.
 pub struct Meeting {
     /// The scheduler's port.
     pub port: u16,
-    /// What they are told for HCCL's cluster manager, where they are to start by it.
+    /// What the workers are told for HCCL's cluster manager, if they are to start by it.
     pub hccl: Vec<(&'static str, String)>,
     /// Whether they take their ranks from a table, and none from the launcher.
     pub ranks_by_table: bool,
@@ -64,7 +64,7 @@ pub struct Child {
     pub pid: i32,
     /// The process that was it before, if it was started again.
     pub pid_before: Option<i32>,
-    /// What its process knows itself by, and every other that runs in its place.
+    /// The id by which its process knows itself, and every other process that runs in its place.
     pub launch: LaunchId,
     /// How often it was started again.
     pub restarts: u32,
@@ -90,18 +90,20 @@ pub struct Launch<'a> {
     meeting: Meeting,
     names: LogNames,
     binding: Binding,
-    /// Of the launcher's own environment, what they get too.
+    /// The part of the launcher's own environment that they get, too.
     inherited: Vec<(OsString, OsString)>,
     /// An input in which there is nothing.
     null: File,
-    /// The lock of the run's logs, which it has as long as this lives.
+    /// The lock of the run's logs; the launcher holds it as long as this lives.
     claim: Option<Claim>,
     run: RunId,
     keeper: Option<Keeper>,
+    /// Children that this process had before: of the script that it was, which has become the launcher.
+    earlier: Vec<i32>,
 }
 
 impl<'a> Launch<'a> {
-    /// Of children that were not started yet; the scheduler, where this host has it, gets the listener.
+    /// A launch of children that were not started yet. If this host has the scheduler, it gets the listener.
     pub fn new(
         options: &'a RunOptions,
         program: &'a Program,
@@ -113,14 +115,21 @@ impl<'a> Launch<'a> {
         let null = File::open("/dev/null")?;
         let (inherited, run) = (inherited(), RunId::draw()?);
         let (claim, keeper) = (None, None);
-        Ok(Launch { options, program, listener, meeting, names, binding, inherited, null, claim, run, keeper })
+        let earlier = if options.join { sys::children() } else { Vec::new() };
+        Ok(Launch { options, program, listener, meeting, names, binding, inherited, null, claim, run, keeper, earlier })
     }
 
-    /// Lets nothing of the run outlive this process, even if that is killed. After the children, so that they need not wait for it.
+    /// Lets nothing of the run outlive this process, even if that is killed. Called after the children's start, so that
+    /// they need not wait for it.
     pub fn keep(&mut self, children: &[Child]) -> io::Result<()> {
         let keeper = self.keeper.insert(Keeper::start(&self.run)?);
         children.iter().for_each(|child| keeper.knows(child.pid));
         Ok(())
+    }
+
+    /// Whether this child of the launcher is none of the run's: it was there before.
+    pub fn is_earlier(&self, pid: i32) -> bool {
+        self.earlier.contains(&pid)
     }
 
     /// The keeper's process, which is a child of this one.
@@ -147,13 +156,14 @@ impl<'a> Launch<'a> {
         parts
     }
 
-    /// Takes the logs, which must not be those of another run, and gives what is to be said of others. The error is a sentence.
+    /// Takes the logs, which must not belong to another run. Returns what is to be said of other logs. The error is a
+    /// sentence.
     pub fn claim(&mut self) -> Result<Option<String>, String> {
         let own = self.tenant();
         Ok(self.claim.insert(folder::claim(&self.options.log_dir, &own)?).older())
     }
 
-    /// Why it could not take them now, in a sentence.
+    /// Why this launcher could not take the logs now, in a sentence.
     pub fn is_in_the_way(&self) -> Option<String> {
         folder::would_refuse(&self.options.log_dir, &self.tenant())
     }
@@ -162,8 +172,8 @@ impl<'a> Launch<'a> {
         folder::Tenant::this(self.options, &self.parts(), self.port(), self.run.clone(), &self.names)
     }
 
-    /// Starts them all. On an error those already started are stopped again; one of the kind `NotFound` is the program's: it cannot
-    /// be executed, which only shows here.
+    /// Starts all children. On an error those already started are stopped again. An error of the kind `NotFound` is the
+    /// program's: it cannot be executed, and that only shows here.
     pub fn start_all(&mut self) -> io::Result<Vec<Child>> {
         let mut children = Vec::new();
         for (index, part) in self.parts().into_iter().enumerate() {
@@ -184,12 +194,12 @@ impl<'a> Launch<'a> {
         self.options.log_dir.join(self.names.of(part))
     }
 
-    /// What it is bound to.
+    /// What this part is bound to.
     pub fn bound(&self, part: Part) -> &Bound {
         self.binding.of(part)
     }
 
-    /// How it would be started.
+    /// How this part would be started.
     pub fn preview(&self, part: Part) -> Preview {
         let words = match part {
             Part::Scheduler => SCHEDULER.map(OsString::from).to_vec(),
@@ -199,7 +209,7 @@ impl<'a> Launch<'a> {
         Preview { part, words, told, bound: self.bound(part).clone(), log: self.log(part) }
     }
 
-    /// An empty log. Without --join the child has its lock from now on.
+    /// Makes an empty log. Without --join the child has its lock from now on.
     fn fresh_log(&self, path: &Path, is_first: bool) -> io::Result<File> {
         match self.claim.as_ref().filter(|_| is_first).map(Claim::descriptor).transpose()?.flatten() {
             // The launcher alone has the lock: a child writes by a descriptor of its own.
@@ -209,16 +219,17 @@ impl<'a> Launch<'a> {
         }
         let log = folder::fresh_log(path)?.ok_or_else(|| io::Error::other(folder::held(path)))?;
         if !self.options.join {
-            let _ = folder::lock(&log); // a file system without locks was told of
+            let _ = folder::lock(&log); // a file system without locks has been reported already
         }
         Ok(log)
     }
 
-    /// Starts a child that has ended once more: the same in everything but its process. Its log goes on, after these words.
+    /// Starts a child once more that has ended. Everything is the same but its process. Its log goes on, after these
+    /// words.
     pub fn start_again(&mut self, child: &mut Child, words: &str) -> io::Result<()> {
         let output = next_page(&child.log, words).map_err(|error| of_file(&child.log, &error))?;
         let (pid, launch) = self.start(child.part, &output)?;
-        // Only now, so that nobody's process group is called by its number in between.
+        // Reaped only now: otherwise another process group could have its number in between.
         sys::reap(child.pid);
         if let Some(keeper) = &mut self.keeper {
             keeper.forgets(child.pid);
@@ -268,7 +279,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The launcher's own environment without what it decides.
+/// The launcher's own environment without the variables that it decides.
 fn inherited() -> Vec<(OsString, OsString)> {
     let mut decided: Vec<String> = Vec::new();
     for setting in DECIDED.map(Key::setting) {
@@ -283,7 +294,7 @@ fn inherited() -> Vec<(OsString, OsString)> {
     inherited
 }
 
-/// The same file once more, with these words on a line of their own.
+/// Opens the same file once more, after putting these words on a line of their own.
 fn next_page(path: &Path, words: &str) -> io::Result<File> {
     let last = || -> io::Result<u8> {
         let (mut file, mut last) = (File::open(path)?, [0]);
@@ -300,10 +311,10 @@ fn of_file(path: &Path, error: &io::Error) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
 }
 
-/// What PyTorch looks for, so that `init_process_group` finds rank, size and a port for torch's own store. muster itself
-/// goes by MS_ROLE, and does not look at these.
+/// The variables that PyTorch looks for, so that `init_process_group` finds rank, size and a port for torch's own
+/// store. muster itself goes by MS_ROLE, and does not look at these.
 fn for_torch(index: u32, rank: u32, options: &RunOptions, port: u16) -> [(&'static str, String); 6] {
-    // Two away, as the scheduler's is from MASTER_PORT under torchrun; the one in between may be HCCL's.
+    // The port is two away, as the scheduler's is from MASTER_PORT under torchrun. The one in between may be HCCL's.
     let store = port.checked_add(2).unwrap_or(port - 2);
     [
         ("RANK", rank.to_string()),
@@ -315,7 +326,7 @@ fn for_torch(index: u32, rank: u32, options: &RunOptions, port: u16) -> [(&'stat
     ]
 }
 
-/// What a child is told.
+/// The variables that a child is told.
 fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<RawFd>) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let mut tell = |name: &str, value: String| told.push((name.to_owned(), value));

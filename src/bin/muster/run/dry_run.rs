@@ -20,13 +20,13 @@ pub struct Preview {
     pub log: PathBuf,
 }
 
-/// Which processes are previewed: all of this host, or the worker of one rank. That may be another host's: its launcher would
-/// start it as this one would, with its own `--node_rank`.
+/// Which processes are previewed: all of this host, or the worker of one rank. That may be another host's worker: its
+/// launcher would start it as this one would, with its own `--node_rank`.
 pub fn chosen(dry_run: DryRun, options: &RunOptions, all: Vec<Part>) -> Vec<Part> {
     match dry_run {
         DryRun::All => all,
         DryRun::Rank(rank) if options.all_here() => vec![Part::Worker { index: rank, rank: Some(rank) }],
-        // One command shows those of many hosts, each on its own.
+        // One command for many hosts shows each worker on its own host.
         DryRun::Rank(rank) if options.placement.scheduler != SchedulerAt::Address => {
             all.into_iter().filter(|part| part.rank() == Some(rank)).collect()
         }
@@ -34,7 +34,7 @@ pub fn chosen(dry_run: DryRun, options: &RunOptions, all: Vec<Part>) -> Vec<Part
     }
 }
 
-/// What the user is told of one.
+/// The text for the user about one process.
 pub fn shown(preview: &Preview) -> String {
     let bound = if preview.bound.any() { format!(", bound to {}", preview.bound) } else { String::new() };
     let mut text = format!("# {}{bound}\n", preview.part);

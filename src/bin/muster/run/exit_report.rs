@@ -1,17 +1,19 @@
-//! Tells the scheduler of workers that have ended: of a process on another host it sees no more than a connection that ends.
-//! And, once this launcher has no restarts left, that a place is abandoned: else the others would wait for it.
+//! Tells the scheduler of workers that have ended: all that it sees of a process on another host is a connection that
+//! ends. Tells it also, once this launcher has no restarts left, that a place is abandoned: otherwise the others would
+//! wait for it.
 //!
-//! Contract: [`ExitReport::saw`] and [`ExitReport::gives_up`] return at once. A thread, which exists from the first word on,
-//! carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of the
-//! scheduler's name included. What takes longer is dropped, and so is what finds no scheduler: the end of the worker's
-//! connection tells the same, only later. The run's end alone waits for what was said last, and no longer than that.
+//! Contract: [`ExitReport::saw`] and [`ExitReport::gives_up`] return at once. A thread, which exists from the first
+//! word on, carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of
+//! the scheduler's name included. A word that takes longer is dropped, and so is one that finds no scheduler: the end
+//! of the worker's connection tells the same, only later. Only the run's end waits for the last words, and no longer
+//! than that.
 //!
-//! That one ended with code 0 is not told, for as a rule it has left. Which process of a place the scheduler knows
-//! depends on how far each life came, so that a place is abandoned by the names of all of them. If the user starts a
-//! script, the worker is its child, and not the process that this launcher sees. So a word also names what stood in
-//! the script's environment, which its children inherit. The end of a process in whose place no node ran counts for
-//! nothing. What the scheduler makes of a word stands in `membership/launcher.rs`. Tested below, and with real
-//! processes by `tests/python/test_hosts.py`.
+//! An end with code 0 is not told, for as a rule such a worker has left. Which process of a place the scheduler knows
+//! depends on how far each life came. So a place is abandoned by the names of all its lives. If the user starts a
+//! script, the worker is its child, and not the process that this launcher sees. So a word also names what stood in the
+//! script's environment, which its children inherit. If no node ran in the place of a process, its end counts for
+//! nothing. `membership/launcher.rs` says what the scheduler makes of a word. Tested below, and with real processes by
+//! `tests/python/test_hosts.py`.
 
 use crate::status::ask::connect;
 use crate::sys::Ending;
@@ -32,28 +34,29 @@ pub struct ExitReport {
     host_id: Option<String>,
     scheduler: (String, u16),
     thread: Option<Thread>,
-    /// Of each child the lives that have ended, the newest of them.
+    /// The lives of each child that have ended, the newest of them.
     lives: BTreeMap<usize, Vec<Process>>,
     launches: BTreeMap<usize, Vec<LaunchId>>,
-    /// Those whose places were abandoned.
+    /// The children whose places were abandoned.
     abandoned: BTreeSet<usize>,
 }
 
 /// How the thread is reached.
 struct Thread {
     words: Sender<Message>,
-    /// Ends with it.
+    /// Ends with the thread.
     end: Receiver<()>,
 }
 
 impl ExitReport {
-    /// Of workers that found `host_id` in their environment, for the scheduler at this address. Has no thread yet.
+    /// A report on workers that found `host_id` in their environment, for the scheduler at this address. It has no
+    /// thread yet.
     pub fn new(host_id: Option<String>, scheduler: (String, u16)) -> ExitReport {
         let (lives, launches, abandoned) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         ExitReport { host_id, scheduler, thread: None, lives, launches, abandoned }
     }
 
-    /// This child's process, a worker's that has not been reaped yet, has ended. It knew itself by `launch`.
+    /// This worker's process, which has not been reaped yet, has ended. It knew itself by `launch`.
     pub fn saw(&mut self, child: usize, pid: i32, launch: LaunchId, ending: Ending) {
         let Ok(pid) = u32::try_from(pid) else { return };
         let process = Process { pid, start_ticks: host::start_ticks(pid), pid_namespace: host::pid_namespace() };
@@ -69,7 +72,7 @@ impl ExitReport {
         self.lives.get(&child).map_or(&[], |lives| lives)
     }
 
-    /// Nobody is started in the places of these children any more. Said once of each.
+    /// Nobody is started in the places of these children any more. It is told once for each.
     pub fn gives_up(&mut self, children: impl IntoIterator<Item = usize>) {
         let fresh: Vec<usize> = children.into_iter().filter(|child| self.abandoned.insert(*child)).collect();
         let processes: Vec<Process> = fresh.iter().flat_map(|child| self.lives(*child)).copied().collect();
@@ -86,7 +89,7 @@ impl ExitReport {
         let thread = self.thread.get_or_insert_with(|| {
             let ((words, said), (ends, end)) = (channel(), channel::<()>());
             let (host, port) = self.scheduler.clone();
-            // Without a thread nobody takes what is sent.
+            // If there is no thread, nobody takes what is sent.
             let _ = std::thread::Builder::new().name("muster-report".to_owned()).spawn(move || {
                 carry(&said, &host, port);
                 drop(ends);
@@ -118,7 +121,7 @@ impl ExitReport {
     }
 }
 
-/// Puts it behind the others, of which the oldest go where there are too many for one word.
+/// Puts one process behind the others. The oldest go if there are too many for one word.
 fn push_newest<T>(list: &mut Vec<T>, one: T) {
     list.push(one);
     let surplus = list.len().saturating_sub(ABANDONED_MAX);
@@ -127,7 +130,7 @@ fn push_newest<T>(list: &mut Vec<T>, one: T) {
 
 fn carry(words: &Receiver<Message>, host: &str, port: u16) {
     for word in words {
-        // Where nobody hears it nobody misses it.
+        // If nobody hears the word, nobody misses it.
         let _ = tell(&word, host, port, Instant::now() + PATIENCE);
     }
 }

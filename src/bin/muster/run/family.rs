@@ -1,8 +1,8 @@
-//! All processes that came of a run, found by anybody who may look at them: for one that is not their parent.
+//! All processes that came of a run. Anybody who may look at them can find them, without being their parent.
 //!
-//! Each child of a launcher finds a word in its environment (`MUSTER_LAUNCH_ID`) of which the first half is the run's, and its own
-//! children inherit that, in whatever session or process group they are. One that was started without an environment is still in
-//! the process group of another.
+//! Each child of a launcher finds a word in its environment (`MUSTER_LAUNCH_ID`). The first half of the word is the
+//! run's. Its own children inherit the word, in whatever session or process group they are. A process that was started
+//! without an environment is still in the process group of another.
 
 use crate::sys;
 use muster::config::Key;
@@ -11,28 +11,29 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What the processes of one run are told apart by.
+/// The id by which the processes of one run are told from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunId(String);
 
-/// How long a half of the word is.
+/// How many digits one half of the word has.
 const DIGITS: usize = 16;
-/// Processes that are being killed may start others: so often nobody must be found.
+/// Processes that are being killed may start others: in so many looks in a row nobody must be found.
 const LOOKS: u32 = 2;
 
-/// When to look again at processes of whose end nothing tells, as they are no children: soon, and then ever more seldom.
+/// When to look again at processes whose end nobody tells, because they are no children: soon, and then ever more
+/// seldom.
 pub struct Pace(Duration);
 
 impl Pace {
     /// The first pause, and the longest.
     const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(200)];
 
-    /// From now on.
+    /// A pace that begins now.
     pub fn new() -> Pace {
         Pace(Pace::PAUSES[0])
     }
 
-    /// Waits until then.
+    /// Waits until it is time for the next look.
     pub fn wait(&mut self) {
         std::thread::sleep(self.0);
         self.0 = (self.0 * 3 / 2).min(Pace::PAUSES[1]);
@@ -40,28 +41,28 @@ impl Pace {
 }
 
 impl RunId {
-    /// One that no other run has.
+    /// Draws an id that no other run has.
     pub fn draw() -> io::Result<RunId> {
         drawn().map(RunId)
     }
 
-    /// As it was written elsewhere.
+    /// Reads an id as it was written elsewhere.
     pub fn read(word: &str) -> Option<RunId> {
         let is_one = word.len() == DIGITS && word.bytes().all(|digit| digit.is_ascii_hexdigit());
         is_one.then(|| RunId(word.to_owned()))
     }
 
-    /// As it is written.
+    /// The id as it is written.
     pub fn word(&self) -> &str {
         &self.0
     }
 
-    /// What one more child is told.
+    /// The word that one more child is told.
     pub fn of_child(&self) -> io::Result<String> {
         Ok(format!("{}{}", self.0, drawn()?))
     }
 
-    /// The run that a process came of, as its environment tells; none of one that came of none, or that others may not look at.
+    /// The run that a process came of, as its environment tells; none if it came of none, or others may not look at it.
     pub fn of_process(pid: i32) -> Option<RunId> {
         let mark = format!("{}=", Key::LaunchId.setting().variable()).into_bytes();
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -69,10 +70,10 @@ impl RunId {
         RunId::read(std::str::from_utf8(word.get(..DIGITS)?).ok()?)
     }
 
-    /// The processes that carry it in their environment, and those of their process groups.
+    /// The processes that carry the id in their environment, and those of their process groups.
     pub fn members(&self) -> BTreeSet<i32> {
         let all = sys::processes();
-        let this = std::process::id() as i32; // one of the run's may ask
+        let this = std::process::id() as i32; // one of the run's processes may ask
         let is_one = |pid: &i32| *pid != this && RunId::of_process(*pid).as_ref() == Some(self);
         let marked: BTreeSet<i32> = all.iter().copied().filter(is_one).collect();
         with_groups(&all, &marked)
@@ -93,7 +94,7 @@ fn with_groups(all: &[i32], some: &BTreeSet<i32>) -> BTreeSet<i32> {
     all.iter().filter(is_in).copied().collect()
 }
 
-/// Kills all that came of a run, and those of these process groups, until nobody is left or the time is up.
+/// Kills all that came of a run, and all of these process groups, until nobody is left or the time is up.
 pub fn kill_all(run: &RunId, groups: &BTreeSet<i32>, time: Duration) {
     groups.iter().for_each(|group| sys::signal_group(*group, libc::SIGKILL));
     let deadline = Instant::now() + time;
@@ -126,7 +127,7 @@ mod tests {
             child
         };
         let (mut ours, mut others) = (start(&run), start(&other));
-        // One that is about to execute its program shows no environment yet.
+        // A process that is about to execute its program shows no environment yet.
         let until = Instant::now() + Duration::from_secs(30);
         while run.members().len() < 3 {
             assert!(Instant::now() < until, "{:?}", run.members());

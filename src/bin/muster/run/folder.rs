@@ -1,18 +1,19 @@
 //! The folder of a run's logs: a run that is alive keeps its own, and a second one that would write there is refused.
 //!
-//! A live run holds locks (flock) on its logs. With --join the launcher holds that of the first one, and no child
+//! A live run holds locks (flock) on its logs. With --join the launcher holds that of the first log, and no child
 //! inherits it: the run is alive as long as the launcher. Without --join each child, with its own children, holds the
-//! lock of its log by the descriptor that it writes to. So the run is alive as long as anybody may still write. So a
-//! dead run holds nothing, however it ended, and what it left behind is not looked at.
+//! lock of its log by the descriptor that it writes to: the run is alive as long as anybody may still write. So a dead
+//! run holds nothing, however it ended, and what it left behind is not looked at.
 //!
-//! Each run's logs are new files. What an older run has left behind, and still writes, goes on with the files that it has, which have no
-//! name any more. Logs of an older run that this one has not are left alone, and named.
+//! Each run's logs are new files. A process of an older run that still writes goes on with the files that it has, which
+//! have no name any more. Logs of an older run whose names this run does not use are left alone, and named.
 //!
-//! The file [`RUNS`] tells whose the logs are, a line for each launcher. It is read and written under a lock of its own, and lines
-//! of dead runs go when the next one begins. Launchers of one run on different hosts may share a folder: they have the same port
-//! of the scheduler and other logs. Another port is another run.
+//! The file [`RUNS`] tells which run each log belongs to, a line for each launcher. It is read and written under a lock
+//! of its own. Lines of dead runs go when the next run begins. Launchers of one run on different hosts may share a
+//! folder: they have the same port of the scheduler and other logs. A launcher with another port belongs to another
+//! run.
 //!
-//! Where a file system has no locks a warning says so, and nobody is refused.
+//! If a file system has no locks a warning says so, and nobody is refused.
 
 use super::family::RunId;
 use super::log_names::LogNames;
@@ -28,16 +29,16 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Tells whose the logs of its folder are.
+/// The file that tells to which run the logs of its folder belong.
 pub const RUNS: &str = ".muster_runs";
 
-/// What others may do with logs, whatever the umask: read them at most.
+/// What others may do with logs, whatever the umask: only read them.
 const MODE: u32 = 0o644;
 
 /// How long another launcher may take to read and write that file.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Processes that a refusal names.
+/// How many processes a refusal names.
 const NAMED: usize = 4;
 
 /// One launcher's part of a run.
@@ -48,7 +49,7 @@ pub struct Tenant {
     port: u16,
     /// It has the scheduler.
     scheduler: bool,
-    /// What its workers' logs are called, the number in the name of the first, and how many follow.
+    /// The names of its workers' logs, the number in the name of the first, and how many follow.
     names: LogNames,
     workers: (u32, u32),
     run: RunId,
@@ -56,7 +57,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// This launcher, which starts these.
+    /// The line of this launcher, which starts these parts.
     pub fn this(options: &RunOptions, parts: &[Part], port: u16, run: RunId, names: &LogNames) -> Tenant {
         let numbers: Vec<u32> = parts.iter().filter_map(|part| part.number()).collect();
         Tenant {
@@ -77,7 +78,7 @@ impl Tenant {
         format!("{pid} {join} {port} {scheduler} {stem} {first} {count} {run} {host}\n")
     }
 
-    /// None of a line that another version wrote.
+    /// Reads a line; none if another version wrote it.
     fn read(line: &str) -> Option<Tenant> {
         let words: Vec<&str> = line.split(' ').collect();
         let [pid, join, port, scheduler, stem, first, count, run, host] = words[..] else { return None };
@@ -108,7 +109,7 @@ impl Tenant {
         &self.host
     }
 
-    /// What its processes are known by.
+    /// The id by which its processes are known.
     pub fn run(&self) -> &RunId {
         &self.run
     }
@@ -120,7 +121,7 @@ impl Tenant {
         self.scheduler.then(|| "scheduler.log".to_owned()).into_iter().chain(workers)
     }
 
-    /// Whether a log of its kind may be called so.
+    /// Whether one of its logs may have this name.
     fn has_such(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.names.stem()).and_then(|rest| rest.strip_prefix('_'));
         let number = rest.and_then(|rest| rest.strip_suffix(".log"));
@@ -134,7 +135,7 @@ impl Tenant {
         (self.scheduler && other.scheduler) || (self.names == other.names && !is_apart)
     }
 
-    /// Whether both can't write here.
+    /// Whether the two launchers cannot both write here.
     fn is_in_the_way_of(&self, other: &Tenant) -> bool {
         self.port != other.port || self.shares_a_log_with(other)
     }
@@ -174,9 +175,9 @@ impl Tenant {
 
 /// The logs of this run.
 pub struct Claim {
-    /// The first of them, open and locked, where the file system has locks.
+    /// The first of the logs, open and locked if the file system has locks.
     log: Option<File>,
-    /// Others in the folder that no run writes which is alive.
+    /// Other logs in the folder that no live run writes.
     older: Vec<String>,
 }
 
@@ -188,7 +189,7 @@ impl Claim {
         Some(format!("{}{and} in the folder of the logs {are} of an older run", self.older[0]))
     }
 
-    /// The descriptor by which the first child is to write, so that it has the lock, too.
+    /// The descriptor by which the first child is to write, so that the child holds the lock, too.
     pub fn descriptor(&self) -> io::Result<Option<File>> {
         self.log.as_ref().map(File::try_clone).transpose()
     }
@@ -206,7 +207,7 @@ pub fn claim(folder: &Path, own: &Tenant) -> Result<Claim, String> {
     }
 }
 
-/// The outer error is of the file system, the inner one is another run.
+/// Tries to take the logs. The outer error is of the file system; the inner one means that another run is in the way.
 fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
     let mut runs = open_runs(folder)?;
     let mut text = String::new();
@@ -235,7 +236,7 @@ pub fn would_refuse(folder: &Path, own: &Tenant) -> Option<String> {
     tenants.iter().find(|tenant| tenant.is_in_the_way_of(own)).map(|tenant| refusal(folder, tenant, own))
 }
 
-/// Those of the runs that are listed which live.
+/// The listed runs that are alive.
 fn alive<'a>(runs: &'a str, folder: &'a Path) -> impl Iterator<Item = Tenant> + 'a {
     runs.lines().filter_map(Tenant::read).filter(|tenant| tenant.is_alive(folder))
 }
@@ -252,7 +253,7 @@ pub fn tenants(folder: &Path) -> io::Result<Vec<Tenant>> {
     Ok(alive(&text, folder).collect())
 }
 
-/// Names of logs in the folder that none of these has.
+/// The names of logs in the folder that belong to none of these.
 fn older(folder: &Path, tenants: &[Tenant], own: &Tenant) -> io::Result<Vec<String>> {
     let present: BTreeSet<String> = tenants.iter().chain([own]).flat_map(Tenant::logs).collect();
     let names = std::fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -278,7 +279,7 @@ pub fn held(log: &Path) -> String {
     format!("{} is another run's, which is alive", log.display())
 }
 
-/// The file with its lock, which goes with it.
+/// Opens the file with its lock, which ends when the file is closed.
 fn open_runs(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(MODE);
@@ -304,8 +305,8 @@ fn patiently(take: impl Fn() -> Result<(), TryLockError>) -> io::Result<()> {
     }
 }
 
-/// A log that is a new file, whoever still writes to one that had its name; none where that is the log of a run that lives. What is no
-/// file (a pipe, /dev/null) stays what it is.
+/// Makes a log that is a new file, even if somebody still writes to one that had its name; none if that is the log of a
+/// live run. What is no file (a pipe, /dev/null) stays what it is.
 pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
     let make = || OpenOptions::new().append(true).create_new(true).mode(MODE).open(path);
     match make() {
@@ -316,7 +317,7 @@ pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
     if !old.metadata()?.is_file() {
         return Ok(Some(old));
     }
-    // A file system without locks was told of.
+    // A file system without locks has been reported already.
     if lock(&old).is_ok_and(|locked| !locked) {
         return Ok(None);
     }
@@ -324,8 +325,8 @@ pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
     make().map(Some)
 }
 
-/// A log to which several processes can append without overwriting each other. Where somebody has planted a link there, nothing is
-/// written to what it leads to.
+/// Opens a log to which several processes can append without overwriting each other. If somebody has planted a link
+/// there, nothing is written to what it leads to.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW);
@@ -337,7 +338,7 @@ pub fn open_log(path: &Path) -> io::Result<File> {
     Ok(log)
 }
 
-/// A file that has another name as well may be somebody's who did not mean it for this.
+/// Refuses a file that has another name as well: it may be somebody's who did not mean it for this.
 fn check_name(file: &File) -> io::Result<()> {
     let about = file.metadata()?;
     match about.is_file() && about.nlink() > 1 {
@@ -346,7 +347,8 @@ fn check_name(file: &File) -> io::Result<()> {
     }
 }
 
-/// Takes a log's lock, for this descriptor and its copies; false where another has it. What is no file (a pipe, /dev/null) has none.
+/// Takes a log's lock, for this descriptor and its copies; false if another process has it. What is no file (a pipe,
+/// /dev/null) has no lock.
 pub fn lock(log: &File) -> io::Result<bool> {
     if !log.metadata()?.is_file() {
         return Ok(true);

@@ -51,7 +51,7 @@ fn who_has_which_logs() {
     let other_names = Tenant { names: LogNames::new("x"), ..tenant(2, 8118, false, (0, 2)) };
     assert_eq!(names(other_names.clone()), "x_0.log x_1.log");
     assert!(!first.is_in_the_way_of(&other_names), "their logs are called otherwise");
-    // Launchers of one run: other workers, the same port.
+    // Two launchers of one run have other workers and the same port.
     assert!(!first.is_in_the_way_of(&tenant(2, 8118, false, (4, 4))));
     assert!(first.is_in_the_way_of(&tenant(2, 8118, false, (3, 4))));
     assert!(first.is_in_the_way_of(&tenant(2, 8118, true, (4, 4))));

@@ -15,7 +15,8 @@ pub fn has_rank_table() -> bool {
     set(&environment(), Key::RankTableFile).is_some()
 }
 
-/// The cluster manager's variables and their values; none where the setting is off, or is no flag, which the workers say.
+/// The cluster manager's variables and their values; none if the setting is off, or is no flag: the workers report
+/// that.
 pub fn variables(
     options: &RunOptions,
     listener: Option<&TcpListener>,
@@ -45,7 +46,7 @@ pub fn address_of_host(options: &RunOptions, listener: Option<&TcpListener>, por
 /// The scheduler's address.
 fn scheduler(options: &RunOptions, listener: Option<&TcpListener>, port: u16) -> Result<SocketAddr, String> {
     match listener.map(TcpListener::local_addr) {
-        // A scheduler at every address is told by the one at which nodes look for it.
+        // If the scheduler listens at every address, workers are told the address at which nodes look for it.
         Some(Ok(address)) if address.ip().is_unspecified() => elsewhere(&options.master_addr, port),
         Some(Ok(address)) => Ok(address),
         Some(Err(error)) => Err(format!("can't tell the scheduler's address: {error}")),
@@ -59,24 +60,24 @@ fn environment() -> Config {
     config
 }
 
-/// What the environment sets, as far as it is right: what is wrong the processes say that are started.
+/// The value in the environment, if it is right. If it is wrong, the processes report that which are started.
 pub fn of_environment(key: Key) -> Option<Value> {
     set(&environment(), key)
 }
 
-/// What the environment sets, if it is of the setting's kind.
+/// The value in the environment, if it is of the setting's kind.
 fn set(config: &Config, key: Key) -> Option<Value> {
     let setting = key.setting();
     setting.kind.parse(&config.get(setting.name).ok()??)
 }
 
-/// The scheduler's address where another host has it.
+/// The scheduler's address if another host has it.
 fn elsewhere(host: &str, port: u16) -> Result<SocketAddr, String> {
     let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
     addresses.first().copied().ok_or_else(|| format!("--master_addr is {host:?}, which has no address"))
 }
 
-/// This host's address: as it was set, or the one from which the scheduler is reached.
+/// This host's address: the one that was set, or the one from which the scheduler is reached.
 fn own_address(config: &Config, chief: SocketAddr) -> Result<IpAddr, String> {
     if let Some(Value::Endpoints(told)) = set(config, Key::Advertise) {
         if let Some(first) = told.first() {

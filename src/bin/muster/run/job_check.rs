@@ -1,9 +1,10 @@
-//! Hears from the scheduler how the job goes: what a launcher must know whose workers are in no call, for they do not tell it. It
-//! is for a job on several hosts with a launcher on each, and without recovery.
+//! Hears from the scheduler how the job goes. A launcher must hear it if its workers are in no call, for they do not
+//! tell it then. It is for a job on several hosts with a launcher on each, and without recovery.
 //!
-//! One connection stays for that (`Watch`). On it the scheduler says that the cluster has formed, that the job is broken, and that it
-//! ends. A scheduler that goes without that word has failed, and with it the job. A job with recovery is heard of once: a
-//! loss does not end it. One whose last word was that all have left stops nobody: a worker may work on after that.
+//! One connection stays for that (`Watch`). On it the scheduler says that the cluster has formed, that the job is
+//! broken, and that it ends. A scheduler that goes without that word has failed, and with it the job. A job with
+//! recovery is heard of only once: a loss does not end it. If the last word was that all have left, nobody is stopped:
+//! a worker may work on after that.
 //!
 //! Contract: nothing here waits, a thread hears. Tested below, and with real hosts by `tests/python/test_hosts_stop.py`.
 
@@ -18,16 +19,17 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How soon it is tried again to reach the scheduler, and then in twice the time, up to the second of these: with many hosts all try.
+/// How soon the launcher tries again to reach the scheduler; then the time doubles, up to the second of these: with
+/// many hosts all try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(4)];
 /// How long the scheduler may take for its first news.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For how long a scheduler that has told of a complete cluster may be out of reach, at least: as long as a node may be, where that
-/// is longer. One whose port refuses is gone at once.
+/// How long a scheduler that has told of a complete cluster may be out of reach, at least; a node may be silent longer
+/// than that, and then so may it. A scheduler whose port refuses is gone at once.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
-/// How much later it is told that the job is over. What has ended it may be a process of this launcher's own, whose end is seen
-/// within that, and is then what is said.
+/// How much later it is told that the job is over. A process of this launcher's own may have ended it. Its end is seen
+/// within that time, and is then what is said.
 const OWN_FIRST: Duration = Duration::from_millis(150);
 
 /// What was heard, and means something to the launcher.
@@ -56,7 +58,8 @@ pub struct JobCheck {
 }
 
 impl JobCheck {
-    /// Of the job whose scheduler has this address, and whose nodes may be silent for so long; none where nobody need know.
+    /// A check of the job whose scheduler has this address, and whose nodes may be silent for so long; none if nobody
+    /// need know.
     pub fn new(scheduler: Option<(String, u16)>, node_timeout: Duration) -> io::Result<JobCheck> {
         let bell = Arc::new(sys::bell()?);
         let Some((host, port)) = scheduler else { return Ok(JobCheck { bell, heard: None }) };
@@ -80,7 +83,7 @@ impl JobCheck {
         self.bell.as_fd()
     }
 
-    /// What has come to be known, each once.
+    /// The next thing that has come to be known, each once.
     pub fn look(&mut self) -> Option<Found> {
         sys::hush(&self.bell);
         let found = self.heard.as_ref()?.try_recv().ok()?;
@@ -89,7 +92,7 @@ impl JobCheck {
     }
 }
 
-/// What hears.
+/// The part that hears.
 struct Ear {
     bell: Arc<OwnedFd>,
     tells: Sender<Found>,
@@ -98,13 +101,13 @@ struct Ear {
 
 /// How one connection went.
 enum Line {
-    /// There was news, and then it ended; whether it was there for longer than a moment.
+    /// There was news, and then the connection ended; `lasted`: it was there for longer than a moment.
     Lost { lasted: bool },
-    /// There was none: the port refuses, or it is something else.
+    /// There was no news: the port refuses, or it is something else.
     Silent(NoAnswer),
     /// The scheduler does not tell.
     Rejected,
-    /// There is nothing more to hear, or nobody who wants it.
+    /// There is nothing more to hear, or nobody wants it.
     Over,
 }
 
@@ -112,12 +115,14 @@ enum Line {
 #[derive(Default)]
 struct Known {
     instance: Option<JobInstance>,
-    /// The scheduler has told of a complete cluster, and has not said that it tells no more: it will say that it ends.
+    /// The scheduler has told of a complete cluster, and has not said that it tells no more. So it will say that it
+    /// ends.
     is_promised: bool,
 }
 
 impl Ear {
-    /// Hears until there is nothing more to hear, or nobody who wants it. `begin` connects; what that gives waits for the next news.
+    /// Hears until there is nothing more to hear, or nobody wants it. `begin` connects; what it gives waits for the
+    /// next news.
     fn hear<N>(&self, begin: impl Fn() -> Result<N, NoAnswer>, scheduler: &str)
     where
         N: FnMut() -> Result<JobNews, Unheard>,
@@ -149,7 +154,8 @@ impl Ear {
                     }
                 }
             }
-            // Nothing tells when a scheduler is there, or there again. This thread does nothing else, and nobody waits for it.
+            // Nothing tells when a scheduler is there, or there again. This thread does nothing else, and nobody waits
+            // for it.
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSES[1]);
         }

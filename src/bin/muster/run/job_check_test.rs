@@ -8,9 +8,9 @@ fn news(phase: JobPhase, why: Option<&str>, ended: bool) -> JobNews {
 
 /// What one connection brings.
 enum Brings {
-    /// This, and then it ends.
+    /// It brings this news, and then it ends.
     News(Vec<JobNews>),
-    /// This, and then the scheduler says that it does not tell any more.
+    /// It brings this news, and then the scheduler says that it tells no more.
     Rejection(Vec<JobNews>),
     /// It cannot be made, for the port refuses.
     Refusal,
@@ -20,7 +20,7 @@ enum Brings {
 
 use Brings::{News, Refusal, Rejection, Silence};
 
-/// What is told, where connections bring this one after another, and the scheduler may be out of reach for so long.
+/// What is told if connections bring this one after another, and the scheduler may be out of reach for so long.
 fn told_within(out_of_reach: Duration, lines: Vec<Brings>) -> Vec<Found> {
     let (tells, heard) = channel();
     let ear = Ear { bell: Arc::new(sys::bell().unwrap()), tells, out_of_reach };
@@ -88,7 +88,7 @@ fn one_that_goes_without_a_word_is_gone_and_one_that_is_not_there_yet_may_come()
 fn one_that_is_out_of_reach_has_its_time_from_when_it_was_heard_last() {
     let gone = told(vec![News(vec![running()]), Silence]);
     assert!(matches!(&gone[1], Found::Over(why) if why.contains("out of reach for 0 s: no answer")), "{gone:?}");
-    // Something else takes connections there, and closes them.
+    // Something else accepts connections there, and closes them.
     let gone = told(vec![News(vec![running()]), News(vec![])]);
     assert!(matches!(&gone[1], Found::Over(why) if why.contains("the connection has ended")), "{gone:?}");
     let second = Duration::from_secs(1);

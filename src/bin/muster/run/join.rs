@@ -1,5 +1,5 @@
-//! `--join`: waits for the children, starts those again that may be, stops all when one fails or the user says so, and leaves
-//! nothing behind.
+//! `--join`: waits for the children, starts them again if they may be, stops all when one fails or the user says so,
+//! and leaves nothing behind.
 //!
 //! One loop: a descriptor of signals (among them "a child has ended") and the next deadline of the [`Supervisor`], which
 //! decides everything. Children that have ended stay zombies until the end, or until the next life has begun, so that the
@@ -30,13 +30,13 @@ use std::time::{Duration, Instant};
 /// How long a scheduler that does not end may take to say how its job is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Processes that are named when they are killed.
+/// How many processes are named when they are killed.
 const NAMED: usize = 4;
 
 /// The signals that end a run.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
 
-/// Tells a launcher that another one leads: on all other hosts all has ended well.
+/// The signal that tells a launcher that another one leads: on all other hosts everything has ended well.
 pub const OTHERS_DONE: i32 = libc::SIGUSR1;
 
 /// The launcher's signals, as something to be read.
@@ -46,13 +46,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on they wait to be read. To be called before the first child is started. A hangup is left alone where
-    /// the launcher was told to ignore it (nohup).
+    /// From now on the signals wait to be read. To be called before the first child is started. A hangup is left alone
+    /// if the launcher was told to ignore it (nohup).
     pub fn begin() -> io::Result<Signals> {
         Signals::with(&[libc::SIGCHLD])
     }
 
-    /// The same for a launcher that another one leads.
+    /// As [`begin`](Signals::begin), for a launcher that another one leads.
     pub fn begin_led() -> io::Result<Signals> {
         Signals::with(&[libc::SIGCHLD, OTHERS_DONE])
     }
@@ -81,7 +81,7 @@ impl Signals {
         self.others_done.get()
     }
 
-    /// As a descriptor for a poll.
+    /// The descriptor for a poll.
     pub fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
         self.from.as_fd()
     }
@@ -106,8 +106,8 @@ struct Run<'a, 'b> {
     told_of_killing: bool,
 }
 
-/// Waits until it is over. `named` is asked, once, which child the scheduler's last words blame. On an error the children
-/// have been stopped.
+/// Waits until the run is over. `named` is asked, once, which child the scheduler's last words blame. On an error the
+/// children have been stopped.
 pub fn join(
     launch: &mut Launch<'_>,
     children: Vec<Child>,
@@ -127,9 +127,9 @@ pub fn join(
         (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
     let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here, report.is_led()));
     if report.is_led() && !is_here {
-        progress.end(voice); // of all hosts of one command the scheduler's says it
+        progress.end(voice); // among the hosts of one command the scheduler's says it
     }
-    // One launcher sees all that fails, or such a job goes on.
+    // This launcher sees everything that fails; or a failure does not end the job.
     let needs_none = options.all_here() || report.is_led() || max_restarts > 0;
     let job_check = JobCheck::new((!needs_none).then_some(address), node_timeout())
         .inspect_err(|_| children::stop_now(&children))?;
@@ -162,8 +162,9 @@ pub fn join(
 impl Run<'_, '_> {
     fn wait(&mut self, signals: &Signals) -> io::Result<()> {
         loop {
-            // Many children that end one by one are no reason to ask as often who is left: that matters to a run that
-            // is being stopped. Otherwise it is for reaping children that have ended, which nothing else explains.
+            // Many children may end one by one: that is no reason to ask each time which processes are left. The answer
+            // matters to a run that is being stopped. Otherwise it is for reaping children that have ended, which
+            // nothing else explains.
             if !self.notice_ends() || self.supervisor.is_stopping() {
                 self.look_for_orphans();
             }
@@ -174,6 +175,7 @@ impl Run<'_, '_> {
                 self.job_check.end();
             }
             if self.supervisor.finished() {
+                self.tell_of_left();
                 return Ok(());
             }
             self.progress.look(self.began.elapsed(), self.voice, self.report);
@@ -189,7 +191,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether something has ended the job of which nobody here has told.
+    /// Looks whether something has ended the job that nobody here has told of.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
         match self.job_check.look() {
@@ -208,17 +210,19 @@ impl Run<'_, '_> {
         self.supervisor.orphans(orphans.len(), strays(orphans, &self.children));
     }
 
-    /// Processes that descend from the children and whose own parents have ended. Those that have ended too are buried.
+    /// Processes that descend from the children and whose own parents have ended. Those that have ended, too, are
+    /// reaped.
     fn orphans(&self) -> Vec<i32> {
         let keeper = self.launch.keeper();
         sys::children()
             .into_iter()
-            .filter(|pid| Some(*pid) != keeper && self.children.iter().all(|child| child.pid != *pid))
+            .filter(|pid| Some(*pid) != keeper && !self.launch.is_earlier(*pid))
+            .filter(|pid| self.children.iter().all(|child| child.pid != *pid))
             .filter(|pid| sys::reap(*pid).is_none())
             .collect()
     }
 
-    /// What a signal of the user's means, once.
+    /// Says once what a signal of the user's means.
     fn tell_of_signal(&self, signal: i32) {
         if !self.supervisor.gives_up() && !self.supervisor.is_interrupted() {
             let (name, grace) = (summary::signal_name(signal), KILL_AFTER_SIGNAL.as_secs());
@@ -229,7 +233,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Which children have not ended, although the user wants it, and are killed for it: said once.
+    /// Says once which children have not ended although the user wants it, and are killed for that.
     fn tell_of_killing(&mut self) {
         let children = self.children.iter().enumerate();
         let left: Vec<String> = children
@@ -244,10 +248,20 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether anybody has ended.
+    /// Which processes are left of a run that was stopped, for this launcher cannot kill them.
+    fn tell_of_left(&self) {
+        let was_stopped = self.supervisor.gives_up() || self.supervisor.is_interrupted();
+        let left = if was_stopped { self.orphans() } else { Vec::new() };
+        if !left.is_empty() {
+            let pids: Vec<String> = left.iter().take(NAMED).map(i32::to_string).collect();
+            self.voice.say(format!("muster: {} cannot be killed, and left: pid {}\n", left.len(), pids.join(", ")));
+        }
+    }
+
+    /// Notices children that have ended. Returns whether there are any.
     fn notice_ends(&mut self) -> bool {
         // All are looked at before the first is reported. A report may be the moment at which another process is to
-        // begin its next life, and until it has begun its number is still that of the last.
+        // begin its next life, and until that has begun its number is still that of the last life.
         let running = self.children.iter().enumerate().filter(|(index, _)| self.supervisor.runs(*index));
         let ended: Vec<(usize, Ending)> =
             running.filter_map(|(index, child)| Some((index, sys::ended(child.pid)?))).collect();
@@ -275,7 +289,7 @@ impl Run<'_, '_> {
         if self.supervisor.gives_up() {
             self.report.failing();
         }
-        // Without restarts, the one that started this launcher may start it again.
+        // Without restarts, whatever started this launcher may start it again.
         if self.max_restarts > 0 && self.supervisor.gives_up() {
             let is_worker = |index: &usize| self.children[*index].part != Part::Scheduler;
             let ended = (0..self.children.len()).filter(is_worker).filter(|index| !self.supervisor.runs(*index));
@@ -284,13 +298,13 @@ impl Run<'_, '_> {
         has_ended
     }
 
-    /// Those that ended, and that others wait for.
+    /// Notices children that have ended with code 0, and that others wait for.
     fn notice_unclean_exits(&mut self) {
         let (lives, now) = (|index| self.exit_report.lives(index), self.began.elapsed());
         for (index, without) in self.unclean_exits.look(&self.children, lives, now) {
             if let Without::Joining(waiting) = without {
                 let ending = self.supervisor.ending(index).unwrap_or(Ending::Exit(0));
-                // What a script has left behind may join in its place.
+                // A process that a script has left behind may join in the script's place.
                 if ending == Ending::Exit(0) && !self.orphans().is_empty() {
                     self.unclean_exits.doubt(index, now);
                     continue;
@@ -328,20 +342,21 @@ impl Run<'_, '_> {
         }
         if !due.is_empty() {
             self.start_if_it_goes_on(due);
-            return self.act(); // what comes of that
+            return self.act(); // now acts on what follows
         }
         if !self.supervisor.needs_port() {
             self.launch.close_port();
         }
     }
 
-    /// Whether the scheduler, which has not ended with the workers, says that it still waits for them. By now nobody else waits.
+    /// Whether the scheduler, which has not ended with the workers, says that it still waits for them. Nobody else
+    /// waits by now.
     fn is_forming(&self) -> bool {
         let (host, port) = self.launch.scheduler();
         ask(&host, port, PATIENCE, |_| false).is_ok_and(|told| told.job.phase == JobPhase::Forming)
     }
 
-    /// Starts these workers again, unless the job is over; some of them only later, when that is known.
+    /// Starts these workers again, unless the job is over. Some of them are started only later, when that is known.
     fn start_if_it_goes_on(&mut self, due: Vec<usize>) {
         let now = self.began.elapsed();
         let (about, answer) = self.restart_check.look(&due, now);
@@ -353,7 +368,7 @@ impl Run<'_, '_> {
             Answer::Gone => {
                 format!("the scheduler's port has refused for {} s, so the job is over", GONE_AFTER.as_secs())
             }
-            // One here has ended, which is not yet known, nor how. One elsewhere may come back.
+            // A scheduler here has ended, which is not yet known, nor how. One elsewhere may come back.
             Answer::Refused if self.may_listen_again() => return self.put_off(told, now + LOOK_AGAIN),
             _ => return told.into_iter().for_each(|index| self.start_again(index)),
         };
@@ -406,7 +421,7 @@ impl Run<'_, '_> {
         let verdict = self.supervisor.verdict(named(&counted));
         for child in &self.children {
             if verdict != Verdict::Success {
-                // For a kernel that doesn't tell of orphans: their group at least is known.
+                // This is for a kernel that does not tell of orphans: their group at least is known.
                 sys::signal_group(child.pid, libc::SIGKILL);
             }
             sys::reap(child.pid);
@@ -424,7 +439,8 @@ fn host_id() -> Option<String> {
     config.get(Key::HostId.setting().name).ok().flatten()
 }
 
-/// For how long a node may be silent, as far as this process knows, a day at most. What is no such setting the children complain of.
+/// How long a node may be silent, as far as this process knows; a day at most. The children complain of a setting that
+/// is none.
 fn node_timeout() -> Duration {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
@@ -432,7 +448,7 @@ fn node_timeout() -> Duration {
     Duration::try_from_secs_f64(seconds.unwrap_or_default().min(86_400.0)).unwrap_or_default()
 }
 
-/// Those that are in no child's group.
+/// The orphans that are in no child's group.
 fn strays(mut orphans: Vec<i32>, children: &[Child]) -> Vec<i32> {
     orphans.retain(|pid| {
         let group = sys::group_of(*pid);
@@ -441,7 +457,7 @@ fn strays(mut orphans: Vec<i32>, children: &[Child]) -> Vec<i32> {
     orphans
 }
 
-/// One that is stopped hears a request only when it goes on.
+/// Sends a signal. A process that is stopped hears a request only when it goes on.
 fn send(signal: i32, whom: Whom, children: &[Child]) {
     send_to(signal, whom, children);
     if signal == libc::SIGTERM {

@@ -1,10 +1,11 @@
-//! The keeper of a run with --join: a process beside the launcher, which kills all that came of the run when the launcher is
-//! killed and can't do it itself.
+//! The keeper of a run with --join: a process beside the launcher. If the launcher is killed and cannot do it itself,
+//! the keeper kills everything that came of the run.
 //!
-//! The kernel kills the launcher's own children then, but not theirs. The keeper holds one end of a pipe of which the launcher has
-//! the other: the end of that is the launcher's. By the pipe it learns which process groups there are, and by its only word
-//! which processes are the run's ([`family`](super::family)). It has no environment, so that the keeper of a run inside another
-//! run is not taken for one of the other's processes: it ends when its own launcher has ended, and its work is done.
+//! The kernel then kills the launcher's own children, but not theirs. The keeper holds one end of a pipe, and the
+//! launcher the other: when the pipe ends, the launcher has ended. By the pipe it learns which process groups there
+//! are, and by the one word of its command line which processes are the run's ([`family`](super::family)). It has no
+//! environment, so that the keeper of a run inside another run is not taken for one of the other's processes. It ends
+//! when its own launcher has ended, and its work is done.
 //!
 //! A launcher that ends in order kills its keeper first. Decision: `docs/decisions/113-a-keeper-beside-the-launcher.md`. Tested by
 //! `tests/python/test_run_killed.py`.
@@ -53,22 +54,23 @@ impl Keeper {
         Ok(Keeper { pid, pipe })
     }
 
-    /// Its process, which is none of the run's.
+    /// The keeper's process, which does not count as one of the run's.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// A child leads this process group.
+    /// Tells the keeper that a child leads this process group.
     pub fn knows(&mut self, group: i32) {
         self.tell(format!("{group}\n"));
     }
 
-    /// There is nothing left of this group, and its number may come to mean another.
+    /// Tells the keeper that nothing is left of this group, and that its number may come to mean another.
     pub fn forgets(&mut self, group: i32) {
         self.tell(format!("-{group}\n"));
     }
 
-    /// In one piece, or not at all: a keeper that was killed, or that stands still, is no reason to end a run or to hold it up.
+    /// Writes a line in one piece, or not at all: a keeper that was killed, or that stands still, is no reason to end a
+    /// run or to hold it up.
     fn tell(&mut self, line: String) {
         let _ = self.pipe.write(line.as_bytes());
     }
@@ -76,7 +78,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // A launcher that panics leaves the rest to it.
+        // A launcher that panics leaves the rest to the keeper.
         if !std::thread::panicking() {
             sys::signal_process(self.pid, libc::SIGKILL);
             sys::await_end(self.pid);
@@ -84,10 +86,10 @@ impl Drop for Keeper {
     }
 }
 
-/// Is the keeper, with the words after its name. Returns the exit code.
+/// Runs as the keeper, with the words after its name. Returns the exit code.
 pub fn command(words: &[OsString]) -> i32 {
     let Some(run) = words.first().and_then(|word| word.to_str()).and_then(RunId::read) else { return code::USAGE };
-    // What ends a launcher in order must not end this process before it.
+    // The signals that end a launcher in order must not end this process before it.
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].into_iter().for_each(sys::ignore);
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {

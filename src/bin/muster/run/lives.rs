@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// A life that ends within so much is short.
+/// A life that ends within this time is short.
 pub const SHORT: Duration = Duration::from_secs(1);
 /// The pause after the first short life in a row, and the longest.
 pub const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
@@ -23,12 +23,12 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// Of a child that has just been started, as the run begins.
+    /// The lives of a child that has just been started, as the run begins.
     pub fn new(allowed: u32) -> Lives {
         Lives { allowed, used: 0, short: 0, began: Duration::ZERO }
     }
 
-    /// A life has ended: when the next one is to begin, if there is one.
+    /// A life has ended. Returns when the next one is to begin, if there is one.
     pub fn next(&mut self, now: Duration) -> Option<Duration> {
         if !self.any_left() {
             return None;

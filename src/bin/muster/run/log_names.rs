@@ -17,12 +17,12 @@ pub struct LogNames {
 }
 
 impl LogNames {
-    /// Of workers' logs that begin so.
+    /// Names for workers' logs that begin so.
     pub fn new(stem: impl Into<String>) -> LogNames {
         LogNames { stem: stem.into() }
     }
 
-    /// With what `--worker_log_name` says, where `{hostname}` and `{ip}` stand for this host's name and address.
+    /// Names as `--worker_log_name` says. `{hostname}` and `{ip}` stand for this host's name and address.
     pub fn of_template(
         template: &str,
         host: impl FnOnce() -> Result<String, String>,
@@ -42,7 +42,7 @@ impl LogNames {
         Ok(LogNames::new(stem))
     }
 
-    /// What stands before the number.
+    /// The part of the name before the number.
     pub fn stem(&self) -> &str {
         &self.stem
     }
@@ -58,7 +58,7 @@ impl LogNames {
     }
 }
 
-/// Whether this is a template. The error is a sentence for the user.
+/// Checks that this is a template. The error is a sentence for the user.
 pub fn check(template: &str) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("--worker_log_name is {template:?}, {what}"));
     if template.contains('/') {

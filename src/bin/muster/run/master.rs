@@ -1,4 +1,4 @@
-//! Whether this host has the scheduler's address, and if so its listener, bound before anything is started.
+//! Finds out whether this host has the scheduler's address. If so, its listener is bound before anything is started.
 
 use super::parse::{RunOptions, SchedulerAt};
 use crate::sys;
@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 
 /// How long a host name may take to be resolved.
 pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
-/// How long a name that is not known yet is left alone.
+/// How long one waits before looking up a name again that is not known yet.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
-/// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address or, where the environment
-/// says what the scheduler binds in its place, on the first host.
+/// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address; or on the first
+/// host, if the environment says what the scheduler binds in place of that address.
 pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Result<Option<TcpListener>, String> {
     match bind {
         _ if options.placement.scheduler == SchedulerAt::Elsewhere => Ok(None),
         Some(Value::Addresses(_)) if !options.all_here() && options.placement.first_rank != Some(0) => Ok(None),
         Some(Value::Addresses(addresses)) => bound(&addresses, options.master_port).map(Some),
         _ => match (listen(&look_up(options, voice)?, options.all_here())?, options.placement.scheduler) {
-            // It belongs here, by whatever address others reach this host.
+            // The scheduler belongs here, by whatever address others reach this host.
             (None, SchedulerAt::Here) => bound(&[Ipv4Addr::UNSPECIFIED.into()], options.master_port).map(Some),
             (found, _) => Ok(found),
         },
     }
 }
 
-/// Where this host takes its own name for its loopback, and workers of other hosts are to come, the address by which they find it
-/// is bound and told in place of the name.
+/// If this host resolves its own name to its loopback, and workers of other hosts are to come: the address by which
+/// they find this host is bound, and told in place of the name.
 pub fn leave_loopback(options: &mut RunOptions) {
     let name = &options.master_addr;
     if resolve::asks_nobody(name) || options.all_here() || options.placement.scheduler == SchedulerAt::Elsewhere {
@@ -45,7 +45,7 @@ pub fn leave_loopback(options: &mut RunOptions) {
     }
 }
 
-/// The master's addresses. Where another host may have it, its name may be known later than this launcher starts.
+/// The master's addresses. If another host may have it, its name may become known only after this launcher starts.
 fn look_up(options: &RunOptions, voice: &Voice) -> Result<Vec<SocketAddr>, String> {
     let (began, mut is_told) = (Instant::now(), false);
     // A negative time is no limit.
@@ -65,7 +65,7 @@ fn look_up(options: &RunOptions, voice: &Voice) -> Result<Vec<SocketAddr>, Strin
     }
 }
 
-/// One listener at what the scheduler is to bind: one address, or every address.
+/// One listener on what the scheduler is to bind: one address, or every address.
 fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
     let setting = Key::SchedBind.setting().variable();
     let every = addresses.iter().all(IpAddr::is_unspecified);
@@ -75,7 +75,7 @@ fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
             addresses.len()
         ));
     }
-    // A socket of IPv6 takes connections of both families. A host may have no IPv6.
+    // A socket of IPv6 accepts connections of both families. A host may have no IPv6.
     let last = *addresses.last().unwrap_or(&Ipv4Addr::UNSPECIFIED.into());
     let listener = bind_both(interface::scoped(last, port)).or_else(|error| match every && last.is_ipv6() {
         true => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
@@ -85,7 +85,8 @@ fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
     listener.map_err(|error| format!("{setting}: {}", cannot_bind(&SocketAddr::new(last, port), &error, true)))
 }
 
-/// A listener on this address. The unspecified one of IPv6 takes connections of both families, whatever the system's default is.
+/// A listener on this address. The unspecified address of IPv6 accepts connections of both families, whatever the
+/// system's default is.
 fn bind_both(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -97,15 +98,15 @@ fn bind_both(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The listener on the first of the master's addresses that is one of this host's; none when none is. The error is a
-/// sentence for the user, of whose job other launchers may be a part.
+/// The listener on the first of the master's addresses that is one of this host's; none if none is. The error is a
+/// sentence for the user, whose job may have other launchers, too.
 fn listen(addresses: &[SocketAddr], all_here: bool) -> Result<Option<TcpListener>, String> {
     let mut refused = None;
     for address in addresses.iter().filter(|address| interface::is_local(**address)) {
         // The standard library sets SO_REUSEADDR and not SO_REUSEPORT, and close-on-exec.
         match TcpListener::bind(address).and_then(|listener| sys::widen_backlog(&listener).map(|()| listener)) {
             Ok(listener) => return Ok(Some(listener)),
-            // An address that has just gone from this host: another of the name's may do.
+            // The address has just gone from this host: another address of the name may do.
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refused = Some((address, error)),
             Err(error) => return Err(cannot_bind(address, &error, all_here)),
         }

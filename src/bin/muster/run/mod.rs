@@ -13,35 +13,35 @@
 //! | [`secret`] | the run's secret, where nobody has set one |
 //! | [`rank_table`] | the table that --rank_table_file names |
 //! | [`topology`] | the cores and NUMA nodes of this host |
-//! | [`number_set`] | a set of them |
-//! | [`binding`] | which process has which: pure |
+//! | [`number_set`] | a set of cores or of nodes |
+//! | [`binding`] | which process has which of them: pure |
 //! | [`capacity`] | warns where the host is too small |
 //! | [`log_names`] | what the logs are called |
 //! | [`dry_run`] | shows what would be started |
 //! | [`thresholds`] | whether the scheduler can read them |
-//! | [`folder`] | to which run the logs of a folder belong |
+//! | [`folder`] | which run the logs of a folder belong to |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
-//! | [`stop`] | how long each child is left alone then |
-//! | [`restart_check`] | asks the scheduler whether the job goes on, before that |
-//! | [`job_check`] | hears from it whether the job is over, where other launchers see what this one does not |
-//! | [`question`] | a thread that asks, for these and the next |
+//! | [`stop`] | how long each child is left alone when a run is stopped |
+//! | [`restart_check`] | asks the scheduler whether the job goes on, before a child is started again |
+//! | [`job_check`] | hears from the scheduler whether the job is over, if other launchers see what this one does not |
+//! | [`question`] | a thread that asks the scheduler, for these modules and the next |
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`family`] | which processes came of a run |
 //! | [`keeper`] | kills all of them when the launcher is killed |
-//! | [`join`] | signals and deadlines around that |
+//! | [`join`] | the loop of signals and deadlines around all that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
 //! | [`hosts`] | many hosts from one command |
 //! | [`progress`] | shows how far the cluster is while it forms |
 //! | [`tail`] | shows output while it comes |
 //! | [`summary`] | what is said in the end |
 //!
-//! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A
-//! run with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or,
-//! without --join, the process ids, and nothing else. A reader that does not read holds up nothing but the end, for 2
-//! s at most for each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`,
-//! `test_restarts.py`, `test_hosts.py` and `test_many_hosts.py`.
+//! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
+//! with --join leaves no process behind, unless it ended well. Standard output carries the shown output, or, without
+//! --join, the process ids, and nothing else. A reader that does not read holds up only the end, for 2 s at most for
+//! each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_restarts.py`,
+//! `test_hosts.py` and `test_many_hosts.py`.
 
 mod bind_values;
 mod binding;
@@ -190,7 +190,7 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
         .create(&options.log_dir)
         .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
     let recovery = recovery::directory();
-    let secret = secret::RunSecret::make(options, recovery.as_deref().filter(|_| listener.is_some()));
+    let secret = secret::RunSecret::make(options, listener.is_some(), recovery.as_deref());
     let mut secret = secret.map_err(|error| failed(format!("can't make the run's secret: {error}")))?;
     let signals = if report.is_led() { Signals::begin_led() } else { Signals::begin() };
     let signals = signals.map_err(|error| failed(format!("can't receive signals: {error}")))?;
@@ -219,7 +219,7 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
     }
     announce(options, &launch, &children, voice);
     if options.max_restarts == 0 {
-        // The scheduler has it now, and alone: when it dies its port must be closed.
+        // The scheduler alone has the listener now: when it dies its port must be closed.
         launch.close_port();
     }
     if options.join {
@@ -244,7 +244,7 @@ fn export(exports: &[Export], voice: &Voice) {
     }
 }
 
-/// What each process is bound to. Says where this host is too small for its workers.
+/// What each process is bound to. Says so if this host is too small for its workers.
 fn binding(options: &RunOptions, voice: &Voice) -> Result<Binding, Refusal> {
     let workers = options.local_worker_num;
     let usable = sys::usable_cores().map(|bits| NumberSet::of_bits(&bits));
@@ -293,7 +293,7 @@ fn keep(launch: &mut Launch<'_>, children: &[Child], voice: &Voice) {
     launch.keep(children).unwrap_or_else(|error| voice.say(format!("muster: warning: no keeper, {error}: {left}\n")));
 }
 
-/// The port that the workers are told.
+/// The port that is told to the workers.
 fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Refusal> {
     match listener {
         Some(listener) => listener
@@ -311,7 +311,7 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Ref
     }
 }
 
-/// How much is said with one call: far below what may wait to be written.
+/// How much text one call says: far below what may wait to be written.
 const SAID_AT_ONCE: usize = 32 << 10;
 
 fn announce(options: &RunOptions, launch: &Launch<'_>, children: &[Child], voice: &Voice) {
@@ -365,7 +365,7 @@ fn wait(
     Ok(code)
 }
 
-/// The same for the launcher that leads this one.
+/// The summary for the launcher that leads this one.
 fn told(outcome: &summary::Outcome, text: String) -> Summary {
     let scheduler = summary::scheduler_says(&outcome.children).unwrap_or_default();
     let Verdict::Failed { first, .. } = outcome.verdict else {

@@ -1,7 +1,8 @@
 //! What Kubeflow Trainer tells each of its nodes (`PET_NNODES` and others, which torchrun reads too), as options of `muster run`.
 //!
-//! The variables stand for options before the first word of the command line, so that what is written there counts. Where it
-//! says itself what runs where, they do not count at all: one half of a placement from each would be nobody's.
+//! The variables stand for options before the first word of the command line, so that what is written there counts. If
+//! the command line says itself what runs where, the variables do not count at all: a placement of which one half came
+//! from each would be nobody's.
 
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked};
@@ -18,9 +19,9 @@ const PORT: &str = "PET_MASTER_PORT";
 
 const INSTEAD: &str = "or give --worker_num, --local_worker_num, --node_rank and --master_addr";
 
-/// The words of a command line, with what these variables say before them.
+/// The words of a command line, with the options that these variables stand for before them.
 pub fn extended(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Vec<OsString>, String> {
-    // What is wrong with the words, the parser says.
+    // The parser reports what is wrong with the words.
     let Ok(Asked::With(given)) = read(&COMMAND, words.clone()) else { return Ok(words) };
     if given.given().iter().any(|given| PLACEMENT.contains(&given.option.name)) {
         return Ok(words);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_ulong;
 use std::fmt;
 
-/// Above every number that Linux gives a core or a node.
+/// A number above every number that Linux gives a core or a node.
 const LIMIT: u32 = 1 << 14;
 const WORD_BITS: u32 = c_ulong::BITS;
 
@@ -28,7 +28,7 @@ impl NumberSet {
         Ok(NumberSet(numbers))
     }
 
-    /// All of them, the lowest first.
+    /// All numbers of the set, the lowest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
@@ -43,23 +43,23 @@ impl NumberSet {
         self.0.is_empty()
     }
 
-    /// Whether this is one of them.
+    /// Whether this number is in the set.
     pub fn contains(&self, number: u32) -> bool {
         self.0.contains(&number)
     }
 
-    /// Those that are in both.
+    /// The numbers that are in both.
     pub fn common(&self, other: &NumberSet) -> NumberSet {
         NumberSet(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// Those that are in either.
+    /// The numbers that are in either.
     pub fn joined(mut self, other: &NumberSet) -> NumberSet {
         self.0.extend(&other.0);
         self
     }
 
-    /// As the kernel's calls take it: a bit for each number.
+    /// The set as the kernel's calls take it: a bit for each number.
     pub fn bits(&self) -> Vec<c_ulong> {
         let words = self.0.last().map_or(0, |last| last / WORD_BITS + 1);
         let mut bits = vec![0; words as usize];
@@ -67,7 +67,7 @@ impl NumberSet {
         bits
     }
 
-    /// What such bits mean.
+    /// The set that such bits mean.
     pub fn of_bits(bits: &[c_ulong]) -> NumberSet {
         let is_set = |number: &u32| bits[(number / WORD_BITS) as usize] >> (number % WORD_BITS) & 1 == 1;
         NumberSet((0..bits.len() as u32 * WORD_BITS).filter(is_set).collect())

@@ -66,7 +66,7 @@ const OUTPUT: &str = "Logs and output";
 const BINDING: &str = "Cores and memory";
 const DRY_RUN: &str = "Dry run";
 
-/// All of them, in the order of the help.
+/// All options, in the order of the help.
 const OPTIONS: &[Opt] = &[
     option("worker_num", Takes::Value("N"), "8", "workers in total, on all hosts").under(RANKS),
     option("local_worker_num", Takes::Value("N"), "8, or worker_num when that is less", "workers started on this host")

@@ -20,7 +20,7 @@ pub enum Tail {
     Ranks(Vec<u32>),
 }
 
-/// What is shown in place of being started.
+/// What is shown instead of being started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
     /// Every process of this host.
@@ -32,18 +32,18 @@ pub enum DryRun {
 /// Which launcher of a run starts its scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerAt {
-    /// The one whose host has the scheduler's address.
+    /// The launcher on the host that has the scheduler's address.
     Address,
-    /// This one.
+    /// This launcher.
     Here,
-    /// Another one.
+    /// Another launcher.
     Elsewhere,
 }
 
-/// The place of a launcher in a run: as its options say, or as another launcher has decided.
+/// The place of a launcher in a run, as its options say, or as another launcher has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The rank of its first worker, where other hosts take part and ranks follow the hosts.
+    /// The rank of its first worker, if other hosts take part and ranks follow the hosts.
     pub first_rank: Option<u32>,
     /// Which launcher has the scheduler.
     pub scheduler: SchedulerAt,
@@ -96,7 +96,7 @@ impl RunOptions {
         self.local_worker_num == self.worker_num
     }
 
-    /// The rank of the `index`-th worker here, where ranks are known before the cluster has formed.
+    /// The rank of the `index`-th worker here, if ranks are known before the cluster has formed.
     pub fn rank(&self, index: u32) -> Option<u32> {
         match self.all_here() {
             true => Some(index),
@@ -105,7 +105,7 @@ impl RunOptions {
     }
 }
 
-/// The scheduler's port, where nobody says another.
+/// The scheduler's port, if nobody says another.
 pub const MASTER_PORT: u16 = 8118;
 
 /// Reads the words after `muster run`, of a launcher in this place.
@@ -113,7 +113,7 @@ pub fn parse(words: Vec<OsString>, placement: Placement) -> Result<Asked<RunOpti
     split(words)?.then(|words| validate(words, placement))
 }
 
-/// The same words, each with its option.
+/// Reads the words after `muster run`, and gives each with its option.
 pub fn split(words: Vec<OsString>) -> Result<Asked<Words>, String> {
     read(&COMMAND, words)
 }
@@ -123,18 +123,18 @@ pub fn split(words: Vec<OsString>) -> Result<Asked<Words>, String> {
 pub struct Export {
     /// Its name.
     pub name: String,
-    /// Its value, where it is not the launcher's own.
+    /// Its value, if it is not the launcher's own.
     pub value: Option<String>,
 }
 
 impl Export {
-    /// A warning about one that nobody has set.
+    /// A warning about a variable that nobody has set.
     pub fn unset(&self) -> String {
         format!("warning: -x {}: there is no such variable here, and so the workers get none", self.name)
     }
 }
 
-/// All of them, in the order in which they were given.
+/// All variables of `-x`, in the order in which they were given.
 pub fn exports(words: &Words) -> Result<Vec<Export>, String> {
     let given = words.given().iter().filter(|given| given.option.name == "export");
     let read = given.map(|given| {
@@ -150,7 +150,7 @@ pub fn exports(words: &Words) -> Result<Vec<Export>, String> {
     read.collect()
 }
 
-/// Workers in total, as `-n` has it.
+/// The number of all workers, as `-n` gives it.
 pub fn np(words: &Words) -> Result<Option<u32>, String> {
     let right = format!("a whole number from 1 to {NODES_LIMIT}");
     let np = number(words, "np", &right, 1..=NODES_LIMIT as i64)?.map(|number| number as u32);
@@ -226,7 +226,7 @@ fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
     Ok(options)
 }
 
-/// Every rank whose output is to be shown must be one that there is.
+/// Checks that every rank exists whose output is to be shown.
 fn check_tail(options: &RunOptions) -> Result<(), String> {
     let Tail::Ranks(ranks) = &options.tail else { return Ok(()) };
     let are_known = options.rank(0).is_some() && options.rank_table_file.is_none();
@@ -264,7 +264,7 @@ fn check_dry_run(options: &RunOptions) -> Result<(), String> {
     }
     let workers = options.local_worker_num;
     match options.placement.first_rank {
-        // One command for many hosts shows it on its host.
+        // One command for many hosts shows that worker on its own host.
         Some(first) if !options.all_here() && options.placement.scheduler == SchedulerAt::Address && first / workers != rank / workers => {
             Err(format!(
                 "--sim_rank_id is \"{rank}\", which is not a rank of the host with --node_rank {}: it is one of --node_rank {}",
@@ -276,7 +276,7 @@ fn check_dry_run(options: &RunOptions) -> Result<(), String> {
     }
 }
 
-/// Every worker of this host must have a rank below the number of workers.
+/// Checks that every worker of this host has a rank below the number of workers.
 fn check_node_rank(node_rank: Option<u32>, local: u32, total: u32) -> Result<(), String> {
     let Some(node_rank) = node_rank else { return Ok(()) };
     let hosts = total.div_ceil(local);

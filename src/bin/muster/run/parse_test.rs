@@ -117,7 +117,7 @@ fn ranks_are_known_here_or_by_node_rank() {
     let second = options("--worker_num=4 --local_worker_num=2 --node_rank=1 a.out");
     assert_eq!((second.rank(0), second.rank(1)), (Some(2), Some(3)));
     assert_eq!(options("--worker_num=4 --local_worker_num=2 --node_rank=-1 a.out").rank(1), None);
-    // Alone on one host the index of the host is of no consequence.
+    // If there is only one host, its index has no effect.
     assert_eq!(options("--worker_num=4 --node_rank=7 a.out").rank(1), Some(1));
 }
 

@@ -7,17 +7,17 @@ use std::fmt;
 pub enum Part {
     /// The scheduler.
     Scheduler,
-    /// A worker: its index on this host, and its rank where that is known.
+    /// A worker: its index on this host, and its rank if that is known.
     Worker {
-        /// From 0 on this host.
+        /// Its index on this host, from 0.
         index: u32,
-        /// In the cluster.
+        /// Its rank in the cluster.
         rank: Option<u32>,
     },
 }
 
 impl Part {
-    /// The number in the name of its log: its rank, or its index on this host where the rank isn't known.
+    /// The number in the name of its log: its rank, or, if that is not known, its index on this host.
     pub fn number(self) -> Option<u32> {
         match self {
             Part::Scheduler => None,
@@ -25,7 +25,7 @@ impl Part {
         }
     }
 
-    /// Its rank, where that is known.
+    /// Its rank, if that is known.
     pub fn rank(self) -> Option<u32> {
         match self {
             Part::Scheduler => None,

@@ -1,4 +1,4 @@
-//! Which file a task names, looked up before anything is started.
+//! Finds the file that a task names, before anything is started.
 
 use crate::sys;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Program {
     /// The file.
     pub path: PathBuf,
-    /// What it is told to be called, then its arguments.
+    /// The name that it is told to have, then its arguments.
     pub words: Vec<OsString>,
 }
 

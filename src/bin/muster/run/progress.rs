@@ -1,8 +1,10 @@
-//! How far the cluster is while it forms: how many have come, who is missing, from which hosts those are that are here.
+//! How far the cluster is while it forms: how many nodes have come, which are missing, and from which hosts the present
+//! ones are.
 //!
 //! The scheduler is asked, as by `muster status`, until the cluster has formed. On a terminal its words stand in the last row,
 //! and change there. Elsewhere they are a line, soon and then ever more seldom, so that the log of a batch job is not filled.
-//! Of several hosts of one command the launcher beside the scheduler asks, and the one that leads shows it ([`Shown`]).
+//! If one command has several hosts, the launcher beside the scheduler asks, and the one that leads shows it
+//! ([`Shown`]).
 //!
 //! Contract: nothing here waits, a thread asks. Tested below, and with real processes by `tests/python/test_run_forming.py`.
 
@@ -17,12 +19,12 @@ use std::time::Duration;
 
 /// How often the scheduler is asked.
 const ASKS_EVERY: Duration = Duration::from_secs(1);
-/// Where it is no terminal: when the first line is said, from which on each pause is twice as long, and the longest pause.
+/// Where it is no terminal: when the first line is said, and the longest pause. The pauses between the lines double.
 const LINES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(80)];
 /// How long the scheduler may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where it is shown.
+/// The place where it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Display {
     /// In the last row of a terminal.
@@ -40,7 +42,7 @@ enum Display {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     Forming(String),
-    /// It is complete, or was.
+    /// The cluster is complete, or was.
     Formed,
     /// There is no answer, for this reason.
     Nothing(String),
@@ -49,7 +51,7 @@ enum Said {
 /// See the module.
 pub struct Progress {
     scheduler: (String, u16),
-    /// The scheduler runs on another host: that it can't be reached is what a user must know.
+    /// The scheduler runs on another host: the user must then know that it cannot be reached.
     is_elsewhere: bool,
     has_answered: bool,
     asks_at: Duration,
@@ -72,9 +74,9 @@ enum State {
 }
 
 impl Progress {
-    /// Of the cluster whose scheduler has this address.
+    /// The progress of the cluster whose scheduler has this address.
     ///
-    /// Where another launcher leads (`is_led`) it is told each time, and decides itself what to show.
+    /// If another launcher leads (`is_led`), it is told each time, and decides itself what to show.
     pub fn new(scheduler: (String, u16), is_elsewhere: bool, is_led: bool) -> Progress {
         let shown = Shown::new();
         let asks_at = if is_led || shown.display == Display::Row { ASKS_EVERY } else { LINES[0] };
@@ -109,11 +111,11 @@ impl Progress {
                 }
             }
             Some(Said::Formed) if report.is_led() => {
-                report.forming(""); // it has
+                report.forming(""); // the cluster has formed
                 self.end(voice);
             }
             Some(Said::Formed) => self.shown.formed(voice),
-            // Its job was short.
+            // The scheduler's job was short.
             Some(Said::Nothing(_)) if self.has_answered => self.end(voice),
             Some(Said::Nothing(why)) if self.is_elsewhere && now >= LINES[0] => {
                 self.asks_at = now + ASKS_EVERY;
@@ -130,7 +132,7 @@ impl Progress {
 }
 
 impl Shown {
-    /// Nothing yet: in the last row of a terminal, or in lines.
+    /// Nothing is shown yet. It will be in the last row of a terminal, or in lines.
     pub fn new() -> Shown {
         // Workers' output that passes through another program may come to the same terminal, and would not wipe the row.
         let is_alone = sys::is_terminal(libc::STDERR_FILENO) && !sys::is_pipe(libc::STDOUT_FILENO);
@@ -138,7 +140,7 @@ impl Shown {
         Shown { display, state: State::Quiet }
     }
 
-    /// These words, if it is their time, and not over.
+    /// Shows these words, if it is their time, and the showing is not over.
     pub fn show(&mut self, words: &str, now: Duration, voice: &Voice) {
         if self.state == State::Over {
             return;
@@ -148,7 +150,7 @@ impl Shown {
             self.state = State::Shown;
         }
         match &mut self.display {
-            // The row belongs to what runs in the foreground: the shell, with what is being typed there.
+            // The row belongs to the program in the foreground: the shell, with what is being typed there.
             Display::Row if sys::is_background(libc::STDERR_FILENO) => {}
             Display::Row => {
                 let width = sys::terminal_width(libc::STDERR_FILENO).unwrap_or(80);
@@ -162,7 +164,7 @@ impl Shown {
         }
     }
 
-    /// The cluster has formed: said where something was shown before.
+    /// The cluster has formed: that is said if something was shown before.
     pub fn formed(&mut self, voice: &Voice) {
         let was_shown = self.state == State::Shown;
         self.end(voice);
@@ -188,7 +190,8 @@ fn asked(host: &str, port: u16) -> Said {
     }
 }
 
-/// As much of it as stands in a row of that width: a longer one would go on in the next row, which is not wiped.
+/// The part of the words that fits into a row of that width: longer words would go on in the next row, which is not
+/// wiped.
 fn fitting(words: &str, width: usize) -> String {
     if words.chars().count() < width {
         return words.to_owned();

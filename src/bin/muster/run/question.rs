@@ -1,14 +1,14 @@
-//! A question to the scheduler that a thread asks meanwhile: about whom it is, and whether there is an answer yet.
+//! A question to the scheduler that a thread asks meanwhile: whom it is about, and whether there is an answer yet.
 
 use std::sync::mpsc::{channel, Receiver, TryRecvError};
 use std::time::Duration;
 
-/// How soon it is looked whether there is an answer, and then in twice the time, up to the second of these.
+/// How soon one looks for an answer; then the time doubles, up to the second of these.
 pub const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-/// One that is under way.
+/// A question that is under way.
 pub struct Question<T> {
-    /// About whom: those who end later may not have been known to have ended.
+    /// The children that it is about. A child that ends later may not have been known to have ended.
     about: Vec<usize>,
     answer: Receiver<T>,
     looks_at: Duration,
@@ -31,7 +31,8 @@ impl<T: Send + 'static> Question<T> {
         self.looks_at
     }
 
-    /// Ends it, if there is an answer: about whom it is, and the answer, or nothing where nobody gives one.
+    /// Ends the question if there is an answer. Returns the children that it is about, and the answer, or nothing if
+    /// nobody gives one.
     pub fn look(question: &mut Option<Question<T>>, now: Duration) -> Option<(Vec<usize>, Option<T>)> {
         let asked = question.as_mut()?;
         let answer = asked.answer.try_recv();

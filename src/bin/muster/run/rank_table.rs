@@ -1,5 +1,5 @@
-//! `--rank_table_file`: the same as `RANK_TABLE_FILE` in the launcher's environment, and a table that is not right is refused before
-//! anything is started.
+//! `--rank_table_file`: it does the same as `RANK_TABLE_FILE` in the launcher's environment. A table that is not right
+//! is refused before anything is started.
 
 use super::parse::RunOptions;
 use muster::config::{Config, Key};
@@ -16,7 +16,7 @@ pub fn take(options: &RunOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether it is a table of so many workers, as its readers see it.
+/// Checks that this is a table of so many workers, as its readers see it.
 fn check(path: &Path, worker_num: u32) -> Result<(), String> {
     let told = |error: muster::error::Error| format!("--{}", error.message());
     let (path, workers) = (path.to_string_lossy(), worker_num.to_string());

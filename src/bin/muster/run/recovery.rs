@@ -6,7 +6,7 @@ use muster::config::{Config, Key, Settings};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is wrong with the environment's recovery, or with restarts without it.
+/// Checks the environment's recovery, and that there are no restarts without it.
 pub fn check(options: &RunOptions) -> Result<(), String> {
     check_with(options, std::env::vars_os().collect(), hccl::has_rank_table())
 }
@@ -32,7 +32,7 @@ fn check_with(options: &RunOptions, variables: Vec<(OsString, OsString)>, rank_t
     Ok(())
 }
 
-/// The recovery directory, where recovery is on.
+/// The recovery directory, if recovery is on.
 pub fn directory() -> Option<PathBuf> {
     let settings = settings(std::env::vars_os().collect()).ok()?;
     settings.recovery_path.filter(|_| settings.enable_recovery)
@@ -43,7 +43,8 @@ fn is_on(variables: Vec<(OsString, OsString)>) -> Result<bool, String> {
     settings(variables).map(|settings| settings.enable_recovery)
 }
 
-/// What the environment says of it. Only its own two settings are looked at: the others are their readers' to judge.
+/// What the environment says of recovery. Only its own two settings are looked at: the programs that read the others
+/// judge those.
 fn settings(mut variables: Vec<(OsString, OsString)>) -> Result<Settings, String> {
     let keys = [Key::EnableRecovery, Key::RecoveryPath].map(Key::setting);
     variables.retain(|(name, _)| {
@@ -51,7 +52,7 @@ fn settings(mut variables: Vec<(OsString, OsString)>) -> Result<Settings, String
     });
     let mut config = Config::new();
     config.load_env(variables);
-    // What a scheduler needs beside them.
+    // The other settings that a scheduler needs.
     for (name, value) in
         [("role", "MS_SCHED"), ("sched_host", "127.0.0.1"), ("sched_port", "1024"), ("worker_num", "1")]
     {

@@ -1,18 +1,19 @@
 //! Asks the scheduler whether the job goes on, before a worker is started again. No worker of an aborted job comes
 //! back; one that was started would wait for others in vain.
 //!
-//! The question is that of `muster status`, and takes about a millisecond. Where nothing comes of it within
-//! [`PATIENCE`] the worker is started: a scheduler that was killed too must not keep the others from coming back. A
-//! connection that ends without an answer says nothing either way (the scheduler may have been killed, or be about to
-//! end for good). So the scheduler is asked again within that time. A port that refuses is an answer at once.
+//! The question is that of `muster status`, and takes about a millisecond. If there is no answer within [`PATIENCE`],
+//! the worker is started: a scheduler that was killed, too, must not keep the others from coming back. A connection
+//! that ends without an answer says nothing either way (the scheduler may have been killed, or be about to end for
+//! good). So the scheduler is asked again within that time. A port that refuses is an answer at once.
 //!
-//! The launcher beside a scheduler keeps its port for as long as that may come back. So where the port of a scheduler on another
-//! host has refused for [`GONE_AFTER`] the run is over, and a worker that was started again would wait in `muster_init` for
-//! nobody.
+//! The launcher beside a scheduler keeps its port as long as the scheduler may come back. So if the port of a scheduler
+//! on another host has refused for [`GONE_AFTER`], the run is over, and a worker that was started again would wait in
+//! `muster_init` for nobody.
 //!
-//! Contract: [`RestartCheck::look`] returns at once, for a thread asks. One question is under way at a time, about all who wait to be
-//! started as it begins: a worker that ends later may have ended because the job was aborted meanwhile. Tested in
-//! `restart_check_test.rs`, and with real processes by `tests/python/test_restarts.py` and `test_hosts.py`.
+//! Contract: [`RestartCheck::look`] returns at once, for a thread asks. One question is under way at a time. It is
+//! about all workers that wait to be started when it begins: a worker that ends later may have ended because the job
+//! was aborted meanwhile. Tested in `restart_check_test.rs`, and with real processes by `tests/python/test_restarts.py`
+//! and `test_hosts.py`.
 
 use super::question::Question;
 use crate::status::ask::ask;
@@ -33,13 +34,13 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 pub enum Answer {
     /// The job was not aborted.
     GoesOn,
-    /// It was, in the scheduler's words.
+    /// The job was aborted; in the scheduler's words.
     Aborted(String),
     /// Nobody listens at the scheduler's port.
     Refused,
-    /// Nobody has for long, and it is on another host.
+    /// Nobody has listened for long, and the scheduler is on another host.
     Gone,
-    /// There is none.
+    /// There is no answer.
     Silence,
 }
 
@@ -53,7 +54,7 @@ pub struct RestartCheck {
 }
 
 impl RestartCheck {
-    /// Of the scheduler at this address.
+    /// Asks the scheduler at this address.
     pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> RestartCheck {
         RestartCheck { scheduler, is_elsewhere, refused_since: None, asked: None }
     }
@@ -78,7 +79,7 @@ impl RestartCheck {
         self.asked.as_ref().map_or(Duration::ZERO, Question::looks_at)
     }
 
-    /// A port that refuses is gone in time.
+    /// A port on another host that has refused for long enough means that the scheduler is gone.
     fn weigh(&mut self, answer: Answer, now: Duration) -> Answer {
         if answer != Answer::Refused {
             self.refused_since = None;

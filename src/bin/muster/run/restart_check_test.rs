@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 
 const START: Duration = Duration::from_secs(7);
 
-/// A scheduler that says nothing of itself, and who asks it.
+/// A scheduler that says nothing by itself, and the one that asks it.
 fn asked() -> (TcpListener, RestartCheck) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());

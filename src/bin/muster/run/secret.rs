@@ -1,8 +1,8 @@
-//! The secret of a run: made here where all that it starts is on this host and nobody has set one, so that other users of the host
-//! cannot pass for one of its processes.
+//! The secret of a run. It is made here if everything that the launcher starts is on this host and nobody has set one.
+//! With it, other users of the host cannot pass for one of the run's processes.
 //!
-//! It reaches the children, and what this process asks the scheduler, by the environment only. Other processes of the same user find it in
-//! a file (`muster::secret::kept`).
+//! It reaches the children, and what this process asks the scheduler, only by the environment. Other processes of the
+//! same user find it in a file (`muster::secret::kept`).
 
 use super::parse::{RunOptions, SchedulerAt};
 use crate::voice::Voice;
@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "MUSTER_JOB_SECRET";
 const VARIABLE_OF_FILE: &str = "MUSTER_JOB_SECRET_FILE";
-/// What one process alone can read.
+/// The settings of descriptors, which only one process can read.
 const DESCRIPTORS: [Key; 3] = [Key::JobSecretFd, Key::ClientPasswordFd, Key::ServerPasswordFd];
 
-/// An error where something is to come by a descriptor: all that is started here would share it, and the first would read it.
+/// Refuses a secret or password that is to come by a descriptor: all processes that are started here would share it,
+/// and the first would read it.
 pub fn check() -> Result<(), String> {
     for setting in DESCRIPTORS.map(Key::setting) {
         let variable = setting.variable();
@@ -34,20 +35,20 @@ pub fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// The file of a run that lives. It is removed with this.
+/// The secret's file of a live run. It is removed when this is dropped.
 pub struct RunSecret {
     secret: String,
     file: Option<PathBuf>,
 }
 
 impl RunSecret {
-    /// Makes a secret, or takes that of the job that goes on, and sets it in the environment; none where the user has set one, or none
-    /// (`MUSTER_JOB_SECRET=`), or where other hosts take part that it would not
-    /// reach. The launcher that has the scheduler of a run that one command leads makes it for all hosts.
-    pub fn make(options: &RunOptions, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
-        // An empty secret is the word for none; a file that has no name is not set.
+    /// Makes a secret, or takes that of the job that goes on, and sets it in the environment. Makes none if the user
+    /// has set one, or has set none (`MUSTER_JOB_SECRET=`), or if other hosts take part that it would not reach. In a
+    /// run that one command leads, the launcher that has the scheduler makes it for all hosts.
+    pub fn make(options: &RunOptions, has_scheduler: bool, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
+        // An empty secret means that there is none. A file that has no name is not set.
         let is_set = |name| std::env::var_os(name).is_some_and(|value| name == VARIABLE || !value.is_empty());
-        let reaches_all = options.all_here() || options.placement.scheduler == SchedulerAt::Here;
+        let reaches_all = has_scheduler && (options.all_here() || options.placement.scheduler == SchedulerAt::Here);
         if !reaches_all || is_set(VARIABLE) || is_set(VARIABLE_OF_FILE) {
             return Ok(None);
         }
@@ -68,7 +69,8 @@ impl RunSecret {
         &self.secret
     }
 
-    /// Other processes find it from now on, as long as this one lives: the launcher, or its scheduler.
+    /// From now on other processes find the secret, as long as the process with this id lives: the launcher, or its
+    /// scheduler.
     pub fn show(&mut self, port: u16, pid: u32, voice: &Voice) {
         let file = kept::file_of_port(port);
         match own_folder(&kept::folder()).and_then(|()| put(&file, &kept::text(&self.secret, pid))) {
@@ -95,7 +97,7 @@ fn draw() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A folder of this user's alone.
+/// Checks or makes a folder that only this user can read.
 fn own_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -108,7 +110,7 @@ fn own_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts a file of this user's alone in the place of what was there.
+/// Puts a file that only this user can read in the place of what was there.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let _ = fs::remove_file(&new); // of a process that had this number

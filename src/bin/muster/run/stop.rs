@@ -6,10 +6,10 @@ use std::time::Duration;
 pub const COLLECT: Duration = Duration::from_millis(250);
 /// How long after the first failure the scheduler is left alone.
 pub const SCHEDULER_AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// The same where workers run elsewhere: it tells those, their next lives or their launchers that the job is over. It ends by
-/// itself when they have gone.
+/// How long the scheduler is left alone if workers run elsewhere. It tells those, their next lives or their launchers
+/// that the job is over. It ends by itself when they have gone.
 pub const SCHEDULER_AFTER_GIVING_UP: Duration = Duration::from_secs(6);
-/// How long after that it is killed.
+/// How long after that the scheduler is killed.
 const SCHEDULER_KILL: Duration = Duration::from_millis(250);
 /// How long after the first failure whatever is left is killed.
 pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
@@ -18,34 +18,69 @@ pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 /// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
 /// or that they never came.
 pub const CLOSING: Duration = Duration::from_secs(1);
-/// With restarts: how long workers may go on when the scheduler has said that the job is broken for good. One that was lost
-/// when others had left may come back, find all work done, and end well.
+/// With restarts: how long workers may go on when the scheduler has said that the job is broken for good. A worker that
+/// was lost when others had left may come back, find all work done, and end well.
 pub const OVER: Duration = Duration::from_secs(10);
-/// How often killing is repeated, as processes that a dying one leaves behind come into sight only then.
-pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);
+/// How long killing is repeated. What is left then cannot be killed: it is another user's, or waits in the kernel.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How often killing is repeated: processes that a dying process leaves behind come into sight only then.
+const KILL_AGAIN: Duration = Duration::from_millis(20);
 
-/// Until when who is left alone.
+/// How long each of the processes is left alone.
 pub(super) struct Stop {
     /// A failure or the user is the reason; otherwise there is nothing left to do.
     pub(super) hard: bool,
     pub(super) workers_at: Option<Duration>,
     pub(super) scheduler_at: Option<Duration>,
     pub(super) kill_at: Duration,
-    /// When the scheduler is killed, as the others at `kill_at`.
+    /// When the scheduler is killed; the others are killed at `kill_at`.
     pub(super) kill_scheduler_at: Duration,
     /// The workers have been asked to end.
     pub(super) asking: bool,
+    /// When everybody was killed first.
+    pub(super) killed_at: Option<Duration>,
 }
 
 impl Stop {
-    /// Everybody is killed then, and nobody asked before.
+    /// Everybody is killed at this time, and nobody is asked before.
     pub(super) fn new(hard: bool, kill_at: Duration) -> Stop {
-        Stop { hard, workers_at: None, scheduler_at: None, kill_at, kill_scheduler_at: kill_at, asking: false }
+        Stop {
+            hard,
+            workers_at: None,
+            scheduler_at: None,
+            kill_at,
+            kill_scheduler_at: kill_at,
+            asking: false,
+            killed_at: None,
+        }
     }
-    /// Something failed: the workers are asked after a moment, and the scheduler `scheduler_after` it.
+
+    /// Something failed: the workers are asked after a moment, and the scheduler `scheduler_after` the failure.
     pub(super) fn after_failure(now: Duration, scheduler_after: Duration) -> Stop {
         let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + scheduler_after));
         let kill_scheduler_at = now + scheduler_after + SCHEDULER_KILL;
         Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(true, now + KILL_AFTER_FAILURE) }
+    }
+
+    /// Everybody is killed now, and again soon. Returns whether that has gone on for long enough.
+    pub(super) fn kills(&mut self, now: Duration) -> bool {
+        self.kill_at = now + KILL_AGAIN;
+        self.kill_at >= *self.killed_at.get_or_insert(now) + KILL_PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn killing_is_repeated_for_a_while() {
+        let (begin, mut now) = (Duration::from_secs(5), Duration::from_secs(5));
+        let mut stop = Stop::new(true, begin);
+        while !stop.kills(now) {
+            assert!(stop.kill_at > now && now < begin + KILL_PATIENCE);
+            now = stop.kill_at;
+        }
+        assert!(stop.kill_at >= begin + KILL_PATIENCE);
     }
 }

@@ -1,5 +1,6 @@
-//! What is said when a run has failed: the first failure first, with what its log has to say, then the others. All of it fits on a
-//! screen of [`ROWS`] rows, unless the scheduler's own sentence is longer than that: what is left out stands in the logs.
+//! What is said when a run has failed: the first failure first, with what its log has to say, then the others. All of
+//! it fits on a screen of [`ROWS`] rows, unless the scheduler's own sentence is longer than that. What is left out
+//! stands in the logs.
 
 use super::children::{Child, NEXT_LIFE};
 use super::part::Part;
@@ -14,31 +15,31 @@ use std::path::Path;
 
 /// How much of the end of a log is searched.
 const SEARCHED: u64 = 64 * 1024;
-/// The smallest terminal that is common, and how many characters are in its rows.
+/// The rows of the smallest terminal that is common, and how many characters a row has.
 const ROWS: usize = 24;
 const COLUMNS: usize = 80;
-/// Lines shown of the first failure's log, where there is room, and at least.
+/// How many lines of the first failure's log are shown if there is room, and at least.
 const LINES_OF_FIRST: [usize; 2] = [10, 2];
-/// How many of the very last lines are among them, where there is room, whatever they look like.
+/// How many of them are the very last lines, whatever they look like, if there is room.
 const LAST_LINES: usize = 3;
 /// How much of a line is shown.
 const LINE_CHARS: usize = 4 * COLUMNS;
-/// Other failures that are told of one by one, and how much of what each says.
+/// How many other failures are told one by one, and how much of each one's words.
 const OTHERS: usize = 3;
 const OTHERS_CHARS: usize = 2 * COLUMNS;
-/// What makes a line look like an error, in lower case.
+/// Words that make a line look like an error, in lower case.
 const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
 
-/// What a finished run looks like.
+/// How a run ended.
 pub struct Outcome {
-    /// The one to blame.
+    /// The child to blame.
     pub verdict: Verdict,
-    /// The children: of each the life that counts.
+    /// The children: for each the life that counts.
     pub children: Vec<Child>,
     /// How each child's life that counts ended.
     pub endings: Vec<Ending>,
-    /// All ended well, and their cluster never was complete: the scheduler said so.
+    /// All ended well, and their cluster was never complete: the scheduler said so.
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
@@ -54,7 +55,7 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
         }
         Verdict::Failed { first, gives_code, then } => {
             let code = match outcome.endings[*gives_code].code() {
-                0 => code::FAILED, // to end well without leaving is a failure all the same
+                0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
                 code => code,
             };
             (failed(*first, then, outcome), code)
@@ -88,7 +89,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             says = format!("muster: the scheduler says: {words}\n");
         }
         if is_elsewhere || child.part == Part::Scheduler {
-            // Where the log says so, too, to read it once is enough.
+            // If the log says it, too, it is left out there: reading it once is enough.
             log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
         }
     }
@@ -99,7 +100,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             Part::Scheduler => None,
             Part::Worker { .. } => telling_lines(&tail_of(&child.log), 1).pop().map(|line| line.trim().to_owned()),
         };
-        // Everybody is told the first cause in the same words; to read them once is enough.
+        // Everybody is told the first cause in the same words: reading them once is enough.
         let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words)));
         let news = news.map(|news| format!(": {}", cut(&news, OTHERS_CHARS))).unwrap_or_default();
         says.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
@@ -112,13 +113,13 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
     head + &lines + &says
 }
 
-/// In which folder they are, of which this is one.
+/// The folder of the logs, of which this is one.
 fn all_logs(log: &Path) -> String {
     let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!("muster: all logs are in {}\n", folder.display())
 }
 
-/// Which process it was, where it ran, how it ended, and where its log is.
+/// The first line: which process it was, where it ran, how it ended, and where its log is.
 fn first_line(first: usize, outcome: &Outcome, is_consequence: bool) -> String {
     let child = &outcome.children[first];
     let restarts = match child.restarts {
@@ -142,7 +143,7 @@ pub fn scheduler_says(children: &[Child]) -> Option<String> {
     last_words(&tail_of(&scheduler_of(children)?.log)).map(str::to_owned)
 }
 
-/// The last lines of a log, and those before them that look like errors, as many as there is room for.
+/// The last lines of a log, and lines before them that look like errors, as many as there is room for.
 fn lines_that_fit(log: &str, room: usize) -> String {
     let [most, least] = LINES_OF_FIRST;
     let shown = |limit| -> String {
@@ -151,7 +152,7 @@ fn lines_that_fit(log: &str, room: usize) -> String {
     (least..=most).rev().map(shown).find(|text| rows(text) <= room).unwrap_or_else(|| shown(least))
 }
 
-/// How many rows of a terminal it takes.
+/// How many rows of a terminal this text takes.
 fn rows(text: &str) -> usize {
     text.lines().map(|line| line.chars().count().div_ceil(COLUMNS).max(1)).sum()
 }
@@ -213,7 +214,8 @@ pub fn tail_of(log: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// The very last lines, and before them the last that look like errors. One line alone is such a one, if there is any.
+/// The very last lines, and before them the last lines that look like errors. If there is only room for one line, it is
+/// one of the latter, if there is any.
 fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     let is_telling = |line: &str| {
         let line = line.to_lowercase();
@@ -233,12 +235,12 @@ fn last_words(log: &str) -> Option<&str> {
     log.lines().rev().find_map(|line| line.strip_prefix(LAST_WORDS))
 }
 
-/// Whether a rank is to blame that none of the children is.
+/// Whether these words blame a rank that is none of the children.
 fn names_another_host(words: &str, children: &[Child]) -> bool {
     words.starts_with("rank ") && named_in(words, children).is_none()
 }
 
-/// Which of the children the scheduler's last words name, by process or, where ranks are known, by rank.
+/// The child that the scheduler's last words name: by process, or by rank if ranks are known.
 pub fn named(children: &[Child]) -> Option<usize> {
     named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
 }

@@ -90,7 +90,7 @@ fn a_cause_on_another_host_is_told_before_its_consequence_here() {
     children[0].log = log("scheduler", &format!("muster scheduler: {words}\n"));
     let verdict = Verdict::Failed { first: 1, gives_code: 1, then: Vec::new() };
     let (text, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(1); 4]));
-    // On the scheduler's host it may be the first to end.
+    // On the scheduler's host that child may be the first to end.
     let verdict = Verdict::Failed { first: 0, gives_code: 0, then: Vec::new() };
     let (of_scheduler, _) = summary(&outcome(verdict, children.clone(), &[Ending::Exit(1); 4]));
     std::fs::remove_file(&children[0].log).unwrap();
@@ -108,7 +108,7 @@ fn the_last_lines_are_shown_and_those_before_them_that_look_like_errors() {
     assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "  File", "ValueError: x", "bye"]);
     assert_eq!(telling_lines(log, 2), ["ValueError: x", "bye"]);
     assert_eq!(telling_lines(log, 1), ["ValueError: x"]);
-    // What looks like an error may be none, long before the end.
+    // A line that looks like an error may be none, long before the end.
     let log = "error=0.5\n1\n2\n3\n4\nno such file\n";
     assert_eq!(telling_lines(log, 10), ["error=0.5", "3", "4", "no such file"]);
     assert_eq!(telling_lines(log, 2), ["error=0.5", "no such file"]);

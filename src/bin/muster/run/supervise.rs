@@ -5,23 +5,23 @@
 //! then drain [`Supervisor::next_action`] until there is none. Nothing else changes its state. Time is what has passed
 //! since the launcher began.
 //!
-//! After the first failure the survivors have a moment, [`COLLECT`], to say themselves what they lost. Then the rest
-//! is told to end. What is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel doesn't tell in
-//! which order children ended that are found dead together, so the verdict weighs evidence among those that ended in
-//! that first moment.
+//! After the first failure the survivors have a moment, [`COLLECT`], to say themselves what they lost. Then the rest is
+//! told to end. What is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel does not tell in
+//! which order children ended that are found dead together. So the verdict weighs evidence among those of the first
+//! moment.
 //!
 //! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
-//! failure. A scheduler comes back only when something ended it, a disk that refused its journal included. When it
-//! ends by itself the job is over. Then only a worker that was killed comes back, for it may have been about to end
-//! well. What the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
+//! failure. A scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by
+//! itself the job is over. Then only a worker that was killed comes back, for it may have been about to end well. What
+//! the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
 //!
-//! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: what was torn
-//! is cut off, and the disk may have room again. One that fails as the scheduler starts is not tried again: on a disk
-//! that stays full restarts and their pauses would only pass the time. Once the disk is mended the user starts the run
-//! once more, and it goes on where it was.
+//! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: the torn end is
+//! cut off, and the disk may have room again. A journal that fails as the scheduler starts is not tried again: on a
+//! full disk restarts and pauses would only pass the time. The user mends the disk and starts the run once more: it
+//! goes on where it was.
 
 use super::lives::Lives;
-use super::stop::{Stop, KILL_AGAIN};
+use super::stop::Stop;
 use crate::code;
 use crate::sys::Ending;
 use std::collections::{BTreeSet, VecDeque};
@@ -45,13 +45,13 @@ pub enum Whom {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask to end.
+    /// Ask these processes to end.
     Terminate(Whom),
-    /// Kill.
+    /// Kill these processes.
     Kill(Whom),
-    /// Kill what is left of this child's last life, in whose place another will begin.
+    /// Kill what is left of this child's last life: another life will begin in its place.
     Clear(usize),
-    /// Start this child again, in place of its last life.
+    /// Start this child again.
     Start(usize),
 }
 
@@ -64,14 +64,14 @@ pub enum Verdict {
     Interrupted(i32),
     /// A child failed.
     Failed {
-        /// The first.
+        /// The first that failed.
         first: usize,
-        /// The one whose end gives the exit code: the first, unless that ended with code 0.
+        /// The child whose end gives the exit code: the first, unless that ended with code 0.
         gives_code: usize,
         /// The others that failed before they were told to end.
         then: Vec<usize>,
     },
-    /// None here failed: the job is over, as its scheduler says, and they were told to end.
+    /// No child here failed: the job is over, as its scheduler says, and they were told to end.
     JobOver,
 }
 
@@ -96,23 +96,23 @@ impl Member {
 /// See the module.
 pub struct Supervisor {
     members: Vec<Member>,
-    /// No worker of the job runs elsewhere, or none any more.
+    /// No worker of the job runs elsewhere, or no longer.
     all_here: bool,
-    /// The launchers of other hosts are told by the scheduler how the job goes.
+    /// The scheduler tells the launchers of other hosts how the job goes.
     others_hear: bool,
     /// The scheduler has said that the job is over, before anything failed here.
     job_over: bool,
     /// Failures in the order in which they were noticed.
     failures: Vec<usize>,
-    /// Those that would have been started again, had the run not ended.
+    /// The children that would have been started again if the run had not ended.
     cut_short: Vec<usize>,
-    /// Those that were to be started again, in the order in which they were lost: some may run by now.
+    /// The children that were to be started again, in the order in which they were lost: some may run by now.
     lost: Vec<usize>,
     signal: Option<i32>,
     stop: Option<Stop>,
     /// Processes whose parents, among the children and their descendants, have ended.
     orphans: usize,
-    /// Those of them that are in no child's group.
+    /// The orphans that are in no child's group.
     strays: Vec<i32>,
     /// Strays that were asked to end. Once is enough: a program may take a second request for impatience.
     asked: BTreeSet<i32>,
@@ -120,8 +120,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Of children that have just been started; `schedulers` says of each whether it is the scheduler. Each may be started
-    /// again so many times.
+    /// A supervisor of children that have just been started; `schedulers` says of each whether it is the scheduler.
+    /// Each child may be started again so many times.
     pub fn new(schedulers: impl IntoIterator<Item = bool>, all_here: bool, max_restarts: u32) -> Supervisor {
         let member = |scheduler| {
             let lives = Lives::new(max_restarts);
@@ -155,7 +155,7 @@ impl Supervisor {
         self.members[child].ending
     }
 
-    /// How the life before ended, where the present one only ended because it was told to.
+    /// How the life before the present one ended, if the present one only ended because it was told to.
     pub fn ending_before(&self, child: usize) -> Option<Ending> {
         self.members[child].before.filter(|_| self.members[child].told)
     }
@@ -232,13 +232,13 @@ impl Supervisor {
         }
     }
 
-    /// The job is over, as others say: who was to be started again has failed.
+    /// The job is over, as others say: a child that was to be started again has failed.
     pub fn over(&mut self, now: Duration) {
         self.fail_those_lost(|_| true, now);
         self.tick(now);
     }
 
-    /// The processes that ended so, in the order in which they were lost, as if restarts had not been allowed.
+    /// The lost processes that ended so have failed, in the order of their losses, as if restarts were not allowed.
     fn fail_those_lost(&mut self, so: fn(Option<Ending>) -> bool, now: Duration) {
         let mut lost = self.lost.clone();
         lost.retain(|child| so(self.members[*child].ending) && self.members[*child].starts_at.take().is_some());
@@ -251,7 +251,7 @@ impl Supervisor {
             self.members[child].scheduler && self.members[child].ending == Some(Ending::Exit(code::FAILED));
         match &self.stop {
             // The first failure decides the times; a later one doesn't prolong them.
-            Some(stop) if stop.hard || stop.workers_at.is_some() => {} // those of a job that is over have their time
+            Some(stop) if stop.hard || stop.workers_at.is_some() => {} // a job that is over: its processes have time
             None if ended_itself && self.members[child].lives.can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
                 self.stop = Some(Stop { workers_at, ..Stop::new(false, kill_at) });
@@ -261,7 +261,7 @@ impl Supervisor {
         }
     }
 
-    /// The workers first, and the scheduler when it has told those elsewhere.
+    /// Stops the workers first, and the scheduler when it has told those elsewhere.
     fn stop_all(&mut self, now: Duration) {
         self.begin_no_more();
         let can_return = self.members.iter().any(|one| one.lives.can_return());
@@ -270,7 +270,7 @@ impl Supervisor {
         self.stop = Some(Stop::after_failure(now, last));
     }
 
-    /// The cluster is complete, and the scheduler tells its other launchers how the job goes.
+    /// The cluster is complete, and the scheduler tells the launchers of other hosts how the job goes.
     pub fn formed(&mut self) {
         self.others_hear = true;
     }
@@ -283,7 +283,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether this child's end, if it was this, is followed by another life.
+    /// Whether another life follows this child's end, if it ended so.
     fn may_return(&self, child: usize, ending: Option<Ending>) -> bool {
         let goes_on = match &self.stop {
             None => true,
@@ -296,13 +296,13 @@ impl Supervisor {
         self.members[child].lives.any_left() && goes_on && !over
     }
 
-    /// All have left, or the others cannot come back: the scheduler has ended, and said so.
+    /// Whether all have left, or the others cannot come back: the scheduler has ended, and said so.
     fn job_is_over(&self) -> bool {
         let ends = [0, code::FAILED].map(|code| Some(Ending::Exit(code)));
         self.members.iter().any(|one| one.scheduler && ends.contains(&one.ending))
     }
 
-    /// A process that was to be started again stays what it is.
+    /// Starts no process again: a process that was to be started again stays what it is.
     fn begin_no_more(&mut self) {
         for (index, member) in self.members.iter_mut().enumerate() {
             if member.starts_at.take().is_some() {
@@ -316,7 +316,7 @@ impl Supervisor {
         self.all_here = true;
     }
 
-    /// The user wants it to end.
+    /// The user wants the run to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
         let again = self.signal.is_some();
         if self.failures.is_empty() {
@@ -357,7 +357,7 @@ impl Supervisor {
             self.actions.push_back(Action::Terminate(Whom::Workers));
             tell(&mut self.members, false);
         }
-        // A stray comes into sight when its parent has ended, which may be at any time.
+        // A stray comes into sight when its parent has ended, and that may be at any time.
         for stray in self.strays.iter().filter(|_| stop.asking) {
             if self.asked.insert(*stray) {
                 self.actions.push_back(Action::Terminate(Whom::Stray(*stray)));
@@ -372,7 +372,9 @@ impl Supervisor {
             tell(&mut self.members, true);
         }
         if stop.kill_at <= now {
-            stop.kill_at = now + KILL_AGAIN;
+            if stop.kills(now) {
+                self.orphans = 0; // what cannot be killed is left
+            }
             self.actions.push_back(Action::Kill(Whom::Workers));
             tell(&mut self.members, false);
             if stop.kill_scheduler_at <= now {
@@ -391,18 +393,18 @@ impl Supervisor {
         }
     }
 
-    /// Whether every worker of the job is here and has ended well, of itself.
+    /// Whether every worker of the job is here and has ended well, by itself.
     fn all_done(&self) -> bool {
         let well = |one: &Member| one.ending == Some(Ending::Exit(0)) && !one.told && one.starts_at.is_none();
         self.all_here && self.members.iter().all(|one| one.scheduler || well(one))
     }
 
-    /// Whether no more is waited for than the scheduler's end, and nothing has failed.
+    /// Whether only the scheduler's end is still waited for, and nothing has failed.
     pub fn is_closing(&self) -> bool {
         self.signal.is_none() && self.failures.is_empty() && self.is_stopping() && self.all_done()
     }
 
-    /// Whether nothing that failed counts.
+    /// Whether no failure counts.
     fn went_well(&self) -> bool {
         let restarts = self.members.iter().any(|one| one.lives.can_return());
         let workers_failed = self.failures.iter().any(|child| !self.members[*child].scheduler);
@@ -415,12 +417,12 @@ impl Supervisor {
         self.signal.is_none() && self.stop.as_ref().is_some_and(|stop| stop.hard)
     }
 
-    /// Whether the user ended it.
+    /// Whether the user ended the run.
     pub fn is_interrupted(&self) -> bool {
         self.signal.is_some()
     }
 
-    /// Whether it is being brought to an end.
+    /// Whether the run is being brought to an end.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_some()
     }
@@ -437,13 +439,13 @@ impl Supervisor {
         starts.chain(stop.into_iter().flatten().flatten()).min()
     }
 
-    /// Whether it is over. A job that ended well may leave processes behind; one that was stopped leaves none.
+    /// Whether the run is over. A job that ended well may leave processes behind; one that was stopped leaves none.
     pub fn finished(&self) -> bool {
         let ended = |one: &Member| one.ending.is_some() && one.starts_at.is_none();
         self.members.iter().all(ended) && (self.went_well() || self.orphans == 0)
     }
 
-    /// The one to blame. `named` is the child that the scheduler's last words name, if they name one.
+    /// The child to blame. `named` is the child that the scheduler's last words name, if they name one.
     pub fn verdict(&self, named: Option<usize>) -> Verdict {
         if let Some(signal) = self.signal {
             return Verdict::Interrupted(signal);
@@ -453,7 +455,7 @@ impl Supervisor {
         }
         let ending = |child: usize| self.ending_before(child).or(self.ending(child));
         let weight = |child: usize| match (ending(child), self.members[child].scheduler) {
-            // It alone knows that forming timed out; the others just ended.
+            // The scheduler alone knows that forming timed out; the others just ended.
             (Some(Ending::Exit(code::FORMING)), true) => 0,
             (_, true) => 4,
             _ if named == Some(child) => 1,
@@ -461,30 +463,30 @@ impl Supervisor {
             _ => 3,
         };
         let mut failures = self.failures.clone();
-        // The child that the scheduler names has done it in a life before, if this one was only told to end.
+        // If the named child's present life was only told to end, an earlier life of it has failed.
         failures.extend(named.filter(|child| !failures.contains(child) && self.ending_before(*child).is_some()));
         failures.extend(named.filter(|child| !failures.contains(child) && self.cut_short.contains(child)));
         failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed
         failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
         let Some(gives_code) = failures.first().copied() else { return Verdict::JobOver };
-        // To end well without leaving the cluster is a failure too, which only the scheduler sees.
+        // To end well without leaving the cluster is a failure, too. Only the scheduler sees it.
         let unclean = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
         let first = unclean.unwrap_or(gives_code);
         Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }
 
-/// Whether a signal ended it that others have sent: SIGABRT and SIGPIPE are how programs give up when they have lost another.
+/// Whether a signal from elsewhere ended it. Programs raise SIGABRT and SIGPIPE to give up when they lost another.
 pub fn is_from_elsewhere(ending: Ending) -> bool {
     matches!(ending, Ending::Signal(signal) if signal != libc::SIGABRT && signal != libc::SIGPIPE)
 }
 
-/// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; another signal came from elsewhere.
+/// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; other signals come from elsewhere.
 fn gave_up(ending: Option<Ending>) -> bool {
     !matches!(ending, Some(Ending::Signal(signal)) if signal != libc::SIGABRT)
 }
 
-/// The codes with which a scheduler ends that has said why: another start would not find the job, or end in the same way.
+/// The codes of a scheduler that has said why it ends: another start would not find the job, or end in the same way.
 const ENDS_BY_ITSELF: [i32; 6] = [0, code::FAILED, code::USAGE, code::ABORTED, code::UNABLE, code::FORMING];
 
 fn tell(members: &mut [Member], scheduler: bool) {

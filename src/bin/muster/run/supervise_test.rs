@@ -278,7 +278,7 @@ const MANY: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(250);
 const KILLED: Ending = Ending::Signal(libc::SIGKILL);
 
-/// The same job, each of whose processes may be started again, five seconds after its start.
+/// The same job. Each of its processes may be started again, five seconds after its start.
 fn returning(max_restarts: u32) -> Job {
     let supervisor = Supervisor::new([true, false, false, false], true, max_restarts);
     Job { supervisor, now: Duration::from_secs(5) }
@@ -323,7 +323,7 @@ fn who_has_used_its_restarts_ends_the_run_as_ever() {
     assert_eq!(job.after(250), ASK_SCHEDULER);
     job.ends(SCHEDULER, Ending::Signal(libc::SIGTERM));
     assert!(job.supervisor.finished());
-    // As ever, a signal counts more than an exit; and a life that was told to end is no failure, nor the one before it.
+    // A signal counts more than an exit, as always. A life that was told to end is no failure, nor is the one before it.
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 3, gives_code: 3, then: vec![1] });
     assert_eq!(job.supervisor.verdict(Some(1)), Verdict::Failed { first: 1, gives_code: 1, then: vec![3] });
 }
@@ -351,7 +351,7 @@ fn who_gives_up_leaves_the_scheduler_the_time_to_tell_workers_elsewhere() {
     assert!(job.after(250).contains(&KILL[1]), "it has had its time");
     job.ends(SCHEDULER, KILLED);
     assert!(job.supervisor.finished() && job.blamed(None) == 1);
-    // A process that the user ends may be started again.
+    // A process that is ended by the user may be started again.
     let mut job = returning(1);
     assert!(!job.signal(libc::SIGTERM).supervisor.gives_up());
     job.ends(1, KILLED);

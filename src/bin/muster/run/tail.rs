@@ -1,11 +1,11 @@
 //! `--tail_worker_log`: shows what workers write into their logs, as it comes.
 //!
-//! The workers write to files, never to the launcher, so that nothing the launcher does (or a terminal that is held)
+//! The workers write to files, never to the launcher. So nothing that the launcher does (or a terminal that is held)
 //! can slow them down. A thread looks at the files, often while something comes and seldom while nothing does. Closing
 //! the kernel's own watch (inotify) takes up to 20 ms, more than a small job takes from its start to its end.
 //!
-//! One worker's output is passed on byte for byte, as a prompt without a newline has to be seen. That of several is shown
-//! in whole lines, each with its worker before it.
+//! One worker's output is passed on byte for byte, for a prompt without a newline has to be seen. The output of several
+//! is shown in whole lines, each with its worker before it.
 
 use super::children::Child;
 use super::join::Signals;
@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 const LINE_LIMIT: usize = 64 * 1024;
 /// How much of one log is shown before the next has its turn.
 const TURN_LIMIT: usize = 1024 * 1024;
-/// After how long the files are looked at again: the first pause, from which on each is twice as long, and the longest.
+/// How soon the files are looked at again: the first pause, and the longest. Each pause is twice as long as the one
+/// before.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 
 /// The thread that shows output.
@@ -38,9 +39,10 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins to show the output of these children; with the worker before each line where there are `several`, here or in all.
+    /// Begins to show the output of these children. With `several` workers, here or in all, each line has its worker
+    /// before it.
     ///
-    /// Each worker has a colour where this is wanted, and `row` is what else is shown on a terminal.
+    /// Each worker has a colour if that is wanted. `row` is what else is shown on a terminal.
     pub fn start(shown: &[&Child], several: bool, is_coloured: bool, row: Arc<Row>) -> io::Result<Tail> {
         let paths = shown.iter().map(|child| child.log.clone()).collect();
         let logs = shown
@@ -64,9 +66,9 @@ impl Tail {
         Ok(Tail { thread, stop, done, shown, logs: paths })
     }
 
-    /// Shows what is still to be shown, for as long as somebody takes it without a pause of [`PATIENCE`]. In a run
-    /// that was stopped it takes no longer than that. A signal cuts it short. The words for the user, if not all was
-    /// taken.
+    /// Shows what is still to be shown, as long as somebody reads it without a pause of [`PATIENCE`]. In a run that was
+    /// stopped it takes no longer than that. A signal cuts it short. Returns the words for the user, if not all of it
+    /// was read.
     pub fn finish(self, signals: &Signals, is_stopped: bool) -> Option<String> {
         sys::ring(&self.stop);
         let (mut since, mut shown) = (Instant::now(), self.shown.load(Ordering::Relaxed));
@@ -89,7 +91,7 @@ impl Tail {
         }
     }
 
-    /// The thread stays in its call, until the process ends.
+    /// The words for output that was not shown. The thread stays in its call until the process ends.
     fn untold(&self) -> Option<String> {
         let lengths = self.logs.iter().filter_map(|log| std::fs::metadata(log).ok()).map(|log| log.len());
         let left = lengths.sum::<u64>().saturating_sub(self.shown.load(Ordering::Relaxed));
@@ -103,7 +105,7 @@ pub fn has_colours() -> bool {
     sys::is_terminal(libc::STDOUT_FILENO) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The colours of those that are shown, in turn: none is red, in which programs show errors.
+/// The colours of the shown workers, in turn. None is red, in which programs show errors.
 const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
 
 fn prefix(child: &Child, is_coloured: bool) -> String {
@@ -118,14 +120,15 @@ fn prefix(child: &Child, is_coloured: bool) -> String {
     }
 }
 
-/// Where output is shown: with what is to be written before it, where something else is shown there, too.
+/// The place where output is shown. What is to be written before the output is added if something else is shown there,
+/// too.
 pub struct Pane<W> {
     out: W,
     row: Option<Arc<Row>>,
 }
 
 impl<W> Pane<W> {
-    /// Standard output, as `out`: `row` is what else is shown where this and standard error are terminals.
+    /// A pane on standard output, as `out`. `row` is what else is shown if this and standard error are terminals.
     pub fn new(out: W, row: Arc<Row>) -> Pane<W> {
         let shares = [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().all(sys::is_terminal);
         Pane { out, row: Some(row).filter(|_| shares) }
@@ -156,11 +159,11 @@ struct Log {
     lines: Lines,
 }
 
-/// Until told to stop, and then to the end of each log.
+/// Shows the logs until it is told to stop, and then to the end of each log.
 fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> io::Result<()> {
     let mut pause = PAUSES[0];
     loop {
-        // Asked before the logs are read: what was written before the bell rang is then read.
+        // The bell is asked before the logs are read: what was written before the bell rang is then read.
         let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
         let (mut more, mut came) = (false, false);
         for log in &mut logs {
@@ -186,7 +189,7 @@ fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl 
 }
 
 impl Log {
-    /// Shows what has come, until it is more than a turn's limit: how much.
+    /// Shows what has come, until it is more than a turn's limit. Returns how much that was.
     fn show(&mut self, count: &AtomicU64, out: &mut impl Write) -> io::Result<usize> {
         let mut buffer = [0; 16 * 1024];
         let mut shown = 0;
@@ -210,14 +213,14 @@ impl Log {
     }
 }
 
-/// Makes whole lines of one worker's output, each with a prefix; without a prefix it passes everything on as it is.
+/// Makes whole lines of one worker's output, each with a prefix. Without a prefix it passes everything on as it is.
 pub struct Lines {
     prefix: Option<String>,
     pending: Vec<u8>,
 }
 
 impl Lines {
-    /// Of which nothing has come yet.
+    /// Lines of which nothing has come yet.
     pub fn new(prefix: Option<String>) -> Lines {
         Lines { prefix, pending: Vec::new() }
     }

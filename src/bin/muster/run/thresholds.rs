@@ -1,5 +1,5 @@
-//! Whether the scheduler will be able to read the thresholds of the launcher's own environment, which it inherits: told before
-//! anything is started, and not in its log.
+//! Whether the scheduler will be able to read the thresholds of the launcher's own environment, which it inherits. An
+//! error is told before anything is started, and not in the scheduler's log.
 
 use muster::config::{Config, Key};
 use muster::error::Result;
@@ -11,12 +11,12 @@ pub fn check() -> Result<(), String> {
     check_with(std::env::vars_os()).map_err(|error| error.message().to_owned())
 }
 
-/// Only this one setting is looked at: the others are their readers' to judge.
+/// Looks only at this one setting: the programs that read the others judge those.
 fn check_with(variables: impl Iterator<Item = (OsString, OsString)>) -> Result<()> {
     let own = Key::Thresholds.setting().variable();
     let mut config = Config::new();
     config.load_env(variables.filter(|(name, _)| name == own.as_str()));
-    // What a scheduler needs beside it.
+    // The other settings that a scheduler needs.
     for (name, value) in
         [("role", "MS_SCHED"), ("sched_host", "127.0.0.1"), ("sched_port", "1024"), ("worker_num", "1")]
     {

@@ -1,6 +1,6 @@
 //! The cores and NUMA nodes of this host, and which of them its processes may use, as the kernel tells it.
 //!
-//! A core is what the kernel schedules on: each hardware thread is one.
+//! A core is a unit on which the kernel schedules: each hardware thread is one.
 
 use super::number_set::NumberSet;
 use std::collections::BTreeMap;
@@ -11,18 +11,19 @@ use std::path::Path;
 pub struct Topology {
     /// The cores that are switched on.
     pub cores: NumberSet,
-    /// Those of them that this process may use, and so its children.
+    /// The cores that this process may use, and so its children.
     pub usable_cores: NumberSet,
     /// The NUMA nodes and their cores; none where the kernel tells of none.
     pub nodes: BTreeMap<u32, NumberSet>,
     /// The nodes whose memory this process may use.
     pub usable_nodes: NumberSet,
-    /// Of each core the first thread of the same physical core.
+    /// For each core: the first thread of the same physical core.
     first_threads: BTreeMap<u32, u32>,
 }
 
 impl Topology {
-    /// What the files below `root` tell, for a process that may use these cores. What they don't tell is taken from those cores.
+    /// The topology that the files below `root` tell, for a process that may use these cores. What they do not tell is
+    /// taken from those cores.
     pub fn read(root: &Path, usable_cores: NumberSet) -> Topology {
         let told = |path: &str| {
             let text = std::fs::read_to_string(root.join("sys/devices/system").join(path)).ok()?;
@@ -45,7 +46,7 @@ impl Topology {
         Topology { cores, usable_cores, nodes, usable_nodes, first_threads }
     }
 
-    /// These cores, so that the threads of one physical core are neighbours.
+    /// These cores in such an order that the threads of one physical core are neighbours.
     pub fn in_order(&self, cores: &NumberSet) -> Vec<u32> {
         let mut order: Vec<u32> = cores.iter().collect();
         order.sort_by_key(|core| (self.first_threads.get(core).copied().unwrap_or(*core), *core));

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of one test's own; it goes with this.
+/// A folder of one test's own. It is removed when this is dropped.
 pub struct Tree(PathBuf);
 
 impl Tree {
-    /// With these files.
+    /// A tree with these files.
     pub fn new(files: &[(&str, &str)]) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -17,14 +17,14 @@ impl Tree {
         tree
     }
 
-    /// Writes one more, with the folders above it.
+    /// Writes one more file, with the folders above it.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// Where it is.
+    /// The path of the tree.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,12 +1,13 @@
-//! Children that have ended with code 0 without leaving the cluster, or without ever joining it, while the others wait for them: a
-//! loss like any other, of which only the scheduler knows.
+//! Children that have ended with code 0 without leaving the cluster, or without ever joining it, while the others wait
+//! for them: a loss like any other, but only the scheduler knows of it.
 //!
-//! So the scheduler is asked, as by `muster status`, from the moment on at which a worker ended with code 0: soon, and
-//! then ever more seldom. While the next epoch is waited for, a worker has ended uncleanly if the place of one of its
-//! lives has neither left nor waits for that epoch. So has one that ended before it joined again. (Where nobody waits
-//! it is none: a program may well end without `muster_finalize` when all is done.) While the cluster forms and somebody waits, a
-//! worker that has no place has ended without joining. A scheduler that does not answer is asked again. Of a worker that has failed,
-//! which ends the run in any case, it is asked at once whether it had joined, so that the user is told.
+//! So the scheduler is asked, as by `muster status`, once a worker has ended with code 0: soon, and then ever more
+//! seldom. While the next epoch is waited for, a worker has ended uncleanly if the place of one of its lives has
+//! neither left nor waits for that epoch. So has a worker that ended before it joined again. (If nobody waits, no
+//! worker has: a program may well end without `muster_finalize` when all is done.) While the cluster forms and somebody
+//! waits, a worker that has no place has ended without joining. A scheduler that does not answer is asked again. If a
+//! worker has failed, which ends the run in any case, the scheduler is asked at once whether it had joined, so that the
+//! user is told.
 //!
 //! Contract: nothing here waits. A thread asks, for [`PATIENCE`] at most. Tested below, and with real processes by
 //! `tests/python/test_restarts.py`, `test_hosts.py` and `test_run_forming.py`.
@@ -18,26 +19,26 @@ use muster::types::Process;
 use muster::wire::{JobPhase, NodeState, StatusNode};
 use std::time::Duration;
 
-/// How soon after an end the scheduler is asked, and then in twice the time, up to the second of these.
+/// How soon after an end the scheduler is asked; then the time doubles, up to the second of these.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
-/// How seldom at most while the cluster forms: those who wait there are to be told soon.
+/// The longest pause while the cluster forms: nodes that wait there are to be told soon.
 const FORMING_PAUSE: Duration = Duration::from_secs(1);
-/// How long it may take to answer.
+/// How long the scheduler may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How the job is, and its nodes; of one in which nobody is awaited not all of them.
+/// How the job is, and its nodes; not all of them if nobody is awaited in the job.
 type Told = (JobPhase, Vec<StatusNode>);
 
-/// What a worker that is awaited ended without.
+/// What an awaited worker did not do before it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
-    /// Leaving the cluster.
+    /// It did not leave the cluster.
     Leaving,
-    /// Joining it: so many others have joined, and wait.
+    /// It did not join it: so many others have joined, and wait.
     Joining(usize),
 }
 
-/// Those who ended with code 0 or failed, and what is asked about them.
+/// The workers that ended with code 0 or failed, and what is asked about them.
 pub struct UncleanExits {
     scheduler: (String, u16),
     doubtful: Vec<usize>,
@@ -50,7 +51,8 @@ pub struct UncleanExits {
 }
 
 impl UncleanExits {
-    /// Nobody yet; the scheduler at this address knows. Without restarts only a cluster that forms waits for anybody.
+    /// No such workers yet; the scheduler is at this address. Without restarts only a cluster that forms waits for
+    /// anybody.
     pub fn new(scheduler: (String, u16), can_return: bool) -> UncleanExits {
         let (asks_at, pause) = (Duration::ZERO, PAUSES[0]);
         UncleanExits { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None, can_return }
@@ -74,7 +76,8 @@ impl UncleanExits {
         (!self.doubtful.is_empty()).then_some(at)
     }
 
-    /// Those who are awaited, each once; nobody before the next look is due. `lives` are the processes that a child has been.
+    /// The workers that are awaited, each once; nobody before the next look is due. `lives` are the processes that a
+    /// child has been.
     pub fn look<'a>(
         &mut self,
         children: &[Child],
@@ -123,7 +126,7 @@ impl UncleanExits {
     }
 }
 
-/// Whether somebody may wait for one that is missing.
+/// Whether somebody may wait for a worker that is missing.
 fn waits(phase: JobPhase) -> bool {
     matches!(phase, JobPhase::Forming | JobPhase::Recovering)
 }
@@ -135,8 +138,8 @@ fn has_no_place(nodes: &[StatusNode], child: &Child, lives: &[Process]) -> bool 
     !nodes.iter().any(|node| is_one(node) || is_place(node))
 }
 
-/// Whether the others wait for this place, which was one of these lives'. If the child was a script, and the node a
-/// child of that, it is known by its rank alone. So it must be lost for sure.
+/// Whether the others wait for this place, which belonged to one of these lives. If the child was a script, and the
+/// node a child of that, the place is known by its rank alone. So it must be lost for sure.
 fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
     let is_one = lives.iter().any(|life| life.pid == node.who.pid);
     let is_place = child.part.rank().is_none_or(|rank| node.who.rank == Some(rank));

@@ -60,7 +60,8 @@ fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
     }
 }
 
-/// What is found of a worker whose scheduler answers with this, and whether nobody is asked about any more. Each look is at a time of its own.
+/// What is found about a worker if its scheduler answers so, and whether nobody is asked any more. Each look is at a time
+/// of its own.
 fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()), can_return);

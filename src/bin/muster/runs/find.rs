@@ -1,4 +1,4 @@
-//! Which runs live, and which processes each has on this host.
+//! Finds the runs that live, and the processes that each has on this host.
 
 use crate::run::family::RunId;
 use crate::run::folder::{identity, outputs, tenants, Tenant};
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 pub struct Found {
     /// Where its logs are.
     pub folder: PathBuf,
-    /// What stands there of it.
+    /// What that folder says of it.
     pub tenant: Tenant,
 }
 
 /// The processes of a run on this host.
 pub struct Processes {
-    /// For each log its name, and those that write it.
+    /// For each log: its name, and the processes that write it.
     pub logs: Vec<(String, BTreeSet<i32>)>,
-    /// Those that came of the run and write elsewhere.
+    /// The processes that came of the run and write elsewhere.
     pub others: BTreeSet<i32>,
 }
 
@@ -49,12 +49,12 @@ impl Found {
                 None => {}
             }
         }
-        // Some may have ended since they were found, if only their parents have not heard it yet.
+        // Some may have ended since they were found, even if their parents have not heard of it yet.
         others.retain(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok());
         Processes { logs, others }
     }
 
-    /// The same in one heap.
+    /// All these processes in one set.
     pub fn members(&self) -> BTreeSet<i32> {
         let Processes { logs, others } = self.processes();
         logs.into_iter().flat_map(|(_, writers)| writers).chain(others).collect()
@@ -71,7 +71,7 @@ impl Found {
 
 /// The runs whose logs are in this folder.
 pub fn in_folder(folder: &Path) -> io::Result<Vec<Found>> {
-    // As it is called everywhere, whatever this process's own directory is.
+    // The folder's full name, which does not depend on this process's own directory.
     let folder = folder.canonicalize()?;
     Ok(tenants(&folder)?.into_iter().map(|tenant| Found { folder: folder.clone(), tenant }).collect())
 }

@@ -1,4 +1,4 @@
-//! How runs are shown: a line for each, and a row for each log.
+//! Shows runs: a line for each, and a row for each log.
 
 use super::find::{in_folder, on_this_host, Found, Processes};
 use crate::code;
@@ -8,7 +8,7 @@ use muster::net::host;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Shows those of this folder, or of this host.
+/// Shows the runs of this folder, or of this host.
 pub fn run(folder: Option<&Path>) -> i32 {
     let found = match folder.map(in_folder) {
         None => on_this_host(),

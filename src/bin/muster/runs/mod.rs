@@ -1,5 +1,5 @@
-//! `muster ps` and `muster stop`: the runs of this host that live, and the end of one. They are for runs without --join, which no
-//! launcher watches; one with --join is shown and stopped, too.
+//! `muster ps` and `muster stop`: they show the runs of this host that live, and end one. They are for runs without
+//! --join, which no launcher watches. A run with --join is shown and stopped, too.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | [`list`] | how they are shown |
 //! | [`stop`] | how one is ended |
 //!
-//! Nothing is remembered of a run but what stands in the folder of its logs: a list of runs elsewhere would outlive them. Tested
-//! with real processes by `tests/python/test_run_stop.py`.
+//! The folder of its logs is the only memory of a run: a list of runs elsewhere would outlive them. Tested with real
+//! processes by `tests/python/test_run_stop.py`.
 
 mod find;
 mod list;

@@ -42,7 +42,7 @@ pub fn folder(words: &Words) -> Option<PathBuf> {
     words.value("log_dir").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Which run to stop, and how.
+/// The run to stop, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The folder of its logs.
@@ -55,7 +55,7 @@ pub struct Stop {
 const GRACE_MAX: f64 = 86_400.0;
 
 impl Stop {
-    /// From the words of the command line.
+    /// Makes the options from the words of the command line.
     pub fn of(words: &Words) -> Result<Stop, String> {
         let grace = words.value("grace").unwrap_or("5");
         let seconds = grace.parse::<f64>().ok().filter(|seconds| (0.0..=GRACE_MAX).contains(seconds));

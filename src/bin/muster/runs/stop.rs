@@ -1,4 +1,4 @@
-//! How a run is ended by somebody who is not its launcher: asked, waited for, and killed.
+//! Ends a run from outside its launcher: its processes are asked, waited for, and killed.
 
 use super::find::{in_folder, Found, Processes};
 use super::options::Stop;
@@ -10,11 +10,11 @@ use crate::voice::Voice;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long what was killed may take to be gone.
+/// How long killed processes may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than its grace a launcher may take.
 const LAUNCHER_PATIENCE: Duration = Duration::from_secs(5);
-/// Processes that are named.
+/// How many processes are named.
 const NAMED: usize = 8;
 
 /// Stops the runs of a folder. Returns the exit code.
@@ -45,7 +45,7 @@ pub fn run(options: &Stop) -> i32 {
     0
 }
 
-/// Ends one run: who is left.
+/// Ends one run. Returns the processes that are left.
 fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
     if let Some(launcher) = run.launcher() {
         let time = KILL_AFTER_SIGNAL.as_secs();
@@ -81,7 +81,7 @@ fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
     run.members()
 }
 
-/// Waits until nobody is left, or the time is up. At each look it passes on those that are left.
+/// Waits until nobody is left, or the time is up. Each look passes on those that are left.
 fn await_end(run: &Found, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) {
     let (deadline, mut pace) = (Instant::now() + time, Pace::new());
     loop {
@@ -94,7 +94,7 @@ fn await_end(run: &Found, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) 
     }
 }
 
-/// One that is stopped hears it only when it goes on.
+/// Asks a process to end. One that is stopped hears it only when it goes on.
 fn ask(pid: i32) {
     sys::signal_process(pid, libc::SIGTERM);
     sys::signal_process(pid, libc::SIGCONT);

@@ -1,4 +1,4 @@
-//! The question and its answer, over one connection that ends with them; and, where there is no answer, why.
+//! The question and its answer, over one connection that ends with them. If there is no answer, the reason for that.
 
 use super::told::Told;
 use crate::voice::Voice;
@@ -22,7 +22,7 @@ const READ_BYTES: usize = 64 << 10;
 pub struct NoAnswer {
     /// In words.
     pub words: String,
-    /// Nobody listens there: each address refuses connections.
+    /// Whether nobody listens there: each address refuses connections.
     pub is_refused: bool,
 }
 
@@ -54,16 +54,18 @@ pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob)
     }
 }
 
-/// How long a connection may be silent on which a scheduler tells how the job goes. What ends it sooner is that its host is gone.
+/// How long a connection may be silent on which a scheduler tells how the job goes. It ends sooner if the scheduler's
+/// host is gone.
 const WATCHED: Duration = Duration::from_secs(24 * 3600);
-/// When the kernel asks whether the scheduler's host is still there, how often then, and after how many questions it is not.
+/// When the kernel first asks whether the scheduler's host is still there; how often it asks then; and after how many
+/// unanswered questions the host counts as gone.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 4);
 
 /// A connection on which the scheduler tells how the job goes, now and whenever that has changed.
 pub struct Watching(Line);
 
 impl Watching {
-    /// Asks for that; what it tells first comes within the time, too.
+    /// Asks for such a connection. The first news must come within the time, too.
     pub fn begin(host: &str, port: u16, timeout: Duration) -> Result<Watching, NoAnswer> {
         let deadline = Instant::now() + timeout;
         let (stream, address) = connect(host, port, deadline)?;
@@ -91,14 +93,14 @@ impl Watching {
 /// Why there is no news on a connection, and none will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unheard {
-    /// The scheduler does not tell, or not any more: it may do so later.
+    /// The scheduler does not tell, or no longer tells: it may do so later.
     Rejected,
     /// The connection has ended, in words.
     Ended(String),
 }
 
-/// What this command shows a scheduler, by the environment's settings. A launcher may come for long: the files of TLS are read again when
-/// they have changed.
+/// What this command shows a scheduler, by the environment's settings. A launcher may ask for a long time: so the files
+/// of TLS are read again when they have changed.
 static ASKER: OnceLock<Asker> = OnceLock::new();
 
 fn asker() -> Result<&'static Asker, String> {
@@ -112,7 +114,7 @@ fn asker() -> Result<&'static Asker, String> {
     Ok(ASKER.get_or_init(|| opened))
 }
 
-/// A connection to the first address of this host that takes one; with TLS where the environment says so.
+/// A connection to the first address of this host that accepts one; with TLS if the environment says so.
 pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(Stream, SocketAddr), NoAnswer> {
     let asker = asker()?;
     let timeout = deadline.saturating_duration_since(Instant::now());
@@ -126,7 +128,7 @@ pub fn connect(host: &str, port: u16, deadline: Instant) -> Result<(Stream, Sock
 fn connect_to_any(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStream, SocketAddr), NoAnswer> {
     let (mut refusals, mut is_refused) = (Vec::new(), !addresses.is_empty());
     for (tried, address) in addresses.iter().enumerate() {
-        // None may use up the time of those after it.
+        // No address may use up the time of those after it.
         let left = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - tried) as u32;
         match connect_to(*address, left.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok((stream, *address)),
@@ -142,7 +144,7 @@ fn connect_to_any(addresses: &[SocketAddr], deadline: Instant) -> Result<(TcpStr
 fn connect_to(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, timeout)?;
     if stream.local_addr()? == stream.peer_addr()? {
-        // With no listener there the kernel may choose the destination's port as ours, and join the socket to itself.
+        // If nobody listens there, the kernel may choose the destination's port as ours, and join the socket to itself.
         return Err(io::Error::new(ErrorKind::ConnectionRefused, "nobody listens: the connection met itself"));
     }
     stream.set_nodelay(true)?;
@@ -155,7 +157,7 @@ struct Line {
     address: SocketAddr,
     deadline: Instant,
     timeout: Duration,
-    /// What came in and makes no message yet.
+    /// Bytes that came in and do not make a message yet.
     inbound: Vec<u8>,
 }
 
@@ -215,7 +217,7 @@ impl Line {
         }
     }
 
-    /// Lets a call that waits end in time.
+    /// Makes a call that waits end in time.
     fn limit(&self, set: fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> Result<(), String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

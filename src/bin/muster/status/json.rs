@@ -7,7 +7,7 @@ use muster::runtime::place_in_words;
 use muster::wire::{Absence, AbsenceState, GroupCarrier, GroupProgress, MessageWait, StatusGroup, StatusNode};
 use serde_json::{json, Value};
 
-/// All of it.
+/// The whole answer.
 pub fn shown(told: &Told) -> String {
     let job = &told.job;
     let value = json!({

@@ -1,5 +1,5 @@
-//! The command line of `muster status`, and what the environment says where it says nothing. After that nobody checks
-//! an option again. Every complaint names the option or the variable, its value, and what would be right.
+//! The command line of `muster status`, and the environment for what it does not say. After that nobody checks an
+//! option again. Every complaint names the option or the variable, its value, and what would be right.
 
 use crate::cli::table::{option, Command, Opt, Takes};
 use crate::cli::words::{read, Asked, Words};
@@ -44,7 +44,7 @@ pub const COMMAND: Command = Command {
     ..Command::BLANK
 };
 
-/// Which scheduler is asked, and how long that may take: options of whatever asks one.
+/// The options of every command that asks a scheduler: which one, and how long that may take.
 pub const SCHED_HOST: Opt = option(
     "sched_host",
     Takes::Value("ADDRESS"),
@@ -79,7 +79,8 @@ pub struct Whom {
 }
 
 impl Whom {
-    /// As the words of a command say that has [`SCHED_HOST`], [`SCHED_PORT`] and [`TIMEOUT`]; where they say nothing, the environment.
+    /// The scheduler that the words of a command name which has [`SCHED_HOST`], [`SCHED_PORT`] and [`TIMEOUT`]. What
+    /// they do not say comes from the environment.
     pub fn of(words: &Words, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Whom, String> {
         let (host, port) = scheduler(words.value("sched_host"), words.value("sched_port"), environment)?;
         let timeout = words.value("timeout").map_or(Ok(Duration::from_secs(5)), |text| seconds("timeout", text))?;
@@ -92,9 +93,9 @@ impl Whom {
 pub struct Options {
     pub whom: Whom,
     pub format: Format,
-    /// How often to ask; once where it is not set.
+    /// How often to ask; if it is not set, once.
     pub every: Option<Duration>,
-    /// Where the answers go; to standard output where it is not set.
+    /// The file to which the answers go; if it is not set, standard output.
     pub output: Option<PathBuf>,
 }
 
@@ -127,7 +128,7 @@ fn shape(text: &str) -> Result<Format, String> {
     }
 }
 
-/// Where the scheduler is: as a worker would know it, but that no other setting counts.
+/// Where the scheduler is, as a worker would know it; but no other setting counts.
 fn scheduler(
     host: Option<&str>,
     port: Option<&str>,

@@ -18,7 +18,7 @@ const PHASES: [JobPhase; 5] =
 const STATES: [NodeState; 6] =
     [NodeState::Member, NodeState::Away, NodeState::Recovering, NodeState::Back, NodeState::Lost, NodeState::Left];
 
-/// All of it.
+/// The whole answer.
 pub fn shown(told: &Told) -> String {
     let mut page = up(1);
     about(&mut page, told);
@@ -28,7 +28,7 @@ pub fn shown(told: &Told) -> String {
     page.text
 }
 
-/// Where no scheduler has answered.
+/// The answer if no scheduler has answered.
 pub fn silent() -> String {
     up(0).text
 }
@@ -153,7 +153,7 @@ fn groups(page: &mut Page, groups: &[StatusGroup]) {
     page.gauge("muster_group_absent_seconds", help, members);
 }
 
-/// A node's labels, and more.
+/// A node's labels, and these beside them.
 fn with<const N: usize>(who: &Culprit, more: [Label<'static>; N]) -> Vec<Label<'static>> {
     let rank = who.rank.map_or_else(String::new, |rank| rank.to_string());
     let own =
@@ -161,7 +161,7 @@ fn with<const N: usize>(who: &Culprit, more: [Label<'static>; N]) -> Vec<Label<'
     own.into_iter().chain(more).collect()
 }
 
-/// A failure's labels. Where no node caused it, those of the node are empty, which is as if they were not there.
+/// A failure's labels. If no node caused it, the labels of the node are empty, which is as if they were not there.
 fn caused(failure: &Failure) -> Vec<Label<'static>> {
     let text = failure.status.text().to_string_lossy();
     let status = ("status", text.split(':').next().unwrap_or_default().to_owned());
@@ -191,7 +191,7 @@ impl Page {
         self.family("gauge", name, help, samples);
     }
 
-    /// All samples of one name. Without any there is nothing to say.
+    /// All samples of one name. If there are none, nothing is written.
     fn family<V: Display>(
         &mut self,
         kind: &str,
@@ -211,7 +211,8 @@ impl Page {
     }
 }
 
-/// The three characters that would end a label's value, or its line. Whatever else a node has put into a name stays what it is.
+/// Escapes the three characters that would end a label's value, or its line. Everything else that a node has put into a
+/// name stays as it is.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

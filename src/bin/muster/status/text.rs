@@ -1,5 +1,5 @@
-//! The answer for people: a few lines about the job, a table of its nodes, what carries each group, and a sentence for each group of
-//! which there is something to say.
+//! The answer for people: a few lines about the job, a table of its nodes, what carries each group, and a sentence for
+//! each group that has something to tell.
 
 use super::told::Told;
 use muster::runtime::{absent_in_words, wait_in_words};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
 
-/// All of it.
+/// The whole answer.
 pub fn shown(told: &Told) -> String {
     let mut text = about(told);
     if !told.nodes.is_empty() {
@@ -75,8 +75,9 @@ fn row(node: &StatusNode) -> [String; 9] {
     ]
 }
 
-/// In what a node was when it was heard, and when it had entered that, if it has waited there. The time since is mostly how
-/// old its last heartbeat is, where the node runs from one collective to the next: then it would only frighten.
+/// The collective in which a node was when it was heard, and when it had entered that, if it has waited there. If the
+/// node runs from one collective to the next, the time is mostly just the age of its last heartbeat: it is not told,
+/// for it would only frighten.
 fn was_in(progress: &GroupProgress, heard_ms: u64) -> String {
     let call = progress.call.map_or("a collective".to_owned(), |call| call.kind.to_string());
     let mut text = format!("{call} #{} on {}", progress.entered, progress.group);
@@ -135,7 +136,7 @@ fn line(words: &str) -> String {
     plain(words) + "\n"
 }
 
-/// Without what a terminal would take for a command: names come from any node that registered.
+/// The words without what a terminal would take for a command: names come from any node that registered.
 pub fn plain(words: &str) -> String {
     muster::types::shown(words).into_owned()
 }

@@ -11,9 +11,9 @@ pub struct Told {
     pub job: StatusJob,
     /// Its nodes.
     pub nodes: Vec<StatusNode>,
-    /// Its groups of which there is something to tell.
+    /// Its groups that have something to tell.
     pub groups: Vec<StatusGroup>,
-    /// What carries its groups' collectives, where that is known.
+    /// What carries its groups' collectives, as far as that is known.
     pub carriers: Vec<GroupCarrier>,
 }
 

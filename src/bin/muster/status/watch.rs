@@ -23,7 +23,7 @@ pub fn run(options: &Options) -> i32 {
         let answer = ask::ask(&whom.host, whom.port, whom.timeout, |_| true);
         match shown(options.format, &answer).map_or(Ok(()), |shown| put(&shown, options, &was)) {
             Ok(()) => {}
-            // Its reader has closed the output: it does not want to hear.
+            // The reader has closed the output: it does not want to hear.
             Err(None) => return if answer.is_ok() { 0 } else { code::UNABLE },
             Err(Some(why)) => {
                 complain(format!("muster status: {why}\n"));
@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> i32 {
     }
 }
 
-/// What the scheduler was when it was asked last.
+/// The scheduler's state when it was asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Was {
     /// It has never answered.
@@ -55,12 +55,12 @@ enum Was {
     },
     /// It did not answer, and may be started again.
     Away,
-    /// It does not answer any more, for its job has ended.
+    /// It does not answer any more, because its job has ended.
     Ended,
 }
 
 impl Was {
-    /// What it is after this answer, and what there is to say of that. One that is away is told of once.
+    /// The state after this answer, and what there is to say of it. A scheduler that is away is mentioned once.
     fn after(self, answer: &Result<Told, NoAnswer>) -> (Was, Option<String>) {
         let why = match answer {
             Ok(Told { job, .. }) => {
@@ -79,7 +79,7 @@ impl Was {
     }
 }
 
-/// The answer in this format; of none only Prometheus wants to hear.
+/// The answer in this format. Where there is no answer, only Prometheus wants to hear that.
 fn shown(format: Format, answer: &Result<Told, NoAnswer>) -> Option<String> {
     match (format, answer) {
         (Format::Text, Ok(told)) => Some(text::shown(told)),
@@ -90,7 +90,7 @@ fn shown(format: Format, answer: &Result<Told, NoAnswer>) -> Option<String> {
     }
 }
 
-/// An error without words is the reader's wish to hear no more.
+/// Puts out the answer. An error without words means that the reader wants to hear no more.
 fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> {
     if let Some(path) = &options.output {
         return whole::replace_text(path, shown).map_err(|error| Some(format!("--output {}: {error}", path.display())));

@@ -1,8 +1,9 @@
-//! Brings the clocks of several hosts together. Processes of one host have read one clock. Of two hosts there are two signs:
+//! Brings the clocks of several hosts together. Processes of one host have read one clock. Between two hosts there are
+//! two signs:
 //!
 //! - All nodes learn at about the same time that an epoch is complete.
-//! - No rank leaves a collective that needs all before the last one has come. So each such collective says how far apart two
-//!   clocks are at least, and at most; all of them together say it narrowly.
+//! - No rank leaves a collective that needs all before the last one has come. So each such collective gives a lower and
+//!   an upper bound for how far apart two clocks are. All of them together give narrow bounds.
 
 use super::read::Trace;
 use super::waits::needs_all;
@@ -11,19 +12,20 @@ use std::collections::{BTreeMap, HashMap};
 /// How well the clocks were brought together.
 #[derive(Debug, PartialEq)]
 pub struct Clocks {
-    /// How many there were.
+    /// How many clocks there were.
     pub count: usize,
-    /// By how many microseconds one may still be off, as far as that is known; nothing where no collective joined two of them.
+    /// How many microseconds a clock may still be off, as far as that is known; nothing if no collective joined two
+    /// clocks.
     pub error_us: Option<f64>,
 }
 
-/// Sets every trace's shift: its times plus that are times of the first trace's clock.
+/// Sets every trace's shift. Its times plus the shift are times of the first trace's clock.
 pub fn align(traces: &mut [Trace]) -> Clocks {
     let mut by_clock: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, trace) in traces.iter().enumerate() {
         by_clock.entry(trace.clock.clone()).or_default().push(number);
     }
-    // All on their host's clock first.
+    // First every trace is put on its host's clock.
     let zero = traces.first().map_or(0.0, |first| first.clock_us);
     traces.iter_mut().for_each(|trace| trace.shift = trace.clock_us - zero);
     let Some(first) = traces.first().map(|trace| trace.clock.clone()) else {
@@ -65,7 +67,7 @@ fn apart(traces: &[Trace], reference: &[usize], others: &[usize]) -> (f64, Optio
     (by_forming(traces, reference, others), None)
 }
 
-/// Of each collective that needs all: when the last of these ranks began it, and when the first of them left it.
+/// For each collective that needs all: when the last of these ranks began it, and when the first of them left it.
 fn calls(traces: &[Trace], of: &[usize]) -> HashMap<(u64, u64, u64), (f64, f64)> {
     let mut found = HashMap::new();
     for trace in of.iter().map(|number| &traces[*number]) {
@@ -78,7 +80,7 @@ fn calls(traces: &[Trace], of: &[usize]) -> HashMap<(u64, u64, u64), (f64, f64)>
     found
 }
 
-/// By the newest epoch that both have seen begin.
+/// The shift by the newest epoch that both have seen begin.
 fn by_forming(traces: &[Trace], reference: &[usize], others: &[usize]) -> f64 {
     let began = |of: &[usize]| {
         let mut began: BTreeMap<u64, f64> = BTreeMap::new();

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 const HEAD: [&str; 6] = ["NODE", "COLLECTIVES", "IN THEM", "WAITED", "WAS LAST IN", "OTHERS WAITED"];
 
-/// Where it goes.
+/// The path of the joined trace.
 pub fn output(options: &Options, traces: &[Trace]) -> PathBuf {
     let own = || options.folder.join(format!("{}.json", traces[0].job_in_short()));
     options.output.clone().unwrap_or_else(own)
 }
 
-/// Writes all events of all traces on one clock, each collective with its wait. What lies there is replaced once all is written.
+/// Writes all events of all traces on one clock, each collective with its wait. An older file is replaced once all is
+/// written.
 pub fn write(path: &Path, traces: &[Trace], waits: &Waits) -> Result<(), String> {
     let place = path.canonicalize().ok();
     if let Some(trace) = traces.iter().find(|trace| place.is_some() && trace.path.canonicalize().ok() == place) {
@@ -63,12 +64,12 @@ fn joined(mut event: Value, trace: &Trace, wait: Option<Wait>, traces: &[Trace])
     vec![event, within]
 }
 
-/// To nanoseconds.
+/// Rounds microseconds to whole nanoseconds.
 fn round(us: f64) -> f64 {
     (us * 1000.0).round() / 1000.0
 }
 
-/// What there is to say.
+/// The table, and what else there is to say.
 pub fn told(traces: &[Trace], waits: &Waits, clocks: &Clocks, path: &Path) -> String {
     let rows: Vec<[String; 6]> = std::iter::once(HEAD.map(str::to_owned))
         .chain(traces.iter().zip(&waits.sums).map(|(trace, sum)| row(trace, sum)))

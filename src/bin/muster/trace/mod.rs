@@ -5,8 +5,8 @@
 //! | [`options`] | the words become options |
 //! | [`read`] | the files of one job, line by line |
 //! | [`clocks`] | how the clocks of several hosts are brought together |
-//! | [`waits`] | for which rank a collective waited, and how long |
-//! | [`merged`] | the file for Perfetto, and the table of who was late |
+//! | [`waits`] | which rank a collective waited for, and how long |
+//! | [`merged`] | the file for Perfetto, and the table of the ranks that were late |
 //!
 //! The library writes the files (`runtime/state/trace_file`). Tested beside each module, and with real processes by
 //! `tests/python/test_trace.py`.

@@ -46,7 +46,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// From the words of the command line.
+    /// Makes the options from the words of the command line.
     pub fn of(words: &Words) -> Result<Options, String> {
         let folder = words.operands.first().filter(|folder| !folder.is_empty());
         let folder = folder.ok_or("which folder? expected the one that MUSTER_TRACE named")?.into();

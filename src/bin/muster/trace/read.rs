@@ -1,5 +1,5 @@
-//! The files of one job, as the library writes them: one event a line. One that a killed process has left ends in the middle of
-//! a line at worst.
+//! The files of one job, as the library writes them: one event a line. If a process was killed, its file may end in the
+//! middle of a line.
 
 use muster::types::CallKind;
 use serde_json::Value;
@@ -14,13 +14,13 @@ const VERSION: u64 = 1;
 /// What one rank has recorded. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Its file, and how many lines of it were read.
+    /// The rank's file, and how many of its lines were read.
     pub path: PathBuf,
     pub lines: usize,
-    /// Which job, and which node of it.
+    /// The job, and the node of the job.
     pub job: String,
     pub name: String,
-    /// Which clock it has read; all with the same have read one clock.
+    /// The clock that it has read. All traces with the same name have read one clock.
     pub clock: String,
     /// What that clock said when the trace's time was 0.
     pub clock_us: f64,
@@ -28,7 +28,7 @@ pub struct Trace {
     pub epochs: Vec<(u64, f64)>,
     /// Its collectives.
     pub calls: Vec<Recorded>,
-    /// How many more there were, of which nothing is known.
+    /// How many more collectives there were, of which nothing is known.
     pub missing: u64,
     /// Whether the node has written all that it had.
     pub is_whole: bool,
@@ -51,7 +51,7 @@ pub struct Recorded {
 }
 
 impl Trace {
-    /// How the job's name begins.
+    /// The beginning of the job's name.
     pub fn job_in_short(&self) -> &str {
         self.job.get(..8).unwrap_or(&self.job)
     }
@@ -83,7 +83,7 @@ fn of_job(job: Option<&str>) -> String {
     job.map_or_else(String::new, |job| format!(" of a job {job}"))
 }
 
-/// Workers by rank, then servers by rank, and the lives of one after each other.
+/// Orders the traces: workers by rank, then servers by rank, and the lives of one rank after each other.
 fn by_place(mut traces: Vec<Trace>) -> Vec<Trace> {
     traces.sort_by_key(|trace| {
         let numbers: Vec<u64> = file_name(&trace.path).split(['.', '_']).filter_map(|word| word.parse().ok()).collect();
@@ -96,13 +96,13 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// `abababab.worker_3.0.json`
+/// Whether this is the name of a rank's file: `abababab.worker_3.0.json`
 fn is_of_a_rank(path: &Path) -> bool {
     let parts: Vec<&str> = file_name(path).split('.').collect();
     matches!(parts[..], [_, node, _, "json"] if node.starts_with("worker_") || node.starts_with("server_"))
 }
 
-/// One file; nothing where its process was killed before its first line was whole.
+/// Reads one file; nothing if its process was killed before its first line was whole.
 fn file(path: &Path) -> Result<Option<Trace>, String> {
     let mut trace: Option<Trace> = None;
     lines(path, usize::MAX, |event, lines| match &mut trace {
@@ -119,14 +119,14 @@ fn file(path: &Path) -> Result<Option<Trace>, String> {
     Ok(trace)
 }
 
-/// Gives each event of a file out, with the number of its line; at most so many lines.
+/// Passes each event of a file to `each`, with the number of its line; at most so many lines.
 pub fn lines(path: &Path, most: usize, mut each: impl FnMut(Value, usize) -> Result<(), String>) -> Result<(), String> {
     let failed = |why: String| format!("{}: {why}", path.display());
     let reader = BufReader::new(File::open(path).map_err(|error| failed(error.to_string()))?);
     let mut unread: Option<String> = None;
     for (number, line) in (1..=most).zip(reader.split(b'\n')) {
         if let Some(why) = unread {
-            return Err(failed(why)); // only the last line may be a part
+            return Err(failed(why)); // only the last line may be incomplete
         }
         let line = String::from_utf8_lossy(&line.map_err(|error| failed(error.to_string()))?).into_owned();
         let text = line.trim().trim_end_matches(',');
@@ -166,7 +166,7 @@ fn head(path: &Path, event: &Value) -> Result<Trace, String> {
     })
 }
 
-/// Takes what an event tells. One that this version does not know tells nothing.
+/// Takes up what an event tells. An event that this version does not know tells nothing.
 fn take(trace: &mut Trace, event: &Value) {
     let about = &event["args"];
     if let (Some(epoch), "i") = (about["epoch"].as_u64(), event["ph"].as_str().unwrap_or_default()) {

@@ -1,13 +1,13 @@
-//! For which rank a collective waited, and how long: for the last that began it, or for the root where only that is needed.
+//! Which rank a collective waited for, and how long: the last that began it, or the root if only that is needed.
 
 use super::read::{Recorded, Trace};
 use muster::types::CallKind;
 use std::collections::HashMap;
 
-/// Shorter waits than that, in microseconds, are not told: the clocks are no better.
+/// Waits shorter than this, in microseconds, are not told: the clocks are no better.
 pub const LEAST_US: f64 = 1.0;
 
-/// A rank in a collective waited so long for another.
+/// A rank in a collective waited for another, for so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     pub us: f64,
@@ -15,13 +15,13 @@ pub struct Wait {
     pub late: usize,
 }
 
-/// What became of one trace's collectives, and what others had of it.
+/// The sums over one trace's collectives: its own time, and how long others waited for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// How long it was in collectives, and how long it waited there.
+    /// How long the rank was in collectives, and how long it waited there.
     pub inside_us: f64,
     pub waited_us: f64,
-    /// In how many it was the last, so that others waited; and how long they did, all together.
+    /// How many collectives it was the last to begin, so that others waited; and how long they waited, all together.
     pub last: u64,
     pub caused_us: f64,
 }
@@ -32,7 +32,7 @@ pub struct Waits {
     pub sums: Vec<Sum>,
 }
 
-/// Whether no rank can leave it before every rank has come.
+/// Whether no rank can leave such a collective before every rank has come.
 pub fn needs_all(kind: CallKind) -> bool {
     !matches!(kind, CallKind::Broadcast | CallKind::Scatter | CallKind::Scatterv) && !gathers(kind)
 }
@@ -42,7 +42,7 @@ fn gathers(kind: CallKind) -> bool {
     matches!(kind, CallKind::Reduce | CallKind::Gather | CallKind::Gatherv)
 }
 
-/// Finds them. The traces are on one clock.
+/// Finds the waits. The traces are on one clock.
 pub fn of(traces: &[Trace]) -> Waits {
     let mut together: HashMap<(u64, u64, u64), Vec<(usize, usize)>> = HashMap::new();
     for (number, trace) in traces.iter().enumerate() {
@@ -53,7 +53,7 @@ pub fn of(traces: &[Trace]) -> Waits {
     let of = traces.iter().map(|trace| vec![None; trace.calls.len()]).collect();
     let mut waits = Waits { of, sums: vec![Sum::default(); traces.len()] };
     for (number, trace) in traces.iter().enumerate() {
-        // The sum of none is -0.
+        // The sum of no numbers is -0.
         waits.sums[number].inside_us = trace.calls.iter().map(|call| call.ended - call.begun).sum::<f64>() + 0.0;
     }
     for members in together.values() {

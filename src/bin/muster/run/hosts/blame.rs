@@ -1,7 +1,7 @@
-//! Which failure of a run on several hosts was first, and what is said of all of them.
+//! Decides which failure of a run on several hosts was first, and what is said of all of them.
 //!
-//! Each host's launcher knows what failed first there. On most hosts that is only what follows from a loss elsewhere. So the scheduler's
-//! word counts more than the order in which the hosts told of it.
+//! Each host's launcher knows what failed first there. On most hosts that is only a consequence of a loss elsewhere. So
+//! the scheduler's word counts more than the order in which the hosts told of it.
 
 use super::conduct::{Conduct, End};
 use super::plan::HostShare;
@@ -33,7 +33,7 @@ pub fn verdict(conduct: &Conduct, places: &[HostShare]) -> (String, i32) {
     failed(first, conduct.failed(), &ends, places)
 }
 
-/// Of hosts that never answered.
+/// The text about hosts that never answered.
 fn no_answer(ends: &[Option<&End>], places: &[HostShare]) -> String {
     let missing: Vec<String> = ends
         .iter()
@@ -78,7 +78,7 @@ fn scheduler_words<'a>(ends: &[Option<&'a End>]) -> Option<&'a str> {
     })
 }
 
-/// The rank of which the scheduler speaks: its sentence about a loss begins so.
+/// The rank that the scheduler speaks of: its sentence about a loss begins with it.
 fn named_rank(words: &str) -> Option<u32> {
     words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
@@ -93,7 +93,7 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
             text.extend(words.map(|words| format!("muster: the scheduler says: {words}\n")));
             *code
         }
-        // It has said why itself.
+        // The launcher there has said why itself.
         Some(End::Told { code, .. }) => {
             text.push_str(&format!(
                 "muster: first failure: the launcher on host {} exited with code {code}\n",
@@ -143,7 +143,7 @@ mod tests {
         End::Told { code, summary: Some(summary) }
     }
 
-    /// Of ends in the order in which they came.
+    /// The verdict on these ends, in the order in which they came.
     fn of(ends: Vec<(usize, End)>) -> (String, i32) {
         let mut conduct = Conduct::new(3);
         (0..3).for_each(|host| conduct.answered(host, Duration::ZERO));

@@ -3,23 +3,25 @@
 //! Contract: feed one input (a method that takes `&mut self`), then drain [`Conduct::next_action`] until there is none. Nothing else
 //! changes its state. Time is what has passed since the launcher began.
 //!
-//! Nothing is started before every host has answered: a job of which a part is missing would only wait for it. Then the first host
-//! gets its job, and when its scheduler listens the others get theirs. When something fails on one host for good, the others have a
-//! moment to find out themselves what they lost. Then they are told to end, and told again. Tested in `conduct_test.rs`.
+//! Nothing is started before every host has answered: a job that lacks a part would only wait for it. Then the first
+//! host gets its job. When its scheduler listens, the others get theirs. When something fails on one host for good, the
+//! others have a moment to find out themselves what they lost. Then they are told to end, and told again. Tested in
+//! `conduct_test.rs`.
 
 use super::report::Summary;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a host may take to answer: as long as a login does that looks up names in vain.
+/// How long a host may take to answer: as long as a login that looks up names in vain.
 pub const ANSWER: Duration = Duration::from_secs(60);
-/// How long the others may take once it is known that a host does not answer: those that fail in the same way are named, too.
+/// How long the others may take once a host is known not to answer: hosts that fail in the same way are then named,
+/// too.
 const OTHERS_ANSWER: Duration = Duration::from_secs(3);
-/// How long after the first failure the other hosts are left alone, and after how long they are told a second time.
+/// How long the other hosts are left alone after the first failure; and how long until they are told a second time.
 const COLLECT: Duration = Duration::from_millis(250);
 const INSIST: Duration = Duration::from_millis(750);
-/// How long a host may take to end, from then on, before the way to it is closed, which ends what runs there. And how long until
-/// nobody waits for it any more.
+/// How long a host may take to end, from then on, before the way to it is closed, which ends what runs there; and how
+/// long until nobody waits for it any more.
 const CLOSE: Duration = Duration::from_secs(10);
 const GIVE_UP: Duration = Duration::from_secs(20);
 /// How long a host may say nothing, not even that it is there.
@@ -30,25 +32,25 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 pub enum Action {
     /// Give this host its job.
     Start(usize),
-    /// Tell this host, which has the scheduler, that on all others all has ended well: if its own workers have, too, a program
-    /// that never joined is no reason to wait for the end of the forming time.
+    /// Tell this host, which has the scheduler, that everything has ended well on all others. If its own workers have
+    /// ended well, too, a program that never joined is no reason to wait for the end of the forming time.
     OthersDone(usize),
     /// Pass a signal on to this host's launcher.
     Signal(usize, i32),
     /// Close the way to this host, which ends what runs there.
     Close(usize),
-    /// Kill what leads to this host.
+    /// Kill the process that leads to this host.
     Kill(usize),
 }
 
 /// How a host's part of the run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As its launcher told.
+    /// It ended as its launcher told.
     Told {
         /// Its exit code.
         code: i32,
-        /// What it said of it; it says nothing when it could not begin.
+        /// What the launcher said of it; nothing if it could not begin.
         summary: Option<Summary>,
     },
     /// The way to it ended before that, as these words say.
@@ -76,7 +78,7 @@ struct Member {
     told: bool,
 }
 
-/// When those that are still there are told to end, in time.
+/// When the hosts that are still there are told to end.
 struct Stop {
     /// What they are told.
     signal: i32,
@@ -88,7 +90,7 @@ struct Stop {
 /// See the module.
 pub struct Conduct {
     members: Vec<Member>,
-    /// Hosts on which something failed, in the order in which that was known.
+    /// Hosts on which something failed, in the order in which that became known.
     failed: Vec<usize>,
     port_known: bool,
     signal: Option<i32>,
@@ -98,7 +100,7 @@ pub struct Conduct {
 }
 
 impl Conduct {
-    /// Of so many hosts, which are being called.
+    /// Begins with so many hosts, which are being called.
     pub fn new(hosts: usize) -> Conduct {
         let member = || Member { stage: Stage::Called, end: None, heard: Duration::ZERO, told: false };
         Conduct {
@@ -166,7 +168,7 @@ impl Conduct {
         }
         member.stage = Stage::Over;
         let has_failed = match &end {
-            // What ends because it was told to has not failed, unless it had before.
+            // A host that ends because it was told to has not failed, unless it had failed before.
             End::Told { summary: Some(summary), .. } if member.told => !summary.how.is_empty(),
             End::Told { code, .. } => *code != 0 && !member.told,
             End::Cut(_) | End::NoAnswer(_) => true,
@@ -179,7 +181,8 @@ impl Conduct {
             return self.failing(host, now);
         }
         if host == 0 && !no_answer {
-            // It only showed what it would start, or its workers needed no scheduler: nothing is to be waited for.
+            // The first host only showed what it would start, or its workers needed no scheduler: there is nothing to
+            // wait for.
             self.port_known(now);
         }
         let is_over = |one: &Member| one.stage == Stage::Over;
@@ -189,7 +192,7 @@ impl Conduct {
         self.tick(now);
     }
 
-    /// The user wants it to end. A second time those that linger are killed.
+    /// The user wants the run to end. If he says so a second time, processes that linger are killed.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
         if self.failed.is_empty() {
             self.signal.get_or_insert(signal);
@@ -229,7 +232,7 @@ impl Conduct {
                     member.end = Some(End::Cut(format!("it did not end in {} s", GIVE_UP.as_secs())));
                     self.actions.push_back(Action::Kill(host));
                 }
-                // What has no job has nothing to end.
+                // A host without a job has nothing to end.
                 Stage::Ready if due > 0 => self.actions.push_back(Action::Close(host)),
                 Stage::Runs if close => self.actions.push_back(Action::Close(host)),
                 Stage::Runs => {
@@ -241,7 +244,7 @@ impl Conduct {
         }
     }
 
-    /// Where a host does not answer, nothing is started.
+    /// Looks whether hosts do not answer. If one does not, nothing is started.
     fn look_for_answers(&mut self, now: Duration) {
         let is_waiting = self.members.iter().any(|one| one.stage == Stage::Called);
         let misses = self.members.iter().any(|one| matches!(one.end, Some(End::NoAnswer(_))));
@@ -257,7 +260,7 @@ impl Conduct {
         self.stop_at(libc::SIGTERM, VecDeque::from([now]), now);
     }
 
-    /// The hosts that have not answered yet, while that is waited for.
+    /// The hosts that have not answered yet, while their answers are waited for.
     pub fn awaited(&self) -> Vec<usize> {
         let is_called = |host: &usize| self.stop.is_none() && self.members[*host].stage == Stage::Called;
         (0..self.members.len()).filter(is_called).collect()
@@ -287,17 +290,17 @@ impl Conduct {
         self.members.iter().all(|one| one.stage == Stage::Over)
     }
 
-    /// The user's signal, where that is why the run ended.
+    /// The user's signal, if that is the reason why the run ended.
     pub fn interrupted(&self) -> Option<i32> {
         self.signal
     }
 
-    /// The hosts on which something failed, in the order in which that was known.
+    /// The hosts on which something failed, in the order in which that became known.
     pub fn failed(&self) -> &[usize] {
         &self.failed
     }
 
-    /// How each host's part ended, as far as it has. One that was told to leave before it had a job has no end.
+    /// How each host's part ended, as far as it has. A host that was told to leave before it had a job has no end.
     pub fn ends(&self) -> Vec<Option<&End>> {
         self.members.iter().map(|one| one.end.as_ref()).collect()
     }

@@ -1,5 +1,6 @@
-//! What goes to and fro between the leading launcher and a host: frames with a kind, a length and a body, over the standard streams
-//! of what ssh runs there. Before its first frame a host says [`greeting`], for a login may write something first.
+//! What the leading launcher and a host send each other: frames with a kind, a length and a body, over the standard
+//! streams of what ssh runs there. Before its first frame a host says [`greeting`], for a login may write something
+//! first.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -9,22 +10,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 const BODY_LIMIT: usize = 8 << 20;
 const HEAD: usize = 5;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// To a host: what it is to run ([`Job`]).
     Job,
     /// To a host: a signal for its launcher, a byte.
     Signal,
-    /// To the host of the scheduler: on all others all has ended well.
+    /// To the host of the scheduler: on all other hosts everything has ended well.
     OthersDone,
     /// From a host: what its launcher writes to standard output.
     Output,
     /// From a host: what it writes to standard error.
     Words,
-    /// From a host: the scheduler's port, and the run's secret where it made one, after a NUL.
+    /// From a host: the scheduler's port, and after a NUL the run's secret, if the host made one.
     Port,
-    /// From the host of the scheduler: how far the cluster is while it forms, in words; nothing once it has formed.
+    /// From the host of the scheduler, in words: how far the cluster is while it forms; empty once it has formed.
     Forming,
     /// From a host: something has failed there, and the rest is being stopped.
     Failing,
@@ -36,7 +37,7 @@ pub enum Kind {
     Beat,
 }
 
-/// Each with its byte.
+/// Each kind with its byte.
 const KINDS: [(Kind, u8); 11] = [
     (Kind::Job, b'J'),
     (Kind::Signal, b'S'),
@@ -61,7 +62,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Of these.
+    /// A frame of this kind with this body.
     pub fn new(kind: Kind, body: impl Into<Vec<u8>>) -> Frame {
         Frame { kind, body: body.into() }
     }
@@ -77,12 +78,12 @@ impl Frame {
     }
 }
 
-/// What a host says first. Both ends must be of one version, for these frames are promised to nobody.
+/// What a host says first. Both ends must be of one version, for nobody is promised that these frames stay the same.
 pub fn greeting() -> String {
     format!("muster host-part {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// Bytes that come become frames.
+/// Makes frames of the bytes that come.
 #[derive(Debug, Default)]
 pub struct Frames {
     pending: Vec<u8>,
@@ -114,13 +115,13 @@ impl Frames {
 /// What a host is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Where.
+    /// The folder in which it runs.
     pub folder: OsString,
     /// The rank of its first worker.
     pub first_rank: u32,
     /// Whether it has the scheduler.
     pub has_scheduler: bool,
-    /// Whether what stands before each line of a worker has a colour.
+    /// Whether the prefix of each line of a worker has a colour.
     pub is_coloured: bool,
     /// Variables, beside those that a login there has.
     pub environment: Vec<(OsString, OsString)>,
@@ -129,7 +130,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// As a frame's body: texts with a NUL between them, which none of them can have.
+    /// The job as a frame's body: texts with a NUL between them, which none of them can have.
     pub fn encode(&self) -> Vec<u8> {
         let is = [self.has_scheduler, self.is_coloured].map(u32::from);
         let numbers = [self.first_rank, is[0], is[1], self.environment.len() as u32];
@@ -140,7 +141,7 @@ impl Job {
         texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>().join(&0)
     }
 
-    /// None where it is something else.
+    /// Reads a job; none if the body is something else.
     pub fn decode(body: &[u8]) -> Option<Job> {
         let mut texts = body.split(|byte| *byte == 0).map(|bytes| OsString::from_vec(bytes.to_vec()));
         let folder = texts.next()?;
@@ -155,12 +156,12 @@ impl Job {
     }
 }
 
-/// What stands in a body that has several texts, each after a NUL.
+/// The texts in a body that has several, with NULs between them.
 pub fn texts(body: &[u8]) -> Vec<String> {
     body.split(|byte| *byte == 0).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
 }
 
-/// As a text, whatever it is.
+/// These bytes as a text, whatever they are.
 pub fn text(bytes: &[u8]) -> String {
     OsStr::from_bytes(bytes).to_string_lossy().into_owned()
 }

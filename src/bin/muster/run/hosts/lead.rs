@@ -19,14 +19,15 @@ use std::path::PathBuf;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-/// How much waits to be handed on, before a host waits.
+/// How many frames wait to be handed on before a host has to wait.
 const WAITING: usize = 256;
-/// How often it looks at the time, at least. Where it is late by [`STOOD_STILL`], it was stopped itself, and hosts were not silent.
+/// How often the loop looks at the time, at least. If it is late by [`STOOD_STILL`], this process itself was stopped,
+/// and the hosts were not silent.
 const LOOK: Duration = Duration::from_secs(5);
 const STOOD_STILL: Duration = Duration::from_secs(10);
-/// How long all hosts' names are looked up, to see which is this host's. Nothing else happens meanwhile.
+/// How long the names of all hosts are looked up, to see which is this host. Nothing else happens meanwhile.
 const LOOK_UPS: Duration = Duration::from_secs(3);
-/// After how long the user is told which hosts have not answered, and how many are named.
+/// How long it takes until the user is told which hosts have not answered, and how many are named.
 const MISSES: Duration = Duration::from_secs(5);
 const NAMED: usize = 4;
 
@@ -53,12 +54,12 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
         told_of_missing: false,
     };
     lead.call(&sender).map_err(failed)?;
-    lead.began = Instant::now(); // to look names up may have taken a while
+    lead.began = Instant::now(); // looking names up may have taken a while
     lead.follow(&events);
     Ok(lead.finish())
 }
 
-/// The user's signals come with everything else.
+/// Passes the user's signals on as events, like everything else.
 fn pass_on(signals: Signals, events: SyncSender<Come>) -> io::Result<()> {
     let wait = move || loop {
         let is_over = match signals.ending() {
@@ -149,7 +150,7 @@ impl Lead<'_> {
         }
     }
 
-    /// Which hosts have not answered, once: a login may take long, or lead nowhere.
+    /// Says once which hosts have not answered: a login may take long, or lead nowhere.
     fn tell_of_missing(&mut self, now: Duration) {
         let awaited = self.conduct.awaited();
         if now < MISSES || awaited.is_empty() || std::mem::replace(&mut self.told_of_missing, true) {
@@ -228,7 +229,7 @@ impl Lead<'_> {
         }
     }
 
-    /// What is said on a host, in whole lines after its name.
+    /// Shows what is said on a host, in whole lines after its name.
     fn say(&mut self, host: usize, words: &[u8]) {
         let mut lines = Vec::new();
         self.members[host].words.push(words, &mut lines);
@@ -253,12 +254,13 @@ impl Lead<'_> {
     }
 }
 
-/// As a shell takes it for one word.
+/// The word as a shell takes it for one word.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Whether this host is that one, so that nothing need lead there. A name that is not found by then is another's.
+/// Whether that host is this one, so that nothing need lead there. A name that is not found in time belongs to another
+/// host.
 fn is_here(host: &Host, until: Instant) -> bool {
     let is_own = || {
         let found = resolve::resolve(host.address(), 0, until.saturating_duration_since(Instant::now()));

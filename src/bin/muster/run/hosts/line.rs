@@ -1,5 +1,5 @@
-//! The way to one host: the process that leads there (ssh, or a part of our own on this host), and the threads that read and write.
-//! They wait where this host's other things must not.
+//! The way to one host: the process that leads there (ssh, or a part of our own on this host), and the threads that
+//! read and write. They wait, so that nothing else of this launcher has to.
 
 use super::frames::{greeting, text, Frame, Frames};
 use crate::start::{start, Start};
@@ -11,30 +11,30 @@ use std::sync::mpsc::{channel, Receiver, Sender, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// How much a login may say before a host's first word: more is something else, which may never end.
+/// How much a login may say before a host's first word. More comes from something else, which may never end.
 const GREETING_LIMIT: usize = 64 << 10;
-/// How long after a process's end what it said is waited for: another process may hold its standard error open.
+/// How long after a process's end its words are waited for: another process may hold its standard error open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Reading and writing needs little.
+/// A small stack: reading and writing needs little.
 const STACK_BYTES: usize = 128 << 10;
 
 /// What comes from a host.
 #[derive(Debug)]
 pub enum Event {
-    /// It is there, and waits for its job.
+    /// The host is there, and waits for its job.
     Answered,
     /// What it says.
     Frame(Frame),
     /// What a login, or ssh itself, says.
     Said(Vec<u8>),
-    /// That was all, as these words explain.
+    /// Nothing more comes, for the reason in these words.
     Closed(String),
 }
 
-/// From which host what comes, or a signal of the user's.
+/// An event and the host that it comes from; or a signal of the user's.
 #[derive(Debug)]
 pub enum Come {
-    /// From this host.
+    /// An event from this host.
     Host(usize, Event),
     /// A signal.
     Signal(i32),
@@ -47,7 +47,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Starts it with these words, the first of which is its program.
+    /// Starts the process with these words. The first is its program.
     pub fn open(words: &[OsString], host: usize, events: &SyncSender<Come>) -> io::Result<Line> {
         let [(input, to), (from, output), (said, error)] = [io::pipe()?, io::pipe()?, io::pipe()?];
         let program = words.first().ok_or_else(|| io::Error::other("there is no program"))?;
@@ -78,11 +78,11 @@ impl Line {
     /// Tells the host this, as soon as it listens.
     pub fn tell(&self, frame: Frame) {
         if let Some(to) = &self.to {
-            let _ = to.send(frame); // else the way has ended, which its reader tells
+            let _ = to.send(frame); // if that fails the way has ended, and its reader tells that
         }
     }
 
-    /// Nothing more is told: what runs there ends.
+    /// Tells the host nothing more: what runs there ends.
     pub fn close(&mut self) {
         self.to = None;
     }
@@ -107,7 +107,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn write(mut to: PipeWriter, frames: Receiver<Frame>) {
     for frame in frames {
         if frame.write(&mut to).is_err() {
-            return; // its reader tells
+            return; // the reader of the way tells that
         }
     }
 }
@@ -121,7 +121,7 @@ fn listen(mut from: PipeReader, host: usize, events: &SyncSender<Come>) {
     }
 }
 
-/// Tells what comes, and in the end how the process ended.
+/// Passes on what comes, and in the end how the process ended.
 fn read(from: PipeReader, host: usize, pid: i32, name: &str, last: &Receiver<()>, events: &SyncSender<Come>) {
     let tell = |event| events.send(Come::Host(host, event)).map_err(|_| io::Error::other("nobody leads any more"));
     let words = match follow(from, &tell) {
@@ -164,8 +164,8 @@ fn follow(mut from: PipeReader, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
     }
 }
 
-/// What follows the greeting, once that has come. Lines before it are a login's. All that are there are told at once: so a flood
-/// of them leaves room for what else is to be said.
+/// What follows the greeting, once that has come. Lines before it are a login's. All that are there are passed on at
+/// once, so that a flood of them leaves room for other words.
 fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::Result<Option<Vec<u8>>> {
     const NAME: &[u8] = b"muster host-part ";
     let whole = words.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -191,7 +191,7 @@ fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
 
 fn ended(name: &str, ending: Option<Ending>) -> String {
     match ending {
-        // How a shell says that there is no such program.
+        // This is how a shell says that there is no such program.
         Some(Ending::Exit(127)) => {
             let own = std::env::current_exe().map_or_else(|_| "muster".into(), |path| path.display().to_string());
             format!("{name} exited with code 127: is there a {own}, as here?")
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;
 
-    /// What comes of a shell script in ssh's place, up to its end.
+    /// The events of a shell script in ssh's place, up to its end.
     fn events(script: &str) -> Vec<Event> {
         let (sender, receiver) = sync_channel(100);
         let words = ["/bin/sh", "-c", script].map(OsString::from);

@@ -6,14 +6,14 @@ use std::path::Path;
 /// A host, and how many workers it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// As ssh is told: a name or an address, with or without a user before it.
+    /// The host as ssh is told: a name or an address, with or without a user before it.
     pub name: String,
-    /// None where it was not said.
+    /// The number of workers; none if it was not given.
     pub slots: Option<u32>,
 }
 
 impl Host {
-    /// Where others reach it: without the user.
+    /// The address at which others reach it: without the user.
     pub fn address(&self) -> &str {
         self.name.rsplit_once('@').map_or(&self.name, |(_, address)| address)
     }
@@ -49,7 +49,7 @@ fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
         for word in words {
             match word.split_once('=') {
                 Some(("slots", number)) => found.slots = Some(slots(number).ok_or_else(|| wrong(word))?),
-                // More than `slots` are never started, so the most that may be is of no consequence.
+                // More workers than `slots` are never started, so this limit has no effect.
                 Some(("max_slots" | "max-slots", number)) if slots(number).is_some() => {}
                 _ => return Err(wrong(word)),
             }
@@ -65,7 +65,8 @@ fn host(word: &str) -> Option<Host> {
         let (user, host) = name.rsplit_once('@').map_or(("", name), |(user, host)| (&name[..=user.len()], host));
         let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let name = format!("{user}{}", in_brackets.filter(|host| host.contains(':')).unwrap_or(host));
-        // ssh would take a dash for an option. With `=` it is a word about a host that is missing. Others have lists in brackets.
+        // ssh would read a dash as an option. A word with `=` describes a host that is missing. Other programs' lists
+        // have brackets.
         let is_odd = |c: char| c.is_whitespace() || ['=', '[', ']'].contains(&c);
         let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(is_odd);
         is_name.then_some(name)
@@ -81,7 +82,7 @@ fn slots(text: &str) -> Option<u32> {
     text.parse::<u32>().ok().filter(|slots| (1..=NODES_LIMIT as u32).contains(slots))
 }
 
-/// Each host once, in the order of its first mention; what is said of it later adds to its slots.
+/// Each host once, in the order of its first mention. What is said of it later adds to its slots.
 fn gathered(hosts: Vec<Host>) -> Vec<Host> {
     let mut each: Vec<Host> = Vec::new();
     for host in hosts {

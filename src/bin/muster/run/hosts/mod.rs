@@ -3,8 +3,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`list`] | hosts and their slots, from words and files |
-//! | [`plan`] | what is asked for: which workers on which host, in which order of ranks |
-//! | [`frames`] | what goes to and fro between here and a host |
+//! | [`plan`] | which workers run on which host, in which order of ranks |
+//! | [`frames`] | what this launcher and a host send each other |
 //! | [`report`] | what a launcher tells of its run, to be passed on |
 //! | [`part`] | what ssh starts on a host: it starts the launcher there, and ends it when nobody leads it any more |
 //! | [`line`] | the way to one host: the ssh process, and threads that read and write |
@@ -13,8 +13,8 @@
 //! | [`show`] | output that nobody may hold up |
 //! | [`lead`] | the loop around them |
 //!
-//! Invariants: nothing starts anywhere before every host has answered. All that a host is told, secrets too, goes over the standard
-//! input of its ssh process, and nothing but a fixed command stands in a command line. The end of that input ends the
+//! Invariants: nothing starts anywhere before every host has answered. All that a host is told, secrets too, goes over
+//! the standard input of its ssh process. A command line has only a fixed command. The end of that input ends the
 //! launcher there. Tested beside each module, and with real hosts by `tests/python/test_many_hosts.py`.
 
 mod blame;

@@ -1,8 +1,9 @@
-//! `muster host-part`: what the leading launcher has ssh start on a host. It says that it is there, reads its job, and starts this
-//! host's launcher, which is `muster run` but for what it reports. What that one writes and reports goes back in frames.
+//! `muster host-part`: the leading launcher has ssh start this on a host. It says that it is there, reads its job, and
+//! starts this host's launcher, which is `muster run` with a report added. What that launcher writes and reports goes
+//! back in frames.
 //!
-//! The end of its standard input means that nobody leads any more, whatever the reason. Then it ends its launcher, and all that this one
-//! has started: asked, asked again, and killed. Its own death kills the launcher.
+//! The end of its standard input means that nobody leads any more, whatever the reason. Then it ends its launcher, and
+//! everything that this has started: they are asked, asked again, and killed. Its own death kills the launcher.
 
 use super::frames::{greeting, Frame, Frames, Job, Kind};
 use super::report::Report;
@@ -18,11 +19,11 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The word after `muster host-part` by which it is a host's launcher.
+/// The word after `muster host-part` that makes it a host's launcher.
 const LAUNCH: &str = "launch";
 /// How often the leading launcher hears that this host is there.
 const BEAT: Duration = Duration::from_secs(10);
-/// After how long, when nobody leads any more, the launcher is asked to end a second time, and is killed.
+/// If nobody leads any more: how long until the launcher is asked a second time to end, and until it is killed.
 const INSIST: Duration = Duration::from_secs(1);
 const KILL: Duration = Duration::from_secs(5);
 
@@ -38,8 +39,8 @@ pub fn command(words: Vec<OsString>) -> i32 {
     }
 }
 
-/// A host's launcher: its report's descriptor, the first rank, whether it has the scheduler, whether ranks are shown in colour, and
-/// the words after `muster run`.
+/// Runs as a host's launcher. The words are its report's descriptor, the first rank, whether it has the scheduler,
+/// whether ranks are shown in colour, and the words after `muster run`.
 fn launch(words: &[OsString]) -> i32 {
     let numbers = words.first_chunk::<4>().and_then(|words| {
         let [fd, first_rank, has_scheduler, is_coloured] =
@@ -56,7 +57,7 @@ fn launch(words: &[OsString]) -> i32 {
     crate::run::run_led(words[4..].to_vec(), placement, &Report::to(File::from(report), is_coloured))
 }
 
-/// Between the leading launcher and this host's.
+/// The process between the leading launcher and this host's.
 struct Relay {
     input: OwnedFd,
     output: File,
@@ -90,7 +91,7 @@ fn relay() -> io::Result<()> {
     }
 }
 
-/// The next frame, however long it takes; none where there will be none.
+/// The next frame, however long it takes; none if there will be none.
 fn next(input: &OwnedFd, frames: &mut Frames) -> io::Result<Option<Frame>> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -104,7 +105,7 @@ fn next(input: &OwnedFd, frames: &mut Frames) -> io::Result<Option<Frame>> {
     }
 }
 
-/// Starts this host's launcher: its process, and what it writes.
+/// Starts this host's launcher. Returns its process, and the pipes with what it writes.
 fn begin(job: &Job) -> io::Result<(i32, [OwnedFd; 3])> {
     std::env::set_current_dir(&job.folder).map_err(|error| {
         io::Error::other(format!("can't run in {:?}, as the first launcher does: {error}", job.folder))
@@ -134,13 +135,14 @@ fn begin(job: &Job) -> io::Result<(i32, [OwnedFd; 3])> {
 
 impl Relay {
     fn follow(mut self, signals: &Signals) -> io::Result<()> {
-        let never = sys::bell()?; // in the place of what has ended
+        let never = sys::bell()?; // stands in the place of a pipe that has ended
         let mut beat = Instant::now() + BEAT;
+        self.obey(); // what came together with the job
         while self.streams.iter().any(Option::is_some) {
             let stream = |index: usize| self.streams[index].as_ref().unwrap_or(&never).as_fd();
             let input = if self.alone.is_some() { never.as_fd() } else { self.input.as_fd() };
             let polled = [stream(0), stream(1), stream(2), input, signals.descriptor()];
-            // What has left its output open to others has ended all the same.
+            // A launcher that has left its output open to others has ended all the same.
             let has_ended = sys::ended(self.pid).is_some();
             let patience = if has_ended { Duration::ZERO } else { self.patience(beat) };
             let ready = sys::poll(polled, Some(patience))?;
@@ -152,7 +154,7 @@ impl Relay {
             }
             (0..3).filter(|index| ready[*index]).for_each(|index| self.pass_on(index));
             if ready[3] && self.alone.is_none() {
-                self.obey();
+                self.listen();
             }
             self.end_if_alone();
             if Instant::now() >= beat {
@@ -174,7 +176,7 @@ impl Relay {
         due.min(beat).saturating_duration_since(Instant::now())
     }
 
-    /// What the launcher has written goes to the leading one.
+    /// Passes on to the leading launcher what this host's launcher has written.
     fn pass_on(&mut self, index: usize) {
         let Some(stream) = &self.streams[index] else { return };
         let mut buffer = vec![0; 64 << 10];
@@ -196,13 +198,18 @@ impl Relay {
         }
     }
 
-    /// What the leading launcher says, or that it is gone.
-    fn obey(&mut self) {
+    /// Reads what the leading launcher says, or that it is gone.
+    fn listen(&mut self) {
         let mut buffer = [0; 4096];
         match sys::read(&self.input, &mut buffer) {
             Ok(length @ 1..) => self.frames.push(&buffer[..length]),
-            _ => return self.is_alone(),
+            _ => self.is_alone(),
         }
+        self.obey();
+    }
+
+    /// Does what the leading launcher has said.
+    fn obey(&mut self) {
         while let Ok(Some(frame)) = self.frames.next() {
             match (frame.kind, frame.body.first()) {
                 (Kind::Signal, Some(signal)) => sys::signal_process(self.pid, i32::from(*signal)),
@@ -230,10 +237,47 @@ impl Relay {
         }
     }
 
-    /// An error means that nobody leads any more.
+    /// Sends a frame. An error means that nobody leads any more.
     fn say(&mut self, frame: Frame) {
         if self.alone.is_none() && frame.write(&mut self.output).is_err() {
             self.is_alone();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_signal_that_comes_together_with_the_job_arrives() {
+        let mut child = Command::new("sleep").arg("60").stdout(Stdio::piped()).spawn().unwrap();
+        let (said, output) = io::pipe().unwrap();
+        let (input, _leads) = io::pipe().unwrap(); // which stays open, and silent
+        let mut frames = Frames::default();
+        let mut told = Vec::new();
+        Frame::new(Kind::Signal, vec![libc::SIGTERM as u8]).write(&mut told).unwrap();
+        frames.push(&told);
+        let stream: OwnedFd = child.stdout.take().unwrap().into();
+        let relay = Relay {
+            input: input.into(),
+            output: File::from(OwnedFd::from(output)),
+            frames,
+            pid: child.id() as i32,
+            streams: [Some(stream), None, None],
+            report: Frames::default(),
+            alone: None,
+        };
+        let begin = Instant::now();
+        relay.follow(&Signals::begin().unwrap()).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(50), "the child was not told");
+        let mut heard = Frames::default();
+        let mut bytes = vec![0; 4096];
+        let length = sys::read(&said.into(), &mut bytes).unwrap();
+        heard.push(&bytes[..length]);
+        let last = std::iter::from_fn(|| heard.next().unwrap()).last().unwrap();
+        assert_eq!((last.kind, last.body), (Kind::Ended, b"143".to_vec()));
+        let _ = child.wait(); // it was waited for
     }
 }

@@ -1,4 +1,5 @@
-//! What `-H` and `--hostfile` ask for: which workers on which host, in which order of ranks, and what each host's launcher is told.
+//! What `-H` and `--hostfile` ask for: which workers run on which host, in which order of ranks, and what each host's
+//! launcher is told.
 
 use super::frames::Job;
 use super::list::{of_file, of_words, Host};
@@ -13,7 +14,7 @@ use std::path::Path;
 const OF_ALL: [&str; 10] =
     ["np", "host", "hostfile", "export", "ssh", "worker_num", "local_worker_num", "master_addr", "master_port", "join"];
 
-/// Settings that differ from host to host, or from process to process: what they are here is nothing to other hosts.
+/// Settings that differ from host to host, or from process to process: their values here mean nothing to other hosts.
 const OF_ONE: [Key; 9] = [
     Key::Role,
     Key::NodeId,
@@ -33,7 +34,7 @@ pub struct HostShare {
     pub host: Host,
     /// How many workers it starts.
     pub workers: u32,
-    /// The rank of the first; the others follow.
+    /// The rank of its first worker; the others follow.
     pub first_rank: u32,
 }
 
@@ -49,9 +50,9 @@ impl HostShare {
 pub struct Plan {
     /// Its hosts, in the order of their ranks. The first has the scheduler.
     pub places: Vec<HostShare>,
-    /// What reaches a host, where that was said.
+    /// The command that reaches a host, if it was given.
     pub ssh: Option<Vec<OsString>>,
-    /// What the user is to be told first.
+    /// Warnings that the user is told first.
     pub warnings: Vec<String>,
     /// The scheduler's port; 0 lets its host choose.
     pub port: u16,
@@ -62,7 +63,7 @@ pub struct Plan {
     task: Vec<OsString>,
 }
 
-/// The plan of these words; none where they name no host. `variables` are those of this process.
+/// The plan that these words ask for; none if they name no host. `variables` are those of this process.
 pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<Plan>, String> {
     let hosts = match (words.value("host"), words.value("hostfile")) {
         (None, None) => return without_hosts(words),
@@ -128,10 +129,10 @@ impl Plan {
         self.passed.iter().cloned().chain(own.map(OsString::from)).chain(self.task.iter().cloned()).collect()
     }
 
-    /// What a host is to run in this folder. The port is the plan's for the first, and then the one that it has told, if it has; so is
-    /// the secret.
+    /// What a host is to run in this folder. The first host gets the plan's port. The others get the port that the
+    /// first has told, if it has. So it is with the secret.
     pub fn job(&self, place: usize, folder: &Path, port: u16, secret: Option<&str>, is_coloured: bool) -> Job {
-        // Where nothing listens none is needed, but 0 would ask each host to choose.
+        // If nothing listens, no port is needed; but 0 would ask each host to choose one.
         let port = if place > 0 && port == 0 { parse::MASTER_PORT } else { port };
         let mut environment = self.environment.clone();
         environment.extend(secret.map(|secret| ("MUSTER_JOB_SECRET".into(), secret.into())));
@@ -146,7 +147,7 @@ impl Plan {
     }
 }
 
-/// Options that are for other hosts alone are a mistake without any.
+/// Refuses options that are only for other hosts, if there are no other hosts.
 fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
     match words.get("ssh") {
         Some(_) => Err("--ssh starts workers on other hosts: name them with -H or --hostfile".to_owned()),
@@ -166,7 +167,7 @@ fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<HostShare>, String> {
         (parse::np(words)?.map_or_else(|| number("worker_num"), |np| Ok(Some(np)))?, number("local_worker_num")?);
     let count = hosts.len() as u32;
     let is_unsaid = local.is_none() && hosts.iter().all(|host| host.slots.is_none());
-    // Where nobody says how many a host takes, they are divided evenly.
+    // If nobody says how many workers a host takes, they are divided evenly.
     let slots = |(index, host): (u32, &Host)| match (is_unsaid, asked) {
         (true, Some(total)) => total / count + u32::from(index < total % count),
         _ => host.slots.or(local).unwrap_or(1),
@@ -210,7 +211,7 @@ fn address(words: &Words, places: &[HostShare]) -> Result<String, String> {
     }
 }
 
-/// Whether other hosts get this variable of ours.
+/// Whether other hosts get this variable of our environment.
 fn is_passed(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let is_ours = name.starts_with("MS_") || name.starts_with("MUSTER_") || name == "RANK_TABLE_FILE";

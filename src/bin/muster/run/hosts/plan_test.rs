@@ -24,7 +24,7 @@ fn some(line: &str) -> Plan {
     planned(line).unwrap_or_else(|error| panic!("{line}: {error}")).expect("hosts are named")
 }
 
-/// Of each host its name, how many workers it starts, and the rank of the first.
+/// For each host: its name, how many workers it starts, and the rank of the first.
 fn shares(line: &str) -> Vec<(String, u32, u32)> {
     some(line).places.iter().map(|place| (place.host.name.clone(), place.workers, place.first_rank)).collect()
 }

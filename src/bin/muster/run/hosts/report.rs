@@ -1,4 +1,4 @@
-//! What a launcher that another one leads tells of its run, by a descriptor; other launchers tell nothing.
+//! What a launcher tells of its run, by a descriptor, if another launcher leads it. Other launchers tell nothing.
 
 use super::frames::{texts, Frame, Kind};
 use std::cell::Cell;
@@ -7,9 +7,9 @@ use std::fs::File;
 /// How a host's part of the run went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The first that failed there, and how, in words; empty where nothing has failed.
+    /// The first process that failed there, and how, in words; empty if nothing has failed.
     pub how: String,
-    /// A signal ended it that programs do not raise to give up.
+    /// Whether a signal ended it that programs do not raise to give up.
     pub killed: bool,
     /// What the launcher has to say in the end.
     pub text: String,
@@ -31,7 +31,7 @@ impl Summary {
     }
 }
 
-/// Where it is told.
+/// The place to which a launcher reports.
 #[derive(Debug, Default)]
 pub struct Report {
     to: Option<File>,
@@ -40,7 +40,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// To this; whether the one that leads shows the ranks in colour.
+    /// Reports to this file; `is_coloured`: the launcher that leads shows the ranks in colour.
     pub fn to(file: File, is_coloured: bool) -> Report {
         Report { to: Some(file), is_coloured, failing: Cell::new(false) }
     }
@@ -55,29 +55,29 @@ impl Report {
         self.is_coloured
     }
 
-    /// How far the cluster is while it forms; nothing once it has formed.
+    /// Tells how far the cluster is while it forms; with an empty text, that it has formed.
     pub fn forming(&self, words: &str) {
         self.tell(Kind::Forming, words.as_bytes());
     }
 
-    /// The scheduler listens at this port, and this secret is the run's.
+    /// Tells that the scheduler listens at this port, and that this secret is the run's.
     pub fn port(&self, port: u16, secret: Option<&str>) {
         self.tell(Kind::Port, format!("{port}\0{}", secret.unwrap_or_default()).into_bytes());
     }
 
-    /// Something has failed for good, and the rest is being stopped. Told once.
+    /// Tells once that something has failed for good, and that the rest is being stopped.
     pub fn failing(&self) {
         if !self.failing.replace(true) {
             self.tell(Kind::Failing, Vec::new());
         }
     }
 
-    /// How it went.
+    /// Tells how the run went.
     pub fn summary(&self, summary: &Summary) {
         self.tell(Kind::Summary, summary.encode());
     }
 
-    /// An error means that nobody leads any more, which the leader's connection tells.
+    /// Sends a frame. An error means that nobody leads any more: the leader's connection tells that.
     fn tell(&self, kind: Kind, body: impl Into<Vec<u8>>) {
         if let Some(mut file) = self.to.as_ref() {
             let _ = Frame::new(kind, body).write(&mut file);

@@ -1,5 +1,5 @@
-//! The workers' output, as it comes from all hosts, on standard output. Nobody may hold up the run by not reading: what has piled up
-//! beyond [`WAITING_LIMIT`] is left out and counted, for the logs on the hosts have it.
+//! The workers' output, as it comes from all hosts, on standard output. Nobody may hold up the run by not reading. What
+//! has piled up beyond [`WAITING_LIMIT`] is left out and counted, for the logs on the hosts have it.
 
 use crate::voice::PATIENCE;
 use std::io::Write;
@@ -20,7 +20,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// Begins.
+    /// Begins to show.
     pub fn start(mut out: impl Write + Send + 'static) -> std::io::Result<Show> {
         let ((to, from), (finished, done)) = (channel::<Vec<u8>>(), channel());
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -49,7 +49,8 @@ impl Show {
         }
     }
 
-    /// Waits as long as somebody takes what is left, without a pause of [`PATIENCE`]. The words for the user, if not all was taken.
+    /// Waits as long as somebody reads what is left, without a pause of [`PATIENCE`]. Returns the words for the user,
+    /// if not all was read.
     pub fn finish(self) -> Option<String> {
         let Show { to, done, waiting, mut left_out } = self;
         drop(to);
