@@ -1,13 +1,13 @@
-/* How long until everybody knows: kills a rank with SIGKILL, again and again, while the others wait for it, and takes the time until
- * the call of each survivor returns; then starts it again, and takes the time until all have passed a barrier of the next epoch.
- * That in a barrier; in a receive; and in a barrier while each processor has something else to do all the time. Then kills the
- * scheduler, again and again: takes the time of allreduces while it is there, once more, and while it is away; and the time from
- * its restart until every rank's write into the store is acknowledged.
+/* How long until everybody knows. Kills a rank with SIGKILL, again and again, while the others wait for it, and measures
+ * the time until the call of each survivor returns. Then starts it again, and measures the time until all have passed a
+ * barrier of the next epoch. Does so in a barrier, in a receive, and in a barrier while each processor has something else
+ * to do all the time. Then kills the scheduler, again and again. Measures allreduces while it is there, once more, and
+ * while it is away; and the time from its restart until every rank's write into the store is acknowledged.
  *
  *   detection [KILLS=200] [RANKS=8] [SEED=1]     prints a table, as CSV; `make detection` builds it and runs it. KILLS: of each kind
  *
- * Fails where a bound is missed, a wrong rank is blamed, or allreduces are slowed by the scheduler's absence more than they
- * ever are by nothing. */
+ * Fails if a bound is missed, a wrong rank is blamed, or the scheduler's absence slows allreduces more than they ever vary
+ * by themselves. */
 #include "timing.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 enum { RANKS_MAX = 64, CYCLES = 20, STEPS = 500, REDUCTIONS = CYCLES * STEPS };
 /* When allreduces are measured, in each cycle. */
 enum { THERE, STILL_THERE, AWAY, TIMES };
-/* In what the survivors wait. */
+/* The call in which the survivors wait. */
 enum { IN_BARRIER, IN_RECV, WITH_COMPETITORS, WAYS };
 
 struct rank {
@@ -185,7 +185,7 @@ static const struct way {
      "with competitors on every core: from the restart to the first step", {50, 250, 0}, 5000},
 };
 
-/* One round: what each survivor's call took is added to `told`. How many blamed somebody else. */
+/* One round: the time of each survivor's call is added to `told`. Returns how many blamed another rank. */
 static int kill_one(int round, pid_t *pid, double *told, double *last, double *whole) {
     int ranks = shared->ranks, wrong = 0;
     for (int i = 0; i < ranks; i++) {
@@ -219,7 +219,8 @@ static int kill_one(int round, pid_t *pid, double *told, double *last, double *w
     return wrong;
 }
 
-/* The rounds of kills in one of the ways, which begin with this one; how many blamed somebody else is added to `wrong`. */
+/* The rounds of kills in one of the ways, which begin with this round. The number of ranks that blamed another is added to
+ * `wrong`. */
 static int kill_ranks(int way, int first, int kills, pid_t *pid, int *wrong) {
     size_t survivors = (size_t)shared->ranks - 1, count = (size_t)kills;
     double *told = calloc(count * survivors, sizeof *told), *last = calloc(count, sizeof *last);

@@ -1,6 +1,6 @@
-/* How long until everybody knows that ranks disagree: they call different collectives, again and again, and each takes the time
- * from when the last of them has entered (the next one, where they had returned) until its own call returns; then all make the
- * cluster whole again.
+/* How long until everybody knows that ranks disagree. They call different collectives, again and again. Each measures the
+ * time from when the last of them has entered (the next call, if they had returned) until its own call returns. Then all
+ * make the cluster whole again.
  *
  *   disagreement [ROUNDS=50]     prints a table, as CSV; `make detection` builds it and runs it
  *
@@ -9,9 +9,9 @@
 
 enum { RANKS = 4, ODD = 3 };
 
-/* What they call: one has another number of elements, so that frames meet; or each waits for the next one's broadcast, so that
- * nobody sends any; or one believes that it is the root of a broadcast, which holds up nobody, for none waits for its part: all
- * return, and then come to a barrier. */
+/* What they call. One rank has another number of elements, so that frames meet. Or each waits for the next one's broadcast,
+ * so that nobody sends anything. Or one believes that it is the root of a broadcast: that holds up nobody, for none waits
+ * for its part. All return, and then come to a barrier. */
 enum { FRAMES_MEET, NO_FRAMES, ALL_RETURN, WAYS };
 
 static struct {
@@ -84,7 +84,7 @@ static void be_rank(int rank) {
     muster_cluster_free(cluster);
 }
 
-/* Adds the times of one round; how many were told anything else. */
+/* Adds the times of one round. Returns how many ranks were told anything else. */
 static int take(double *times) {
     double last_s = 0;
     int wrong = 0;

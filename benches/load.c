@@ -1,5 +1,5 @@
-/* How long it takes to load a library: `load PATH` prints nanoseconds by the clock, and of processor time. One process loads once, as
- * a program does. */
+/* How long it takes to load a library: `load PATH` prints nanoseconds by the clock, and of processor time. One process
+ * loads it once, as a program does. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* loopback: what TCP moves between two processes of this machine when nothing stands in the way.
+/* loopback: how much TCP moves between two processes of this machine when nothing stands in the way.
  *
  * One way: the parent writes 256 KiB at a time for a second, the child reads into a buffer of that size. Round trips: 8 bytes
  * there and back, blocking. Prints: gigabytes (10^9 bytes) per second, median microseconds of a round trip.

@@ -1,10 +1,10 @@
-/* How long until everybody knows of a rank that is there and says nothing: stops one with SIGSTOP, or lets its link to the
- * scheduler go silent in both directions or in one, while the others wait for it in a barrier; takes the time until the call of
- * each of them returns.
+/* How long until everybody knows of a rank that is there and says nothing. Stops one with SIGSTOP, or lets its link to the
+ * scheduler go silent in both directions or in one, while the others wait for it in a barrier. Measures the time until the
+ * call of each of them returns.
  *
  *   silence [ROUNDS=10] [ROUNDS OF 5 S=3]     prints a table, as CSV; `make detection` builds it and runs it
  *
- * Fails where it takes longer than the heartbeat time-out and one interval, or a wrong rank is blamed. */
+ * Fails if it takes longer than the heartbeat time-out and one interval, or if a wrong rank is blamed. */
 #include "timing.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { RANKS = 4, VICTIM = 2, LINKS = 32, UNHEARD = 1, UNHEARING = 2 };
 
-/* What a verdict may take to get around. */
+/* How long a verdict may take to get around. */
 static const double TELLING_S = 0.05;
 
 static struct {
@@ -104,7 +104,7 @@ static int pass_on(int from, int to, int is_muted) {
     return count > 0;
 }
 
-/* What the victim's connections to the scheduler go through: fds 2 i and 2 i + 1 are the ends of one. */
+/* The victim's connections to the scheduler go through these: fds 2 i and 2 i + 1 are the ends of one. */
 static void be_detour(int listener) {
     struct pollfd ends[1 + 2 * LINKS] = {{.fd = listener, .events = POLLIN}};
     struct pollfd *end = ends + 1;

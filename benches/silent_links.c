@@ -1,11 +1,11 @@
-/* How long until everybody knows that two ranks which live do not reach each other any more: the network between one rank and
- * its peers falls silent, towards it, from it or both, while all are in an allreduce or about to enter it; all reach the
- * scheduler all the time. Takes the time until the call of each rank returns, with MUSTER_ERR_LINK, naming that rank.
+/* How long until everybody knows that two living ranks do not reach each other any more. The network between one rank and
+ * its peers falls silent, towards it, from it or both, while all are in an allreduce or about to enter it. All reach the
+ * scheduler all the time. Measures the time until the call of each rank returns, with MUSTER_ERR_LINK, naming that rank.
  *
  *   silent_links [ROUNDS=10] [ROUNDS OF 5 S=3]     prints a table, as CSV; `make detection` builds it and runs it
  *
- * A socket with a filter that lets nothing in is what the network does: its kernel hears nothing, and acknowledges nothing.
- * Fails where it takes longer than the heartbeat time-out and one interval, or the sentence is another. */
+ * A socket with a filter that lets nothing in acts as the network does: its kernel hears nothing, and acknowledges nothing.
+ * Fails if it takes longer than the heartbeat time-out and one interval, or if the sentence is another. */
 #include "timing.h"
 
 #include <linux/filter.h>
@@ -16,7 +16,7 @@
 enum { RANKS = 4, CUT_OFF = 2, LINKS = 16, FDS = 256, TOWARDS = 1, FROM = 2 };
 enum { ELEMENTS = 4 << 20 }; /* more than the buffers between two ranks hold */
 
-/* What it may take to get around. */
+/* How long the news may take to get around. */
 static const double TELLING_S = 0.05;
 
 static struct {

@@ -1,4 +1,5 @@
-/* What the programs share that kill and wait: checks, clocks, processes that die with their parent, and a table with bounds. */
+/* What the programs that kill and wait share: checks, clocks, processes that die with their parent, and a table with
+ * bounds. */
 #ifndef TIMING_H
 #define TIMING_H
 
@@ -88,7 +89,7 @@ static inline int ascending(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* What there is at most, in milliseconds; 0: no bound. */
+/* The bounds, in milliseconds; 0: no bound. */
 struct bounds {
     double median, p95, most;
 };
@@ -104,7 +105,7 @@ static inline int exceeds(const char *name, double found, double bound) {
     return bound > 0 && found > bound;
 }
 
-/* A line of the table, of times in seconds; whether a bound is missed. */
+/* A line of the table, of times in seconds. Returns whether a bound is missed. */
 static inline int row(const char *name, double *times, size_t count, struct bounds bounds) {
     qsort(times, count, sizeof *times, ascending);
     double median = 1e3 * times[count / 2], p95 = 1e3 * times[count * 95 / 100], most = 1e3 * times[count - 1];

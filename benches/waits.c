@@ -1,5 +1,6 @@
-/* How long ranks take for a small call, by the way in which they wait, beside programs that want the processors, too: an 8-byte
- * all-gather (8 bytes from rank to rank and back, for messages), again and again, and the same over plain blocking sockets.
+/* How long ranks take for a small call, by the way in which they wait, beside other programs that want the processors: an
+ * 8-byte all-gather (for messages, 8 bytes from rank to rank and back), again and again, and the same over plain blocking
+ * sockets.
  *
  *   waits WAY RANKS [COMPETITORS=0] [SECONDS=1]
  *
@@ -216,7 +217,8 @@ static double cpu_s(void) {
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-/* All ranks make as many calls: rank 0 sees that the time is up, and says when to stop, further on than any can be. */
+/* All ranks make the same number of calls. Rank 0 sees that the time is up, and names a call at which to stop, further on
+ * than any rank can be. */
 static void call_again_and_again(const struct rank *self, const struct way *way, double seconds) {
     for (int i = 0; i < 20; i++) {
         way->call(self);

@@ -53,7 +53,7 @@ static void groups(muster_cluster_t *cluster) {
     CHECK(member.host[0] != 0 && strchr(member.address, ':') != NULL && member.state == 0);
 }
 
-/* What comes of one rank's data is that data, whatever the type and the operation. */
+/* The result of one rank's data is that data, whatever the type and the operation. */
 static void collectives(muster_group_t *world) {
     unsigned char in[COUNT * ELEMENT_MAX];
     unsigned char out[COUNT * ELEMENT_MAX];
@@ -109,7 +109,7 @@ static void note(muster_status_t status, void *ctx) {
     *(muster_status_t *)ctx = status;
 }
 
-/* What nobody else need be awaited for has ended when it has been started: no thread carries it out. */
+/* An operation that needs nobody else has ended when it has been started: no thread carries it out. */
 static void requests(muster_group_t *world) {
     int threads = own_threads();
     float in[] = {1, 2, 3}, out[] = {0, 0, 0};
@@ -137,7 +137,7 @@ static void requests(muster_group_t *world) {
     muster_request_free(request); /* waits for the function */
     CHECK_OK(told);
     threads = own_threads(); /* one calls functions now */
-    /* A long one goes on while this thread does something else, and a short one behind it comes after it. */
+    /* A long operation goes on while this thread does something else. A short one behind it comes after it. */
     muster_request_t *both[] = {NULL, NULL};
     much[LARGE - 1] = 7;
     CHECK_OK(muster_iallreduce(world, much, sum, LARGE, MUSTER_FLOAT32, MUSTER_SUM, &both[0]));
@@ -175,7 +175,7 @@ int main(void) {
     groups(cluster);
     collectives(muster_world(cluster));
     collectives(muster_universe(cluster));
-    CHECK(own_threads_are(threads + 2)); /* whoever calls a collective drives it */
+    CHECK(own_threads_are(threads + 2)); /* the thread that calls a collective drives it */
     requests(muster_world(cluster));
     store(cluster);
     after_leaving(cluster);

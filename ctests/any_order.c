@@ -1,6 +1,7 @@
-/* Calls in any order, drawn by chance: collectives, messages, requests, groups, store, operations, queries; with arguments that are
- * not right, from several threads, after an abort, a loss or muster_finalize, and in a forked child. Nothing is computed here but
- * what a call may answer. Sanitizers say the rest: `make sanitize` runs this under AddressSanitizer, and under Valgrind.
+/* Calls in any order, drawn by chance: collectives, messages, requests, groups, store, operations, queries. Arguments may
+ * be wrong, and several threads call; calls also come after an abort, a loss or muster_finalize, and in a forked child. The
+ * test computes only what a call may answer. Sanitizers say the rest: `make sanitize` runs this under AddressSanitizer, and
+ * under Valgrind.
  *
  * A failure prints the seed; `any_order <seed>` plays it. */
 #include "check.h"
@@ -68,7 +69,7 @@ static void numbered(int32_t number) {
     }
 }
 
-/* What begins after muster_finalize succeeds no more; where there is a request, that says so. */
+/* Whatever begins after muster_finalize does not succeed any more. If there is a request, that says so. */
 static void began(int had_left, uint32_t kind, muster_status_t status, const muster_request_t *request) {
     if (had_left && status == MUSTER_OK && request == NULL) {
         fprintf(stderr, "    it was call %u of its kind\n", kind);
@@ -134,7 +135,7 @@ static void let_go(struct held *held) {
     memset(held, 0, sizeof *held);
 }
 
-/* Of buffers that a call without a request has used, or one that has not begun. */
+/* Keeps a request with its buffers. Frees the buffers of a call that had no request, or that has not begun. */
 static void keep(struct held *place, muster_request_t *request, struct held used) {
     if (request == NULL) {
         let_go(&used);
@@ -535,7 +536,8 @@ static void in_a_child(struct caller *caller) {
             muster_request_free(caller->held[i].request);
             muster_group_free(caller->made[i]);
         }
-        /* What the parent's other threads had is nobody's here, and no leak: nothing looks for those of another program. */
+        /* What the parent's other threads had belongs to nobody here, and is no leak: nothing looks for the memory of
+         * another program. */
         execl("/bin/true", "true", (char *)NULL);
         _exit(1);
     }

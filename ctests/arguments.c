@@ -1,5 +1,5 @@
-/* Every function with arguments that are not right (see refused.h); those of collectives and messages stand in
- * call_arguments.c. In the order of the header. */
+/* Every function with arguments that are not right (see refused.h), in the order of the header. Those of collectives and
+ * messages stand in call_arguments.c. */
 #include "refused.h"
 
 #include <stdlib.h>

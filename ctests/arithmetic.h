@@ -1,4 +1,4 @@
-/* Element types, and what every operation makes of two elements: reckoned without the library, to hold it against. */
+/* Element types, and what every operation makes of two elements: computed without the library, to compare it with. */
 #ifndef ARITHMETIC_H
 #define ARITHMETIC_H
 
@@ -76,8 +76,8 @@ static inline double unpack(int32_t dtype, uint64_t bits) {
     return narrow;
 }
 
-/* The functions x -> factor x + addend, the lower applied first: associative, but not commutative. Each is one element
- * of any type, half its bits for either number. */
+/* The functions x -> factor x + addend, the lower one applied first: associative, but not commutative. Each is one element
+ * of any type. Either number has half of its bits. */
 static inline uint64_t compose(size_t width, uint64_t lower, uint64_t higher) {
     size_t half = 4 * width;
     uint64_t mask = ((uint64_t)1 << half) - 1;
@@ -89,7 +89,7 @@ static inline uint64_t compose(size_t width, uint64_t lower, uint64_t higher) {
 static inline double combine_floats(int op, double lower, double higher) {
     switch (op) {
     case MUSTER_PROD: return lower * higher;
-    /* Which of two zeros is -0 their reciprocals tell. */
+    /* The reciprocals of two zeros tell which of them is -0. */
     case MUSTER_MIN: return lower != higher ? (lower < higher ? lower : higher) : 1 / lower < 0 ? lower : higher;
     case MUSTER_MAX: return lower != higher ? (lower > higher ? lower : higher) : 1 / lower > 0 ? lower : higher;
     default: return lower + higher;

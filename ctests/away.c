@@ -1,6 +1,6 @@
-/* The scheduler's process dies. Without recovery, too, the job goes on while its nodes live: collectives work, what needs the
- * scheduler says that it is away, and leaving ends in bounded time. The members tell each other what the scheduler would have told
- * them: of a loss, of one that left, of a group that is over, of an abort; all are told the same. */
+/* The scheduler's process dies. Even without recovery, the job goes on while its nodes live: collectives work, calls that
+ * need the scheduler say that it is away, and leaving ends in bounded time. The members tell each other what the scheduler
+ * would have told them: of a loss, of a rank that left, of a group that is over, of an abort. All are told the same. */
 #include "check.h"
 #include "ranks.h"
 
@@ -98,7 +98,7 @@ static void all_go_on(void) {
     ranks_free(ranks);
 }
 
-/* The one of which the others hear: it is killed, or leaves. */
+/* The rank that the others hear of: it is killed, or leaves. */
 static int gone = 0;
 static bool leaves_in_order = false;
 
@@ -127,7 +127,7 @@ static void hears_of_one(muster_cluster_t *cluster, int rank, struct ranks *rank
         check_gone(ranks, status);
         CHECK(now_s() - begun < 2 * SOON_S * patience());
     }
-    /* Nobody is there who could say that no epoch follows: that one is lost for good. */
+    /* Nobody is there to say that no epoch follows: the culprit's place is lost for good. */
     for (int i = 0; rank != gone && !leaves_in_order && i < 3; i++) {
         begun = now_s();
         check_gone(ranks, muster_recover(cluster, i == 2 ? 0 : -1));
@@ -137,7 +137,7 @@ static void hears_of_one(muster_cluster_t *cluster, int rank, struct ranks *rank
     muster_cluster_free(cluster);
 }
 
-/* Of five ranks that add up in a tree most never speak to the one that dies. */
+/* If five ranks add up in a tree, most never speak to the one that dies. */
 static void one_is_gone(int ranks_in_all, int which, bool in_order) {
     const char *settings[] = {"node_timeout", "0.5", "finalize_timeout", "1", NULL};
     gone = which;
@@ -156,11 +156,11 @@ static void one_is_gone(int ranks_in_all, int which, bool in_order) {
     ranks_free(ranks);
 }
 
-/* A rank that calls after the others have given up is told so by that very call, whatever it calls and whatever of theirs it finds
- * waiting for it; by those who heard it, in the same words. */
+/* A rank may call after the others have given up. That very call tells it so, whatever it calls and whatever of theirs
+ * waits for it. The ranks that heard it say so in the same words. */
 static const size_t counts[COUNTS] = {SMALL, MIDDLE, LARGE};
 
-/* What differs from run to run: who comes late, and who is the one with little time. */
+/* What differs from run to run: which rank comes late, and which one has little time. */
 static int late = 0;
 static int hasty = 0;
 static bool used_before = false;
@@ -170,8 +170,9 @@ static char (*told)[RANKS_MAX][GROUPS][SENTENCE_BYTES];
 
 enum { OF_THE_LATE = 1, OF_ALL = 9 };
 
-/* How many collectives are begun, each on a group of its own. Under Valgrind, where a process runs one thread at a time, only those of
- * little data: the words that dozens of groups are over, at once, take longer there than the 5 s that a stranger has to say its name. */
+/* How many collectives are begun, each on a group of its own. Under Valgrind a process runs one thread at a time, so there
+ * are only collectives with little data: otherwise the words that dozens of groups are over, at once, take longer there
+ * than the 5 s that a stranger has to say its name. */
 static int mailed(void) { return patience() >= 20 ? KINDS : MAILED; }
 
 /* The collective with this number; which of the two ranks that matter is the root is part of it. */
@@ -200,7 +201,7 @@ static void finish(muster_request_t *request, muster_status_t expected) {
     muster_request_free(request);
 }
 
-/* Those who are there begin everything, and behind each collective that could end without the late one a barrier. */
+/* The ranks that are there begin everything, and a barrier behind each collective that could end without the late rank. */
 static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out) {
     muster_request_t *calls[MAILED], *barriers[MAILED], *last = NULL;
     for (int i = 0; i < mailed(); i++) {
@@ -208,7 +209,7 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
         CHECK_OK(start(groups[i], i % KINDS, count, in, out + (size_t)i * (size_t)size * LARGE, &calls[i]));
         CHECK_OK(muster_ibarrier(groups[i], &barriers[i]));
     }
-    /* One group more, in which only one calls a collective, and the others wait for a message. */
+    /* One more group: only one rank calls a collective in it, and the others wait for a message. */
     if (rank == hasty) {
         CHECK_OK(muster_ibarrier(groups[MAILED], &last));
     } else {
@@ -325,15 +326,16 @@ static void one_comes_late(int ranks_in_all, int who_is_late, bool links_are_ope
     ranks_free(ranks);
 }
 
-/* muster_abort: the rank that ends the job tells every other one itself. Their pending calls, and their next ones, return with its
- * rank, code and reason. Whom it does not reach it counts, and with recovery a scheduler that is started again tells that one. */
+/* muster_abort: the rank that ends the job tells every other rank itself. Their pending calls, and their next ones, return
+ * with its rank, code and reason. It counts the ranks that it does not reach. With recovery a scheduler that is started
+ * again tells those. */
 
-/* What is the matter with the odd one while the job is ended. */
+/* What is wrong with the odd rank while the job is ended. */
 static enum { WELL, DEAD, STOPPED } odd_is = WELL;
 
 static const char *const why = "code 7: the disk is gone";
 
-/* This call has heard of it, and so do those after it. */
+/* This call has heard of the abort, and so do those after it. */
 static void check_aborted(muster_cluster_t *cluster, struct note *note, muster_status_t status) {
     keep_failure(note, cluster, status);
     CHECK_IS(MUSTER_ERR_ABORTED, status);
@@ -347,7 +349,8 @@ static void check_aborted(muster_cluster_t *cluster, struct note *note, muster_s
 static muster_status_t ends_the_job(muster_cluster_t *cluster) {
     double begun = now_s();
     muster_status_t status = muster_abort(cluster, CODE, "the disk is gone");
-    /* Where all is slow the 2 s of this call are too short to tell every node. It goes on telling them after that. */
+    /* Where everything is slow the 2 s of this call are too short to tell every node. It goes on telling them after that.
+     * */
     bool is_slow = patience() > 1 && status == MUSTER_ERR_UNREACHABLE;
     if (odd_is == WELL && !is_slow) {
         CHECK_IS(MUSTER_OK, status);
@@ -371,7 +374,7 @@ static void ends_or_hears(muster_cluster_t *cluster, int rank, struct ranks *ran
     switch (rank) {
     case ABORTS: status = ends_the_job(cluster); break;
     case RECEIVES: status = muster_recv(world, &value, 1, MUSTER_INT32, 0, 0, NULL, 0); break;
-    /* Nobody but the scheduler tells it, if it was not reached. */
+    /* Only the scheduler tells the rank, if it was not reached. */
     case ODD: status = odd_is == STOPPED ? muster_recover(cluster, 30000 * patience()) : muster_barrier(world); break;
     default: status = muster_barrier(world);
     }

@@ -1,5 +1,5 @@
-/* Every rank gets the same bits, and the same from run to run, also where rounding makes the order count; and what is
- * special about floating point comes out as the header says. Averages of narrow types do not overflow in between. */
+/* Every rank gets the same bits, and the same from run to run, even if rounding makes the order count. What is special
+ * about floating point comes out as the header says. Averages of narrow types do not overflow on the way. */
 #include "check.h"
 #include "nodes.h"
 
@@ -127,7 +127,7 @@ static void wide_averages(muster_cluster_t *cluster) {
     CHECK(isinf(large));
 }
 
-/* What every rank gives, of which the average is the same. */
+/* What every rank gives; the average is the same number. */
 struct average {
     int32_t dtype;
     size_t width;
@@ -142,7 +142,8 @@ static const struct average averages[] = {
     {MUSTER_BFLOAT16, 2, 0x0001},
 };
 
-/* An average that the type has is got, whatever the sum would be: in all calls, of sizes that all schedules meet. */
+/* An average that the type can hold is computed, whatever the sum would be: in all calls, of sizes that all schedules meet.
+ * */
 static void narrow_averages(muster_cluster_t *cluster, int index, void *context) {
     static const size_t lengths[] = {1, 7, 3000, 40000, 300001};
     muster_group_t *world = muster_world(cluster);

@@ -1,5 +1,5 @@
 /* What the others get when a rank dies, stops, leaves, is absent or aborts: one first cause, the same for all ranks and the
- * scheduler, which names the culprit. Every rank is a process. What ranks get that call something else: staged.c. */
+ * scheduler, which names the culprit. Every rank is a process. staged.c has ranks that call something else. */
 #include "check.h"
 #include "own.h"
 #include "ranks.h"
@@ -13,7 +13,7 @@
 
 enum { SIZE = 4, CULPRIT = 2, SOON_S = 2, SLACK_S = 2, LIMIT_S = 30, ATTEMPTS = 10, MIB = 1 << 20 };
 
-/* In the parent: waits for the end of all, however it is, but of this one. */
+/* In the parent: waits until all ranks but this one have ended, however they end. */
 static void await_others(struct ranks *ranks, unsigned but) {
     for (int i = 0; i < ranks->size; i++) {
         if ((but >> i & 1) == 0) {
@@ -82,7 +82,7 @@ static const struct note *check_told(const struct ranks *ranks, muster_status_t 
     return first;
 }
 
-/* Likewise, and from every later call. */
+/* All but these ranks were told the same by a second call, which stands for every later one. */
 static void check_told_again(const struct ranks *ranks, muster_status_t status, unsigned but) {
     for (int i = 0; i < ranks->size; i++) {
         if ((but >> i & 1) == 0) {
@@ -169,7 +169,7 @@ static bool is_lost(int rank) {
 
 static unsigned lost_mask(void) { return 1u << loss->culprit | (loss->other_culprit == 0 ? 0 : 1u << loss->other_culprit); }
 
-/* Until something breaks. */
+/* Calls until something breaks. */
 static muster_status_t works(muster_group_t *world, int rank) {
     int32_t *values = calloc(loss->count + 1, 2 * sizeof *values);
     muster_status_t status;
@@ -352,7 +352,7 @@ static void stays_away(muster_cluster_t *cluster, int rank, struct ranks *ranks)
     call_again_and_leave(note, cluster);
 }
 
-/* Whether it was known who is absent: the scheduler's word may not come in its 250 ms, and then all are told so. */
+/* Whether it was known which rank is absent: the scheduler's word may not come in its 250 ms, and then all are told so. */
 static bool absent(bool has_called_before) {
     char words[64];
     has_called = has_called_before;

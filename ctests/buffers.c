@@ -1,5 +1,5 @@
-/* What the library does with the caller's memory: what is only read may be read-only, nothing has to be aligned, and a
- * buffer's neighbours stay as they are. */
+/* What the library does with the caller's memory: an input may be read-only, nothing has to be aligned, and a buffer's
+ * neighbours stay as they are. */
 #include "check.h"
 #include "nodes.h"
 

@@ -20,7 +20,7 @@ static void collective_arguments(muster_group_t *world) {
         INVALID("dtype", muster_allreduce(world, in, out, 1, odd, MUSTER_SUM));
         INVALID("op", muster_allreduce(world, in, out, 1, MUSTER_UINT8, odd));
         INVALID("dtype", muster_allgather(world, in, out, 1, odd));
-        /* A wrong constant is wrong also where there is nothing to do. */
+        /* A wrong constant is wrong even if there is nothing to do. */
         INVALID("root", muster_broadcast(world, NULL, 0, MUSTER_UINT8, odd));
         INVALID("dtype", muster_allreduce(world, NULL, NULL, 0, odd, MUSTER_SUM));
         INVALID("op", muster_allreduce(world, NULL, NULL, 0, MUSTER_UINT8, odd));
@@ -450,7 +450,7 @@ static void messages(muster_group_t *world) {
     CHECK_OK(muster_send(world, in, 3, MUSTER_UINT8, 0, 0));
     CHECK_OK(muster_recv(world, out, 64, MUSTER_UINT8, MUSTER_ANY_SOURCE, MUSTER_ANY_TAG, &received, sizeof received));
     HOLDS(received.count == 3 && received.source == 0 && received.tag == 0);
-    /* What overlaps is sent from a copy. */
+    /* Data in an overlapping buffer is sent from a copy. */
     strcpy(out, "0123456789");
     CHECK_OK(muster_sendrecv(world, out, 8, MUSTER_UINT8, 0, 0, out + 1, 8, MUSTER_UINT8, 0, 0, &received,
                              sizeof received));

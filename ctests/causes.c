@@ -1,5 +1,5 @@
-/* The rank that is named, and where: the failing call's sentence, muster_failure, muster_cluster_error and muster_group_failure tell
- * one first cause, on every rank. Every rank is a process. */
+/* The rank that is named, and where: the failing call's sentence, muster_failure, muster_cluster_error and
+ * muster_group_failure tell one first cause, on every rank. Every rank is a process. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -97,7 +97,7 @@ static void calls_late(muster_cluster_t *cluster, int rank, struct ranks *ranks)
         muster_request_free(request);
     }
     if (rank == 2) {
-        CHECK_IS(MUSTER_ERR_ABORTED, await_failure(group)); /* who wants the next epoch sooner would be the cause */
+        CHECK_IS(MUSTER_ERR_ABORTED, await_failure(group)); /* a rank that wants the next epoch sooner would be the cause */
     }
     if (rank == 3) {
         CHECK_IS(MUSTER_ERR_REVOKED, await_failure(world)); /* others want the next epoch */
@@ -128,7 +128,7 @@ static void a_bystander(void) {
     CHECK_IS(MUSTER_OK, ranks_finish(ranks));
 }
 
-/* The rank that calls something else than the others; of two odd ones the other one is the last. */
+/* The rank that calls something else than the others. If there are two odd ranks, the other one is the last. */
 static int odd, others_odd;
 
 static void calls_another(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
@@ -141,15 +141,15 @@ static void calls_another(muster_cluster_t *cluster, int rank, struct ranks *ran
     leave(cluster);
 }
 
-/* A rank waits 250 ms for what the scheduler says. One to which it says nothing in that time tells what it found itself: what two
- * ranks called, or that one has left. */
+/* A rank waits 250 ms for the scheduler's word. If the scheduler says nothing in that time, the rank tells what it found
+ * itself: what two ranks called, or that one has left. */
 static bool has_own_words(const struct note *note) {
     return strstr(note->words, ", but ") != NULL || strstr(note->words, " needs it") != NULL;
 }
 
-/* The scheduler asks all what they called, and gives them 100 ms: where too few had called by then nobody is named. All are told so.
- * And a rank, or the scheduler, may be so slow that it has words of its own. Then it is tried again. Even so each rank tells one cause,
- * which names nobody wrongly, and what the scheduler says is the same everywhere. */
+/* The scheduler asks all what they called, and gives them 100 ms. If too few had called by then, nobody is named, and all
+ * are told so. And a rank, or the scheduler, may be so slow that it has words of its own. Then it is tried again. Even so
+ * each rank tells one cause, which names nobody wrongly, and what the scheduler says is the same everywhere. */
 static bool some_were_slow(struct ranks *ranks, unsigned who, int culprit) {
     static int attempts;
     const struct note *first = NULL;
@@ -203,7 +203,7 @@ static void the_odd_one(void) {
     ranks_finish(ranks);
 }
 
-/* One calls a reduce, which returns, and leaves; the others call a barrier. */
+/* One rank calls a reduce, which returns, and leaves. The others call a barrier. */
 static void reduces_and_leaves(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     int32_t value = 1, sum = 0;

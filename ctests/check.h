@@ -50,7 +50,7 @@ static inline int patience(void) {
 /* A call that returns a status or a number. */
 #define CHECK_IS(expected, call) check_status(__FILE__, __LINE__, #call, (int64_t)(expected), (int64_t)(call))
 #define CHECK_OK(call) CHECK_IS(MUSTER_OK, call)
-/* A text in which these words must stand. */
+/* A text that must contain these words. */
 #define CHECK_CONTAINS(text, part) check_contains(__FILE__, __LINE__, text, part)
 /* A call that must fail with this status and a sentence that contains these words. */
 #define CHECK_FAILS(status, words, call) (CHECK_IS(status, call), CHECK_CONTAINS(CHECK_LAST_ERROR(), words))

@@ -220,7 +220,7 @@ static void large(muster_cluster_t *cluster, int index, void *context) {
     allreduces(world, shared, rank, 4, 300007);
 }
 
-/* After a barrier nobody can find that somebody has not entered it. */
+/* After a barrier no rank can find that another has not entered it. */
 static void barriers(muster_cluster_t *cluster, int rounds) {
     muster_group_t *world = muster_world(cluster);
     for (int round = 1; round <= rounds; round++) {

@@ -104,7 +104,7 @@ void given_up(muster::cluster &cluster, int rank) {
     aborts("rank 0", [&] { world.barrier(); });
 }
 
-// Likewise where another request takes its place, and where an exception goes by.
+// The same happens if another request takes its place, and if an exception goes by.
 void replaced(muster::cluster &cluster, int rank) {
     const muster::group world = cluster.world();
     if (rank == 1) {
@@ -288,7 +288,8 @@ void outliving() {
     scheduler.wait();
 }
 
-// An exception that leaves the cluster's scope: to the others this node is lost. One that is caught inside is nothing to them.
+// If an exception leaves the cluster's scope, the others see this node as lost. An exception that is caught inside means
+// nothing to them.
 void left_by_an_exception() {
     const Watch watch;
     muster::scheduler scheduler = muster::scheduler::start(settings(2));

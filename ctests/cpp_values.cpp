@@ -153,7 +153,7 @@ void buffers(const muster::group &world) {
 
 // ------------------------------------------------------------------------------------------------------ Collectives
 
-// Makes the same call in its blocking form, or in the other, and waits for it.
+// Makes the same call in its blocking form, or in the other form and waits for it.
 #define EITHER(is_blocking, name, ...)         \
     do {                                       \
         if (is_blocking) {                     \

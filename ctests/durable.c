@@ -1,6 +1,6 @@
-/* The scheduler is killed again and again while ranks write into the store: what was acknowledged is there, what is added, or
- * set on a condition, is so once, and the journal does not grow without end. A second scheduler on the same journal, and the
- * journal of another job, are refused by name; a disk that refuses is told of. */
+/* The scheduler is killed again and again while ranks write into the store. What was acknowledged is there. What is added,
+ * or set on a condition, happens once. The journal does not grow without end. A second scheduler on the same journal, and
+ * the journal of another job, are refused by name. If a disk refuses, that is reported. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -21,8 +21,8 @@ enum { SIZE = 2, KILLS = 6, KEYS = 8, VALUE = 2000, LIMIT_MS = 20000, LEAST = 60
 
 static atomic_int *is_over;
 
-/* What two ranks count up in turns, each on the condition that the other did not come between: who did so last, and how often
- * in all. */
+/* What two ranks count up in turns, each on the condition that the other did not come between: which rank did so last, and
+ * how often in all. */
 struct turns {
     int64_t by, nth, all;
 };
@@ -104,7 +104,7 @@ static void writes(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     CHECK(length == sizeof turns);
     memcpy(&turns, last_turn, length);
     muster_free(last_turn);
-    CHECK_IS(all, turns.all); /* what was set counts once, and what is said not to have been was not */
+    CHECK_IS(all, turns.all); /* what was set counts once; what is called not set was not set */
     CHECK(all >= SIZE * LEAST);
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);

@@ -1,9 +1,10 @@
 /* A rank of a group that shares memory is killed, or stopped, before each of the stores that it makes there in a call: before it
  * has laid anything down, between its words, between a piece and the counter that tells of it. The others name it, each time.
  *
- * The rank takes from itself the right to write its part of the memory. Each store then is a fault, which is counted. Where the
- * words lie, in the first pages, it is let through alone: with the processor's trace flag, which ends the right again one
- * instruction later. Elsewhere two pages can be written until there is a fault in another. Bytes that follow one another count once. */
+ * The rank takes from itself the right to write its part of the memory. Each store then is a fault, which is counted. In
+ * the first pages, where the words lie, a store is let through alone: with the processor's trace flag, which ends the right
+ * again one instruction later. Elsewhere two pages can be written until there is a fault in another. Bytes that follow one
+ * another count as one store. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"

@@ -1,5 +1,5 @@
-/* Elements of the caller's own size: moved and reduced by functions of the caller's, and never split. Each tells whether it is
- * whole: what stands behind its first eight bytes follows from them. */
+/* Elements of the caller's own size: moved, reduced by functions of the caller's, and never split. Each element shows
+ * whether it is whole: the bytes behind its first eight follow from those. */
 #include "arithmetic.h"
 #include "check.h"
 #include "nodes.h"
@@ -15,7 +15,7 @@ static const struct {
     {16, {1, 20001, 70003}}, {11, {3, 30001, 100003}}, {8094, {1, 41, 150}}, {MUSTER_ELEMENT_BYTES_MAX, {1, 5, 17}},
 };
 
-/* What a function gets as its context. */
+/* The context that a function gets. */
 struct expected {
     size_t bytes;
     int ordered;
@@ -231,7 +231,7 @@ static void whole(muster_cluster_t *cluster, int rank, void *context) {
     }
 }
 
-/* What ranks must agree on, and one says otherwise. */
+/* Ranks must agree on this, and one says otherwise. */
 enum which { SIZE, COMMUTATIVE_OR_NOT, FUNCTION_OR_OPERATION, LIST_OR_NOT, WHICH };
 
 static void disagree(muster_cluster_t *cluster, int rank, void *context) {

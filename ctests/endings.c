@@ -1,5 +1,6 @@
-/* With recovery: how a cluster that lacks a rank ends. It is aborted; its scheduler is stopped; a survivor leaves; one that
- * was given up tidies up, which ends nothing. Nobody waits in muster_recover for what will not be. */
+/* With recovery: how a cluster that lacks a rank ends. It is aborted; or its scheduler is stopped; or a survivor leaves; or
+ * a rank that was given up tidies up, which ends nothing. Nobody waits in muster_recover for something that will not come.
+ * */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -92,7 +93,7 @@ static void ends(rank_body body, const char *const *settings, muster_status_t ex
     }
 }
 
-/* The lost one is stopped, hears that it is given up, and tidies up before anybody has its place. */
+/* The lost rank is stopped, hears that it is given up, and tidies up before another process has its place. */
 static void tidies_up(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     if (muster_epoch(cluster) == 1 && rank == LOST) {
@@ -224,7 +225,7 @@ static void a_wish_that_was_given_up(void) {
     CHECK_OK(ranks_finish(ranks));
 }
 
-/* What the store takes must fit into the journal: else the first long value would end the scheduler. */
+/* Whatever the store accepts must fit into the journal: otherwise the first long value would end the scheduler. */
 static void a_store_too_large(const char *path) {
     muster_config_t *config = NULL;
     muster_scheduler_t *scheduler = NULL;

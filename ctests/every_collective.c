@@ -1,8 +1,8 @@
 /* Every collective over real links: each with every element type and every operation that the type allows, on 1 to 16
- * ranks, against answers computed here, to the bit. What the header leaves free is drawn by seed: counts (so that every
- * threshold between algorithms is crossed), where buffers begin, gaps and order of parts, root, in place, apart or
- * overlapping, one buffer or a list of them, waited for at once or later; and whether a user's operation was made before or
- * comes with the call. Whatever is not a call's to write must be as it was before.
+ * ranks, compared with answers computed here, to the bit. What the header leaves free is drawn by seed: counts (so that
+ * every threshold between algorithms is crossed), where buffers begin, gaps and order of parts, the root; in place, apart
+ * or overlapping; one buffer or a list of them; waited for at once or later; a user's operation made before, or brought by
+ * the call. Memory that a call may not write must be as it was before.
  *
  * `every_collective [seed]`: a seed decides everything but the threads' timing. */
 #include "arithmetic.h"
@@ -133,7 +133,7 @@ static uint64_t operand(const struct call *call, int rank, size_t at) {
     return ((range == ~(uint64_t)0 ? bits : bits % (range + 1)) - (type->is_signed ? most : 0)) & mask;
 }
 
-/* A period of what a rank gives, and of what comes of all ranks' folded in their order. */
+/* A period of what a rank gives, and of the result of all ranks' numbers, folded in their order. */
 struct period {
     unsigned char given[PERIOD * 8], result[PERIOD * 8];
 };

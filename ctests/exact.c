@@ -1,5 +1,5 @@
-/* Exact sums: the same bits whatever brings the addends, and in whatever order; held against integers and against a table. What
- * the caller does to its floating-point environment changes neither these nor plain sums. */
+/* Exact sums: the same bits whichever rank brings the addends, and in whatever order. They are compared with integers and
+ * with a table. If the caller changes its floating-point environment, neither these nor plain sums change. */
 #include "check.h"
 #include "nodes.h"
 
@@ -14,7 +14,7 @@ __extension__ typedef __int128 wide_int;
 
 enum { MOST = 8 };
 
-/* What must come of some addends, in bits. */
+/* The bits of the right sum of some addends. */
 static const struct sum {
     const char *name;
     int32_t dtype;
@@ -92,7 +92,7 @@ static void rows(muster_cluster_t *cluster, int index, void *context) {
     }
 }
 
-/* Numbers of which sums are known as integers: so many times 2^-60. */
+/* Numbers whose sums are known as integers: so many times 2^-60. */
 static wide_int drawn(uint64_t *state, int32_t dtype) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     uint64_t bits = *state >> 8;

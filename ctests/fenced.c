@@ -1,7 +1,9 @@
-/* With recovery: of several lives of a rank one is a member. One that is stopped is given up within the heartbeat time-out and one
- * interval, and replaced; when it goes on, before that or afterwards, it is fenced, whatever it calls, and ends nothing. A newcomer
- * whose place is held by one that lives is refused by name, and harms nobody. One that comes back and is killed or stopped before
- * muster_init has returned is replaced in its turn, at once: whichever of the tokens of those before it the next one holds. */
+/* With recovery: one life of a rank at most is a member.
+ * - A rank that is stopped is given up within the heartbeat time-out and one interval, and replaced. When it goes on,
+ *   before that or afterwards, it is fenced, whatever it calls, and ends nothing.
+ * - A newcomer whose place belongs to a living process is refused by name, and harms nobody.
+ * - A rank may come back and be killed or stopped before muster_init has returned. It is replaced in its turn, at once,
+ *   whichever of the earlier lives' tokens the next life holds. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -76,7 +78,7 @@ static void stops_or_goes_on(muster_cluster_t *cluster, int rank, struct ranks *
     muster_cluster_free(cluster);
 }
 
-/* One more process with the id of rank 2, which gets this from muster_init. */
+/* One more process with the id of rank 2. It gets this status from muster_init. */
 static void newcomer(const struct ranks *ranks, const char *const *settings, muster_status_t status, const char *words) {
     muster_config_t *config = NULL;
     muster_cluster_t *cluster = NULL;
@@ -93,7 +95,7 @@ static void newcomer(const struct ranks *ranks, const char *const *settings, mus
     muster_config_free(config);
 }
 
-/* The one that was stopped goes on, and ends. */
+/* The process that was stopped goes on, and ends. */
 static void goes_on(pid_t stopped) {
     atomic_store(may_go_on, 1);
     CHECK(kill(stopped, SIGCONT) == 0);
@@ -250,7 +252,7 @@ static void one_is_lost_again(void) {
     an_epoch_begins(ranks);
     ranks_await_ready(ranks);
 
-    /* It stands still while the epoch begins, and is killed before it has heard so: its own token holds. */
+    /* It stands still while the epoch begins, and is killed before it has heard of that: its own token holds. */
     atomic_store(&heard->restarts, 4);
     kill_lost(ranks);
     comes_back(ranks);

@@ -45,7 +45,7 @@ static void check_hccl(muster_cluster_t *cluster, int workers) {
     CHECK(cm.worker_ip[0] != 0 && cm.chief_port > 1024);
 }
 
-/* World and universe agree on who is who. */
+/* World and universe agree on which rank is which node. */
 static void check_members(muster_cluster_t *cluster, int workers, int servers) {
     muster_group_t *world = muster_world(cluster);
     muster_group_t *universe = muster_universe(cluster);
@@ -141,7 +141,7 @@ static void with_servers(void) {
     }
 }
 
-/* One too many is refused at once, in a sentence that names both sides; the others go on. */
+/* One node too many is refused at once, in a sentence that names both sides; the others go on. */
 static void refuse(muster_cluster_t *cluster, int index, void *context) {
     (void)context;
     if (index == 0) {
@@ -172,7 +172,7 @@ static void one_too_many(void) {
     run_nodes(&plan);
 }
 
-/* One too few: all fail when the time is up, and are told how many came. */
+/* One node too few: all fail when the time is up, and are told how many came. */
 static void one_too_few(void) {
     const char *const settings[] = {"cluster_timeout", "0.5", NULL};
     struct plan plan = {.workers = 2, .settings = settings};

@@ -1,5 +1,5 @@
-/* Groups that their members make alone: who gets one, who is named where one does not come, what ends the wait, and that a rank
- * which comes back after its loss has its groups again. */
+/* Groups that their members make alone: which ranks get one, which rank is named if one does not come, and what ends the
+ * wait. A rank that comes back after its loss has its groups again. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"

@@ -56,7 +56,7 @@ static void created(muster_cluster_t *cluster, int index, void *context) {
 }
 
 static void split(muster_cluster_t *cluster, int index, void *context) {
-    /* Ranks 0 and 3 and 4 in colour 9, by key and then by rank: 4, 0, 3; rank 2 alone; rank 1 in none. */
+    /* Ranks 0, 3 and 4 have colour 9; by key and then by rank they are 4, 0, 3. Rank 2 is alone, rank 1 in no group. */
     static const int32_t colour[SIZE] = {9, -1, 2, 9, 9}, key[SIZE] = {5, 0, 0, 5, -3};
     static const int32_t rank[SIZE] = {1, -1, 0, 2, 0}, size[SIZE] = {3, 0, 1, 3, 3};
     muster_group_t *group = NULL;

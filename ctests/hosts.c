@@ -1,5 +1,5 @@
-/* Several hosts, as far as one has them: nodes that say they are elsewhere, a scheduler on another address or under
- * a name, and links over IPv6. */
+/* Several hosts, as far as one host can have them: nodes that say they are elsewhere, a scheduler on another address or
+ * under a name, and links over IPv6. */
 #include "check.h"
 #include "nodes.h"
 

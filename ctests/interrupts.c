@@ -1,5 +1,5 @@
-/* What ends a wait before its time: muster_interrupt, and the hook of a configuration. Each call that can be interrupted is, in
- * both ways, once it sleeps; then it is looked at what has become of what it did, here and on the other rank. */
+/* What ends a wait before its time: muster_interrupt, and the hook of a configuration. Each call that can be interrupted is
+ * interrupted in both ways, once it sleeps. Then the test looks at what has become of it, here and on the other rank. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -255,7 +255,7 @@ static void so_is_one_whose_turn_has_not_come(enum way way) {
     start(&second, barrier, pair.cluster[0]);
     own_thread_sleeps(&second.tid);
     interrupt(way, pair.cluster[0]);
-    /* Whichever hears it first ends the group; the other may find that before it hears it itself. */
+    /* Whichever thread hears it first ends the group. The other may find that before it hears it itself. */
     CHECK(pthread_join(first.thread, NULL) == 0 && pthread_join(second.thread, NULL) == 0);
     CHECK(first.status == MUSTER_ERR_INTERRUPTED || second.status == MUSTER_ERR_INTERRUPTED);
     was_interrupted_or_found_it(&first, "barrier #1 on world", "barrier #2 on world");

@@ -11,7 +11,7 @@
 enum { GROUPS = 32, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
 
 static const char *const settings[] = {"finalize_timeout", "2", "timeout", "60", NULL};
-/* For those that end long before that. */
+/* The limit for calls that end long before it. */
 static const char *const patient[] = {"finalize_timeout", "60", "timeout", "60", NULL};
 static muster_group_t *made[GROUPS];
 static uint8_t memory[64 * MIB];
@@ -23,7 +23,7 @@ static double processor_s(void) {
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* A thread that finds its bell ringing without end takes seconds of it. */
+/* A thread whose bell rings without end takes seconds of processor time. */
 static void hardly_any(double since_s) { CHECK(processor_s() - since_s < 0.5 * patience()); }
 
 static void exchange(muster_group_t *group) {
@@ -80,7 +80,7 @@ static void go_on(struct ranks *ranks, int rank) {
     ranks_await(ranks, rank);
 }
 
-/* Where the scheduler stands still leaving takes its whole limit, asleep. */
+/* If the scheduler stands still, leaving takes its whole limit, asleep. */
 static void scheduler_stands_still(void) {
     struct ranks *ranks = all_ready(2, leave, settings);
     stop_process(ranks->scheduler);
@@ -109,7 +109,8 @@ static void after_a_kill(void) {
     CHECK_IS(MUSTER_ERR_PEER_LOST, ranks_finish(ranks));
 }
 
-/* Rank 0 goes on when rank 1 is past its last barrier, in which it might still be when rank 0 ends the epoch. */
+/* Rank 0 goes on when rank 1 has passed its last barrier. Otherwise rank 1 might still be in it when rank 0 ends the epoch.
+ * */
 static void await_rank_1(int rank, struct ranks *ranks) {
     if (rank == 0) {
         await(&ranks->note[1].ready);
@@ -149,7 +150,7 @@ static void recovery_that_waits(void) {
     CHECK_OK(ranks_finish(ranks));
 }
 
-/* One that sends to a rank which stands still, more than the sockets take. */
+/* A thread that sends to a rank which stands still, more than the sockets accept. */
 static void send_to_one_that_stands_still(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     use_groups(cluster, rank);
     muster_request_t *receive = NULL, *send = NULL, *eager[GROUPS] = {NULL};
@@ -185,7 +186,7 @@ static void a_peer_stands_still(void) {
     CHECK_OK(ranks_finish(ranks));
 }
 
-/* What another thread is in when its process leaves. */
+/* The call that another thread is in when its process leaves. */
 enum place { IN_RECV, IN_ANY_RECV, IN_BARRIER, IN_SPLIT, IN_RECOVER, IN_STORE, IN_FUNCTION, PLACES };
 
 struct other {

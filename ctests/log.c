@@ -1,5 +1,5 @@
-/* The log: lines go to the callback, up to its level; taking it away waits for calls under way; one that does not return
- * delays nobody; nothing ever goes to standard output. */
+/* The log: lines go to the callback, up to its level. Taking it away waits for calls under way. A callback that does not
+ * return delays nobody. Nothing ever goes to standard output. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -37,7 +37,8 @@ static void note_line(int32_t level, const char *target, const char *message, vo
     pthread_mutex_unlock(&seen->lock);
 }
 
-/* A scheduler that its program stops says so, as a warning; the program may end at the very call that fails because of that. */
+/* A scheduler that is stopped by its program says so, as a warning. The program may end at the very call that fails because
+ * of that. */
 static void make_a_warning(bool ends_then) {
     muster_config_t *config = NULL;
     muster_scheduler_t *scheduler = NULL;
@@ -128,7 +129,7 @@ struct behind {
     int asked;
 };
 
-/* Needs what the program has, as a callback in Python needs the interpreter's lock. */
+/* A callback that needs a lock of the program, as a callback in Python needs the interpreter's lock. */
 static void line_behind_a_lock(int32_t level, const char *target, const char *message, void *ctx) {
     struct behind *behind = ctx;
     (void)level, (void)target, (void)message;
@@ -139,7 +140,7 @@ static void line_behind_a_lock(int32_t level, const char *target, const char *me
     pthread_mutex_unlock(&behind->lock);
 }
 
-/* For longer than it takes to be given up. */
+/* Waits longer than it takes to be given up. */
 static void go_on(muster_cluster_t *cluster, int index, void *context) {
     double until = now_s() + 3.0 * patience();
     (void)context;
@@ -149,8 +150,8 @@ static void go_on(muster_cluster_t *cluster, int index, void *context) {
     }
 }
 
-/* A callback that does not return delays nobody: not the call of the thread for which it waits, no sign of life, no end; and a
- * forked child does not wait for it. */
+/* A callback that does not return delays nobody: the call of the thread that it waits for goes on, and so do signs of life
+ * and the end. A forked child does not wait for it. */
 static void holding_up_nobody(void) {
     struct behind behind = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = 0};
     const char *settings[] = {"node_timeout", "1", NULL};
@@ -200,7 +201,7 @@ static void standard_error(void) {
     CHECK(close(file) == 0);
 }
 
-/* A program that ends at the call that failed; with a standard error that takes nothing, if it is full. What it wrote; and whether
+/* A program ends at the call that failed; if `full`, its standard error accepts nothing. Tells what it wrote, and whether
  * the call took all the time that such a line has. */
 static bool ends_at_once(bool is_full, char *text, size_t bytes) {
     int ends[2];
@@ -226,8 +227,8 @@ static bool ends_at_once(bool is_full, char *text, size_t bytes) {
     return WEXITSTATUS(status) == LATE;
 }
 
-/* The line that says why a call failed is out when the call returns, whatever becomes of the program then; or 100 ms have passed,
- * as they may now and then where others keep the processors busy. */
+/* The line that says why a call failed is out when the call returns, whatever becomes of the program then. Or 100 ms have
+ * passed: that may happen now and then where others keep the processors busy. */
 static void out_before_it_returns(void) {
     char text[WORDS_BYTES] = "";
     int said = 0;

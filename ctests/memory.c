@@ -1,5 +1,5 @@
-/* Where there is no memory for what grows by a count or a size that the caller gives, the call says so, and the process goes on:
- * requests without end of each kind, a value for the store, and the wide copies of an average. */
+/* If there is no memory for what grows by a count or a size that the caller gives, the call says so, and the process goes
+ * on. This is tried with endless requests of each kind, a value for the store, and the wide copies of an average. */
 #include "check.h"
 #include "nodes.h"
 
@@ -23,7 +23,7 @@ static size_t space(void) {
 }
 
 /* From now on this process gets so much more address space than it has, and no more. Another thread may take its first
- * memory, an arena of 64 MiB, between the look and the limit: then once more. */
+ * memory, an arena of 64 MiB, between the look and the limit: then it is done once more. */
 static void limit_to(size_t more) {
     size_t had;
     do {
@@ -64,7 +64,7 @@ static void works(muster_group_t *world) {
     CHECK_IS(7, box);
 }
 
-/* Starts them until there is no memory for one more. Returns how many; of the last the caller was told why not. */
+/* Starts requests until there is no memory for one more. Returns how many; the caller was told why the last one failed. */
 static size_t start_without_end(muster_group_t *world, starter start, int32_t *number, muster_request_t **made) {
     size_t count = 0;
     muster_status_t status = MUSTER_OK;

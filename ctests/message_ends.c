@@ -1,4 +1,4 @@
-/* How messages end that do not arrive: what ends one call alone, and what ends them all, with one true cause. */
+/* How messages end that do not arrive: what ends only one call, and what ends them all, with one true cause. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -81,7 +81,7 @@ static void late_for(muster_cluster_t *cluster, int rank, const char *words) {
     CHECK_CONTAINS(failure.cause, words);
 }
 
-/* A time-out ends one call alone, says what did not come and from whom, and leaves nothing behind. */
+/* A time-out ends only one call, says which message did not come and from whom, and leaves nothing behind. */
 static void times_out(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     uint8_t *memory = memories[rank];
@@ -130,7 +130,7 @@ static void is_cancelled(muster_request_t *request) {
     muster_request_free(request);
 }
 
-/* What has not met its other half can be cancelled, and is gone; what has ended stays as it ended. */
+/* An operation that has not met its other half can be cancelled, and is gone. One that has ended stays as it ended. */
 static void cancelled(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     uint8_t *memory = memories[rank];
@@ -224,7 +224,8 @@ static void revoked(muster_cluster_t *cluster, int rank, void *context) {
     CHECK(failure.status == MUSTER_ERR_MISMATCH); /* what broke it, and no longer what was late */
 }
 
-/* Requests outlive what they were made of; what had not ended says that this process has left. */
+/* Requests outlive the groups and clusters that they were made on. A request that had not ended says that this process has
+ * left. */
 static void outlived(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *group = NULL;
     (void)context;

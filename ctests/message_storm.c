@@ -110,7 +110,7 @@ static unsigned char *filled(uint64_t key, size_t bytes) {
     return memory;
 }
 
-/* The caller's again: what is still read or written of it shows elsewhere. */
+/* The buffer is the caller's again: if it is still read or written, that shows elsewhere. */
 static void give_back(unsigned char *memory, size_t bytes) {
     memset(memory, 0xdd, bytes);
     free(memory);
@@ -225,7 +225,7 @@ struct going {
 static void sent(struct part *part, struct going *going, muster_status_t status) {
     const struct message *message = going->message;
     int long_one = bytes_of(message) > EAGER_MAX;
-    /* A short one that does not fit was announced if there was no credit left. */
+    /* A short message that does not fit was announced if there was no credit left. */
     CHECK_OF(status == (message->misfit && long_one ? MUSTER_ERR_MISMATCH : MUSTER_OK)
              || (message->misfit && status == MUSTER_ERR_MISMATCH));
     give_back(going->bytes, bytes_of(message));
@@ -260,7 +260,7 @@ static void *send_all(void *argument) {
             continue;
         }
         isend(part, going);
-        /* One that does not fit may have been refused already, which ends its receive. */
+        /* A message that does not fit may have been refused already, and that ends its receive. */
         while (going->message != NULL && !message->misfit && one_in(&part->random, 4)) {
             muster_status_t status = cancel(going->request);
             if (status == MUSTER_ERR_ABORTED) {
@@ -295,7 +295,7 @@ static void irecv(struct coming *coming) {
                           coming->report, sizeof coming->received, &coming->request));
 }
 
-/* Begins a receive; now and then takes it back and begins again, while it is the newest of its thread. */
+/* Begins a receive. Now and then takes it back and begins it again, while it is the newest of its thread. */
 static muster_status_t receive(struct part *part, struct coming *coming) {
     coming->bytes = empty(coming->room);
     coming->received = (muster_received_t){-7, -7, 7, -7};
@@ -331,7 +331,7 @@ static void came(struct part *part, struct coming *coming, const struct message 
     coming->bytes = NULL;
 }
 
-/* What nobody sends is cancelled for certain. */
+/* A receive of what nobody sends is cancelled for certain. */
 static void receive_never(struct part *part) {
     muster_request_t *request = NULL;
     unsigned char byte = 0xee;
@@ -342,7 +342,7 @@ static void receive_never(struct part *part) {
     CHECK(byte == 0xee);
 }
 
-/* Those that name sender and tag, in the order of the plan; they are waited for in any order. */
+/* The receivers that name sender and tag, in the order of the plan. Their receives are waited for in any order. */
 static void *receive_named(void *argument) {
     struct part *part = argument;
     const struct storm *storm = part->storm;
@@ -383,7 +383,7 @@ static void *receive_named(void *argument) {
     return NULL;
 }
 
-/* Which message it must be that a taker has got: the next of that sender with that tag. */
+/* The message that a taker must have got: the next of that sender with that tag. */
 static const struct message *whose(const struct part *part, const struct wish *wish, const muster_received_t *received,
                                    int *read) {
     const struct storm *storm = part->storm;
@@ -409,7 +409,7 @@ static const struct message *whose(const struct part *part, const struct wish *w
     return NULL;
 }
 
-/* Those that take what comes, in the order in which they were posted. */
+/* The receivers that take whatever comes, in the order in which their receives were posted. */
 static void *receive_what_comes(void *argument) {
     struct part *part = argument;
     const struct storm *storm = part->storm;
@@ -516,7 +516,7 @@ static void *reckon(void *argument) {
     return NULL;
 }
 
-/* The last message of everybody to everybody; one that is left over would come before it. */
+/* The last message of every rank to every rank. A message that is left over would come before it. */
 static void close_with(muster_group_t *group) {
     int size = muster_group_size(group), seen[MOST] = {0};
     muster_request_t *request = NULL;

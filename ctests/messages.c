@@ -1,4 +1,5 @@
-/* Messages between two members of a group: what meets what, in which order, and that everything goes on by itself. */
+/* Messages between two members of a group: which receive gets which message, in which order, and that everything goes on by
+ * itself. */
 #include "check.h"
 #include "nodes.h"
 
@@ -77,7 +78,7 @@ static void sizes(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_OK(muster_barrier(world));
 }
 
-/* Two ranks that both receive, then send 64 MiB, make progress; so do rings, and everybody to everybody. */
+/* Two ranks that both receive, then send 64 MiB, make progress. So do rings, and all ranks that send to all. */
 static void both_ways(muster_cluster_t *cluster, int rank, void *context) {
     enum { SIZE = 64 * MIB };
     muster_group_t *world = muster_world(cluster);
@@ -126,7 +127,7 @@ static void all_to_all(muster_cluster_t *cluster, int rank, void *context) {
     (void)context;
     for (int tag = 0; tag < TAGS; tag++) {
         for (int peer = 0; peer < size; peer++) {
-            /* Receives of one's own come first, for a long message to oneself needs one. */
+            /* Receives from oneself come first, for a long message to oneself needs one. */
             buffers[count] = empty(between(peer, rank, tag));
             requests[count] = irecv(world, buffers[count], between(peer, rank, tag), peer, tag);
             count++;
@@ -181,7 +182,7 @@ static void order(muster_cluster_t *cluster, int rank, void *context) {
     free(bytes);
 }
 
-/* Workers that ask a parameter server, which serves whoever comes, over the universe group; long answers, too. */
+/* Workers ask a parameter server, which serves any that comes, over the universe group; with long answers, too. */
 static void servers(muster_cluster_t *cluster, int index, void *context) {
     enum { WORKERS = 3, ROUNDS = 20, LONG = 100000 };
     muster_group_t *universe = muster_universe(cluster);
@@ -214,7 +215,7 @@ static void servers(muster_cluster_t *cluster, int index, void *context) {
     free(values);
 }
 
-/* What nobody receives is bounded and keeps nothing else from going on; received later, it is all there. */
+/* Messages that nobody receives are bounded and keep nothing else from going on. Received later, they are all there. */
 static void flood(muster_cluster_t *cluster, int rank, void *context) {
     enum { COUNT = 1500, SIZE = 20 * KIB, LONG = 3 * MIB };
     muster_group_t *world = muster_world(cluster);
@@ -279,7 +280,7 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_send(world, in, MIB, MUSTER_UINT8, rank, 2));
     CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 100 uint8", muster_request_test(request));
     muster_request_free(request);
-    /* Whichever way the end is heard, the true length is told. */
+    /* The true length is told, whichever way the end is heard of. */
     for (int way = 0; way < 4; way++) {
         size_t index = 1;
         memset(&received, 0, sizeof received);
@@ -303,13 +304,15 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     free(out);
 }
 
-/* What all have allocated and not freed, in bytes. How much of the process is resident depends on what the allocator keeps. */
+/* How many bytes all have allocated and not freed. How much of the process is resident depends on what the allocator keeps.
+ * */
 static size_t allocated(void) {
     struct mallinfo2 info = mallinfo2();
     return info.uordblks + info.hblkhd;
 }
 
-/* What is kept of a sender's takes no more memory than it may, though it is many empty messages, each of another tag. */
+/* What is kept of a sender's messages takes no more memory than it may, even if they are many empty messages, each with
+ * another tag. */
 static void empty_ones(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     muster_status_t status = MUSTER_OK;
@@ -371,7 +374,7 @@ static void sends_to(muster_group_t *world, int to, int tag, size_t count) {
     free(bytes);
 }
 
-/* A message of which the receiver knows nothing: it asks, makes room for it, and takes it. */
+/* The receiver knows nothing of a message: it asks, makes room for it, and takes it. */
 static void takes_what_it_found(muster_group_t *world, int from, int tag, const muster_received_t *found) {
     muster_received_t received;
     uint8_t *bytes = empty(found->count);
@@ -384,7 +387,7 @@ static void takes_what_it_found(muster_group_t *world, int from, int tag, const 
     free(bytes);
 }
 
-/* What a probe finds is what the next receive gets, whether it comes as one frame or waits for its receive. */
+/* The next receive gets the message that a probe finds, whether it comes as one frame or waits for its receive. */
 static void probes(muster_cluster_t *cluster, int rank, void *context) {
     static const size_t sizes[] = {0, 5, EAGER_MAX, EAGER_MAX + 1, 3 * MIB};
     enum { SIZES = sizeof sizes / sizeof *sizes };

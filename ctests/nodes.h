@@ -13,16 +13,17 @@ typedef void (*node_body)(muster_cluster_t *cluster, int index, void *context);
 struct plan {
     int workers;
     int servers;
-    /* One for each worker, then for each server; NULL, or a NULL among them: none is set. */
+    /* Ids, one for each worker, then for each server. NULL, or a NULL among them: none is set. */
     const char *const *node_ids;
-    /* Likewise: what each node says its host is. */
+    /* Host ids in the same order: what each node says its host is. NULL, or a NULL among them: none is set. */
     const char *const *host_ids;
     /* Where the scheduler listens and is looked for; NULL: 127.0.0.1. */
     const char *host;
     /* Where the scheduler listens; NULL: the system chooses. */
     const char *port;
-    /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. After how long a node counts as lost, or
-     * the cluster as not formed, is said for a machine of usual speed: patience() makes it longer. */
+    /* Keys and values in turn, ended by NULL; for scheduler and nodes alike. May be NULL. The times after which a node
+     * counts as lost, or the cluster as not formed, are given for a machine of usual speed: patience() makes them longer.
+     * */
     const char *const *settings;
     node_body body;
     void *context;

@@ -1,4 +1,4 @@
-/* What of this process can be counted: threads, descriptors, memory. */
+/* What can be counted of this process: threads, descriptors, memory. */
 #ifndef OWN_H
 #define OWN_H
 

@@ -133,7 +133,7 @@ static void disagree(muster_cluster_t *cluster, int rank, void *context) {
     } else {
         status = muster_reduce_scatterv(world, in, out, counts, MUSTER_INT32, MUSTER_SUM);
     }
-    if (status == MUSTER_OK) { /* it needed nobody who disagrees: the next call says so */
+    if (status == MUSTER_OK) { /* it needed no rank that disagrees: the next call says so */
         status = muster_barrier(world);
     }
     CHECK_IS(MUSTER_ERR_MISMATCH, status);

@@ -1,6 +1,6 @@
-/* With recovery: what is pending when a rank is lost. Messages and collectives that are not waited for end with the loss; who
- * waits for a key of the store, too; a change of it that is under way is answered. In the next epoch all work again, also
- * while another scheduler takes over. Time-outs and operations stay what they were. */
+/* With recovery: what is pending when a rank is lost. Messages and collectives that are not waited for end with the loss.
+ * So does a wait for a key of the store. A change of the store that is under way is answered. In the next epoch all work
+ * again, even while another scheduler takes over. Time-outs and operations stay what they were. */
 #include "check.h"
 #include "nodes.h"
 #include "ranks.h"
@@ -12,7 +12,7 @@
 
 enum { SIZE = 3, LOST = 2, LIMIT_MS = 25000, TIMEOUT_MS = 4000 };
 
-/* A key that nobody sets before the loss: whoever would set it may be the one that is lost. */
+/* A key that nobody sets before the loss: the rank that would set it may be the one that is lost. */
 static void *gets(void *argument) {
     muster_cluster_t *cluster = argument;
     void *value = NULL;
@@ -127,7 +127,7 @@ static void works(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     int64_t sum = 0;
     CHECK_OK(muster_allreduce(world, &adder.done, &sum, 1, MUSTER_INT64, MUSTER_SUM));
     CHECK_OK(muster_store_add(cluster, "count", 0, &number));
-    CHECK_IS(sum, number); /* what was added counts once, and what is said not to have been was not */
+    CHECK_IS(sum, number); /* what was added counts once; what is called not added was not added */
     if (rank != LOST) {
         CHECK(pthread_create(&thread, NULL, gets_again, cluster) == 0);
     }

@@ -1,5 +1,5 @@
-/* How those that wait share the processors: who polls and for how long, what makes all of them stop, and what a caller that only
- * tests gives away. Every yield of the process comes here and is counted. */
+/* How waiting threads share the processors: which ones poll and for how long, what makes all of them stop, and what a
+ * caller that only tests gives away. Every yield of the process comes here and is counted. */
 #include "check.h"
 #include "nodes.h"
 
@@ -17,7 +17,7 @@ static atomic_int is_late;
 
 static void pause_ms(long ms) {
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&pause, NULL); /* who is awaited comes late: that is what this test is about */
+    nanosleep(&pause, NULL); /* the awaited rank comes late: this is what the test is about */
 }
 
 int sched_yield(void) {
@@ -80,7 +80,7 @@ static pthread_barrier_t meeting;
 
 static void meet(void) { pthread_barrier_wait(&meeting); }
 
-/* How many yields there are while rank 0 waits so for rank 1; told to both. */
+/* How many yields there are while rank 0 waits in this way for rank 1; both are told. */
 static long counted(way wait, muster_group_t *world, int rank, long late_ms) {
     meet();
     long before = atomic_load(&yields);
@@ -97,7 +97,7 @@ static long counted(way wait, muster_group_t *world, int rank, long late_ms) {
 
 static void warm(muster_group_t *world, int rank) {
     for (size_t i = 0; i < sizeof all_ways / sizeof *all_ways; i++) {
-        counted(all_ways[i], world, rank, 0); /* whoever has heard nothing of a peer yet does not poll for it */
+        counted(all_ways[i], world, rank, 0); /* a rank that has heard nothing of a peer yet does not poll for it */
     }
 }
 

@@ -49,7 +49,7 @@ static void be_scheduler(struct ranks *ranks, const struct plan *plan) {
     muster_scheduler_free(scheduler);
 }
 
-/* Of the one cluster that a test has at a time; for processes that are started again. */
+/* The cluster that a test has at this time, for processes that are started again. */
 static struct plan plan;
 static rank_body what_ranks_do;
 

@@ -54,7 +54,8 @@ void ranks_kill(struct ranks *ranks, int rank);
 void ranks_await(struct ranks *ranks, int rank);
 /* Waits for the scheduler, and gives the memory back. Returns what muster_scheduler_wait returned. */
 muster_status_t ranks_finish(struct ranks *ranks);
-/* Likewise, but only waits for the scheduler: what it said lies in `ranks` still. */
+/* Waits for the scheduler as the function above does, but keeps the memory: what the scheduler said lies in `ranks` still.
+ * */
 muster_status_t ranks_await_scheduler(struct ranks *ranks);
 void ranks_free(struct ranks *ranks);
 /* The scheduler dies of SIGKILL. */
@@ -66,8 +67,8 @@ void ranks_go(struct ranks *ranks);
 /* Waits until a child has ended, 30 s at most; its wait status. */
 int await_child(pid_t pid);
 
-/* Stops a process with SIGSTOP, and waits until all its threads stand still: until one of them has been scheduled to take the
- * signal the others go on. */
+/* Stops a process with SIGSTOP, and waits until all its threads stand still: the others go on until one of them has been
+ * scheduled to take the signal. */
 void stop_process(pid_t pid);
 
 /* Waits for a semaphore, 30 s at most. */

@@ -1,5 +1,5 @@
-/* A cluster that nobody was lost from is made whole again: groups that were revoked work as new under the same handles;
- * who does not come is named; and what cannot be mended is not. */
+/* A cluster that has lost nobody is made whole again: groups that were revoked work as new under the same handles. A rank
+ * that does not come is named. A cluster that cannot be mended is not mended. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -36,7 +36,7 @@ static void works(muster_group_t *group) {
     CHECK_IS((rank + size - 1) % size, other);
 }
 
-/* All ranks are here: over the store, which no epoch ends. */
+/* Waits until all ranks are here: over the store, which no epoch ends. */
 static void meet(muster_cluster_t *cluster, const char *where, int count) {
     char key[64];
     int64_t here = 0;
@@ -82,7 +82,7 @@ static void mends(muster_cluster_t *cluster, int index, void *context) {
             CHECK_IS(MUSTER_ERR_MISMATCH, failure.status);
             CHECK_IS(round, failure.epoch);
         }
-        meet(cluster, "broken", WORKERS + 1); /* who is early would be the cause */
+        meet(cluster, "broken", WORKERS + 1); /* a rank that is early would be the cause */
         CHECK_OK(muster_recover(cluster, NO_LIMIT_MS * patience()));
         CHECK_IS(round + 1, muster_epoch(cluster));
         CHECK_IS(MUSTER_ERR_NOT_FOUND, muster_failure(cluster, &failure, sizeof failure));
@@ -110,7 +110,7 @@ static void mends(muster_cluster_t *cluster, int index, void *context) {
     muster_group_free(half);
 }
 
-/* One rank mends while the others are in collectives, or wait for messages: they do not wait for it. */
+/* One rank mends while the others are in collectives, or wait for messages: it need not wait until those calls time out. */
 static void gives_up(muster_cluster_t *cluster, int index, void *context) {
     muster_group_t *world = muster_world(cluster), *all = NULL;
     int rank = muster_rank(cluster);
@@ -303,7 +303,7 @@ static void run_with(int workers, int servers, node_body body, const char *const
 
 static void run(int workers, int servers, node_body body) { run_with(workers, servers, body, NULL); }
 
-/* The same where lost ranks could come back. */
+/* The same with recovery, where lost ranks could come back. */
 static void run_with_recovery(int workers, int servers, node_body body) {
     char path[] = "/tmp/muster-recover-XXXXXX", command[64];
     CHECK(mkdtemp(path) != NULL);

@@ -1,6 +1,6 @@
-/* For the programs that call every function of the header with arguments that are not right: NULL, negative, huge, too
- * small, overlapping. Each must return the documented status at once, name the argument in muster_last_error, and leave
- * its outputs alone. All mistakes are told, not only the first. */
+/* For the programs that call every function of the header with wrong arguments: NULL, negative, huge, too small,
+ * overlapping. Each call must return the documented status at once, name the argument in muster_last_error, and leave its
+ * outputs alone. All mistakes are told, not only the first. */
 #ifndef REFUSED_H
 #define REFUSED_H
 

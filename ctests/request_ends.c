@@ -1,5 +1,5 @@
-/* How a program with an event loop hears of the end of requests: a function that is called, a descriptor that can be read, waits for
- * any or all of several. Also of requests that fail, that are freed, of two clusters, and in a forked child. */
+/* How a program with an event loop hears of the end of requests: a function that is called, a descriptor that can be read,
+ * waits for any or all of several. This includes requests that fail or are freed, two clusters, and a forked child. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -105,7 +105,7 @@ static void functions(muster_cluster_t *cluster, int rank, void *context) {
     heard(&told[3], MUSTER_ERR_ABORTED);
     CHECK_FAILS(MUSTER_ERR_ABORTED, "cancelled", muster_request_test(requests[3]));
     muster_request_free(requests[3]);
-    /* One that has ended is told of at once, and not by the caller. */
+    /* A request that has ended is told of at once, and not by the caller. */
     struct told late;
     prepare(&late);
     CHECK_OK(muster_request_wait(requests[0], -1));
@@ -150,7 +150,7 @@ static void descriptors(muster_cluster_t *cluster, int rank, void *context) {
     if (rank == 1) {
         until(cluster, "asked");
         send_to_rank_0(cluster, 0);
-        until(cluster, "done"); /* one who leaves ends what waits for him */
+        until(cluster, "done"); /* a rank that leaves ends what waits for it */
         return;
     }
     muster_request_t *request = receive(cluster, 1, 0, &values[0]), *other = receive(cluster, 1, 1, &values[1]);

@@ -17,7 +17,7 @@ static void in_flight(muster_cluster_t *cluster, int index, void *context) {
         values[i] = i * 10 + index;
         CHECK_OK(muster_iallreduce(world, &values[i], &sums[i], 1, MUSTER_INT64, MUSTER_SUM, &requests[i]));
     }
-    /* A blocking one takes its place behind them: when it is done, so are they. */
+    /* A blocking call takes its place behind them: when it is done, so are they. */
     CHECK_OK(muster_barrier(world));
     for (int i = FLIGHT - 1; i >= 0; i--) {
         CHECK_OK(muster_request_test(requests[i]));

@@ -1,5 +1,6 @@
-/* With recovery: who comes back, however it is known. Nodes and the scheduler are killed and started again, one, several, all; the
- * others call muster_recover, and all go on from the newest step that everyone has. Ranks, groups and sums are what they were. */
+/* With recovery: a lost rank comes back, however it is known. Nodes and the scheduler are killed and started again, one,
+ * several, all. The others call muster_recover, and all go on from the newest step that everyone has. Ranks, groups and
+ * sums are what they were. */
 #include "check.h"
 #include "ranks.h"
 
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 enum { NODES = 5, EPOCHS = 8, STEPS = 30, LIMIT_MS = 25000, SCHEDULER = NODES };
-/* What is asked of a scheduler that is away is waited for 250 ms; the rest is for a busy machine. */
+/* How long a question to a scheduler that is away waits: 250 ms; the rest is for a busy machine. */
 static const double UNCONFIRMED_S = 2;
 
 /* A job: how its processes are told what they are, and what happens to them. */
@@ -27,8 +28,9 @@ struct job {
     int nodes, servers;
     enum { BY_ID, BY_RANK_ID, BY_LAUNCHER } known; /* by a launcher: rank 0 hosts the scheduler, which else is a process of its own */
     const char *const *ids;
-    /* K and S with a node: it is killed, is started; F: it frees its cluster and joins again in the same process. k and s: so is the
-     * scheduler. !: all others have heard of it. A dot: all go on, in the next epoch. _: in the same one. */
+    /* What happens, step by step. K with a node: it is killed. S: it is started. F: it frees its cluster and joins again in
+     * the same process. k and s: the scheduler is killed, is started. !: all others have heard of it. A dot: all go on, in
+     * the next epoch. _: all go on in the same epoch. */
     const char *script;
     bool tells; /* all are told of all losses, alike, before one of them recovers */
 };
@@ -49,10 +51,10 @@ static const struct job jobs[] = {
 static struct shared {
     atomic_int stood[NODES][EPOCHS]; /* that it took part in this epoch, with so many restarts and one more */
     atomic_int until;                /* the epoch in which all leave */
-    atomic_int frees;                /* who frees its cluster and joins again */
+    atomic_int frees;                /* the node that frees its cluster and joins again */
     atomic_int step[NODES];
     int64_t sum[NODES];
-    atomic_int lost[EPOCHS]; /* those who are lost in it, a bit each */
+    atomic_int lost[EPOCHS]; /* the nodes that are lost in it, a bit each */
     atomic_bool is_unconfirmed[EPOCHS]; /* the scheduler was away then */
     double killed_s;
     pid_t pid[NODES], lost_pid[EPOCHS][NODES];
@@ -70,7 +72,7 @@ static void rest(void) {
     nanosleep(&pause, NULL);
 }
 
-/* One step; it adds the same to everybody's sum, whoever has died meanwhile. */
+/* One step. It adds the same to every rank's sum, whichever rank has died meanwhile. */
 static muster_status_t step(muster_group_t *all, muster_group_t *half, int64_t number, int64_t *sum) {
     int rank = muster_group_rank(all), size = muster_group_size(all);
     int64_t mine = number * (rank + 1), of_all = 0, of_half = 0, expected = 0;
@@ -142,7 +144,7 @@ struct life {
     int64_t number, sum;
 };
 
-/* Makes what is missing, and one step; whether that was the last. */
+/* Makes the groups that are missing, and one step. Returns whether that was the last step. */
 static muster_status_t goes_on(muster_group_t *all, int index, int64_t epoch, struct life *life, int32_t *over) {
     int rank = muster_group_rank(all), size = muster_group_size(all);
     const int32_t ends[] = {size - 1, 0};
@@ -325,7 +327,7 @@ static void await_steps(int epoch) {
     }
 }
 
-/* Those who were not lost in this epoch have heard of it. */
+/* The nodes that were not lost in this epoch have heard of it. */
 static void await_heard(int epoch) {
     double limit = now_s() + 40 * patience();
     for (int index = 0; index < job->nodes; index++) {
@@ -336,7 +338,7 @@ static void await_heard(int epoch) {
     }
 }
 
-/* Those who were not lost in this epoch have heard the same, and so has the scheduler said. */
+/* The nodes that were not lost in this epoch have heard the same, and the scheduler has said the same. */
 static void check_told(int epoch) {
     for (int index = 0; index < job->nodes; index++) {
         if (!is_in(atomic_load(&shared->lost[epoch]), index)) {
@@ -373,7 +375,7 @@ static void remove_all(void) {
     CHECK(rmdir(path) == 0);
 }
 
-/* Does what the script says; the epoch in which all stand in the end. */
+/* Does what the script says. Returns the epoch in which all are in the end. */
 static int follow(pid_t *scheduler) {
     int restarts[NODES] = {0}, epoch = 1, started = 0;
     bool is_away = false;

@@ -66,7 +66,7 @@ static void start(struct node *node, const char *port, int index, void *(*run)(v
     CHECK(pthread_create(&node->thread, NULL, run, node) == 0);
 }
 
-/* Stopping ends the job for all who are in it; freeing stops first. */
+/* Stopping ends the job for all nodes that are in it; freeing stops first. */
 static void stop_while_used(int by_freeing) {
     char port[8] = "";
     struct node nodes[NODES];

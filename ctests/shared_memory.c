@@ -40,13 +40,13 @@ static int segments(void) {
     return found;
 }
 
-/* The parent lets all go at once. */
+/* Waits here; the parent lets all ranks go at once. */
 static void meet(struct ranks *ranks, int rank) {
     CHECK(sem_post(&ranks->note[rank].ready) == 0);
     await(&ranks->note[rank].go);
 }
 
-/* So many calls that the group shares memory from then on, if it can. Afterwards none is in a call any more. */
+/* Makes so many calls that the group shares memory from then on, if it can. Afterwards no rank is in a call any more. */
 static void first_calls(muster_group_t *group, struct ranks *ranks, int rank) {
     for (int i = 0; i < FIRST_CALLS; i++) {
         CHECK_OK(muster_barrier(group));
@@ -199,7 +199,7 @@ static void disagrees(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     leave(cluster);
 }
 
-/* One calls what others have no part in: its ranks tell each other first how much they bring. */
+/* One rank calls something that the others have no part in: its ranks tell each other first how much they bring. */
 static void is_elsewhere(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     int32_t value = rank, all[SIZE] = {0};
@@ -351,7 +351,7 @@ static void find_segment(unsigned long *begin, unsigned long *end) {
     CHECK(sscanf(line, "%lx-%lx", begin, end) == 2);
 }
 
-/* One writes nonsense wherever it can: the calls of all end, with an error sooner or later, and nobody crashes. */
+/* One rank writes nonsense wherever it can. The calls of all end, sooner or later with an error, and nobody crashes. */
 static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     static int32_t values[MIB / 4], others[MIB / 4];
@@ -379,8 +379,8 @@ static void scribbles(muster_cluster_t *cluster, int rank, struct ranks *ranks) 
     leave(cluster);
 }
 
-/* With checksums of all that lies there, what a call gives is right, or it is an error. Rank 0 puts bytes of nonsense wherever it
- * likes, from a thread of its own; so some are there between a check and the use of what was checked. */
+/* With checksums of all that lies there, the result of a call is right, or it is an error. Rank 0 writes bytes of nonsense
+ * wherever it likes, from a thread of its own. So some come between a check and the use of what was checked. */
 static struct {
     unsigned long begin, end;
     atomic_bool is_over;

@@ -1,6 +1,5 @@
-/* Ranks that are there and say nothing, or go several at a time: a stopped process is lost after the heartbeat
- * time-out, and learns of it when it goes on; of two that die at once one is the first cause, the same for all
- * survivors. */
+/* Ranks that are there and say nothing, or several that go at a time. A stopped process is lost after the heartbeat
+ * time-out, and learns of it when it goes on. If two die at once, one is the first cause, the same for all survivors. */
 #include "check.h"
 #include "ranks.h"
 

@@ -1,5 +1,5 @@
-/* Standard streams that take nothing: nobody reads the pipe that they are, nobody has it open any more, or they are closed. The
- * library's log then goes nowhere; everything else goes on, and what belongs to the program stays as it is. */
+/* Standard streams that accept nothing: they are a pipe that nobody reads, or that nobody has open any more, or they are
+ * closed. The library's log then goes nowhere. Everything else goes on, and what belongs to the program stays as it is. */
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -53,7 +53,7 @@ static void go_on(muster_cluster_t *cluster, int rank, double seconds) {
     }
 }
 
-/* For longer than it takes to be given up; then rank 1 is killed, comes back, and all leave. */
+/* The ranks go on for longer than it takes to be given up. Then rank 1 is killed, comes back, and all leave. */
 static void amid_silence(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     int flags = fcntl(2, F_GETFL);
     CHECK(flags >= 0 && (flags & O_NONBLOCK) == 0);
@@ -108,7 +108,7 @@ static void be_warned(void) {
     CHECK(own_threads_are(threads));
 }
 
-/* What writes to a pipe or socket that nobody has open is killed, unless it takes care. */
+/* A process that writes to a pipe or socket that nobody has open is killed, unless it takes care. */
 static void nobody_is_there(bool is_socket) {
     pid_t pid = fork();
     CHECK(pid >= 0);
@@ -195,7 +195,7 @@ static void without_streams(muster_cluster_t *cluster, int rank, struct ranks *r
     CHECK(pthread_join(writer, NULL) == 0 && are_closed());
 }
 
-/* None of the lowest numbers is open in that process, but that a timer stands there while something else is opened. */
+/* None of the lowest numbers is open in that process; but a timer stands there while something else is opened. */
 static void check_numbers(pid_t pid) {
     struct timespec pause = {.tv_nsec = 1000000};
     double limit = now_s() + 2 * patience();

@@ -168,7 +168,7 @@ static void add(const void *in, void *inout, size_t count, int32_t dtype, void *
     }
 }
 
-/* In rank order every other time, and in place every other two. */
+/* The call is in rank order every other time, and in place every other two times. */
 static muster_status_t allreduce_with(struct memory *memory, size_t bytes, int nth) {
     return muster_allreduce_with(memory->world, nth / 2 % 2 == 0 ? memory->in : memory->out, memory->out, bytes / 24,
                                  MUSTER_ELEMENT + 24, add, NULL, nth % 2);
@@ -221,8 +221,8 @@ static void takes_nothing(muster_cluster_t *cluster, int rank, void *context) {
             for (int nth = 0; nth < WARM; nth++) {
                 CHECK_OK(calls[kind].call(&memory, sizes[size], nth));
             }
-            /* What is needed once (a buffer that fills further than ever before) shows in one window, what each call
-             * takes in all. */
+            /* What is needed only once (a buffer that fills further than ever before) shows in one window. What each call
+             * takes shows in all windows. */
             long allocated = 1000000, faults = 1000000;
             for (int window = 0; window < WINDOWS; window++) {
                 long allocated_before = allocations, faults_before = page_faults(RUSAGE_THREAD);
@@ -320,7 +320,8 @@ static muster_status_t under_way(struct memory *memory, size_t bytes, int nth) {
     return end(requests, 2 * UNDER_WAY);
 }
 
-/* A rank that has the message that was sent last has, or has been offered, all before it: nobody has asked for them. */
+/* If a rank has the message that was sent last, it has, or has been offered, all messages before it: nobody has asked for
+ * those. */
 static muster_status_t unasked(struct memory *memory, size_t bytes, int nth) {
     muster_request_t *requests[UNDER_WAY];
     uint8_t last = 0;
@@ -429,7 +430,7 @@ static void shared_work_takes_nothing(muster_cluster_t *cluster, int rank, void 
     free(memory.out);
 }
 
-/* All wait for one that comes late: in a collective, in a receive, and for a request. */
+/* All wait for a rank that comes late: in a collective, in a receive, and for a request. */
 static void waits_asleep(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     int32_t value = 0, other = 0;

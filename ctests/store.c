@@ -63,7 +63,7 @@ static void compare_and_delete(muster_cluster_t *cluster, int index) {
     CHECK_OK(muster_barrier(muster_world(cluster)));
 }
 
-/* Of all that try to be the first exactly one is. */
+/* Exactly one of all that try to be the first is the first. */
 static void one_winner(muster_cluster_t *cluster, int index) {
     char mine[16];
     void *current = NULL;
@@ -107,7 +107,7 @@ static void timeouts(muster_cluster_t *cluster) {
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "nobody sets this", muster_store_get(cluster, keys[1], 50, &value, &len));
     CHECK(now_s() - begin >= 0.05 && now_s() - begin < 5 * patience());
     CHECK(value == NULL && len == 0);
-    CHECK_OK(muster_store_get(cluster, keys[0], 50 * patience(), &value, NULL)); /* whoever knows how long it is need not ask */
+    CHECK_OK(muster_store_get(cluster, keys[0], 50 * patience(), &value, NULL)); /* needless if the length is known */
     CHECK(((char *)value)[0] == 0);
     muster_free(value);
     CHECK_FAILS(MUSTER_ERR_NOT_FOUND, "nobody sets this", muster_store_wait(cluster, keys, 2, 0));
@@ -122,7 +122,7 @@ static void timeouts(muster_cluster_t *cluster) {
     CHECK(now_s() - begin >= 0.5 && now_s() - begin < 5 * patience());
 }
 
-/* Each limit is said in the sentence, and exactly as much as the limit is allowed. */
+/* Each limit is told in the sentence, and exactly as much as the limit is allowed. */
 static void limits(muster_cluster_t *cluster) {
     char *key = malloc(KEY_MAX + 2);
     unsigned char *value = malloc(VALUE_MAX + 1);

@@ -23,7 +23,7 @@ static void expect_value(muster_cluster_t *cluster, const char *key, size_t key_
     muster_free(value);
 }
 
-/* Keys that differ behind a zero are two; a C string names the same key as its bytes. */
+/* Two keys that differ only behind a zero byte are different keys. A C string names the same key as its bytes. */
 static void zeros(muster_cluster_t *cluster) {
     int64_t sum = 0;
     int32_t existed = -1;
@@ -48,7 +48,7 @@ static void zeros(muster_cluster_t *cluster) {
     CHECK_FAILS(MUSTER_ERR_TIMEOUT, "nobody has set \"k\\0l\" within 0.05 s", muster_store_wait_bytes(cluster, wanted, 2, 50));
 }
 
-/* What a key that is not there answers: nothing, or as PyTorch's stores. */
+/* What a missing key answers: nothing, or as PyTorch's stores do. */
 static void compared(muster_cluster_t *cluster) {
     static const struct {
         const char *expected, *desired;
@@ -152,7 +152,7 @@ static void listed(muster_cluster_t *cluster) {
     free(values);
 }
 
-/* What is refused is refused by name, and changes nothing. */
+/* A refusal names what it refuses, and changes nothing. */
 static void refusals(muster_cluster_t *cluster) {
     muster_bytes_t keys[] = {of("r/a", 3), of("", 0)}, values[] = {of("x", 1), of("y", 1)}, *found = NULL;
     int32_t exists[2];

@@ -89,7 +89,8 @@ static void start_waiter(struct waiter *waiter, pthread_t *thread, muster_cluste
     await(&waiter->about_to_wait);
 }
 
-/* Finalize ends a get that another thread waits in. (That thread may also come too late for waiting: the same.) */
+/* Finalize ends a get that another thread waits in. (That thread may also come too late to wait: the outcome is the same.)
+ * */
 static void leave_a_get(muster_cluster_t *cluster, int index, void *context) {
     struct waiter waiter;
     pthread_t thread;

@@ -1,4 +1,4 @@
-/* Nobody waits in vain: whoever waits for the store hears of a loss at once, and a node that dies while the cluster
+/* Nobody waits in vain: a call that waits for the store hears of a loss at once, and a node that dies while the cluster
  * forms makes room for another. */
 #include "check.h"
 #include "nodes.h"

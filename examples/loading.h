@@ -13,8 +13,8 @@ struct function {
     void *pointer;
 };
 
-/* For lists of functions: F(result, name, parameters) for each. The first makes the pointers, the second the table of them. (It
- * takes two steps, so that a name that is a macro, as some of CUDA's are, is looked up by what it stands for.) */
+/* For lists of functions: F(result, name, parameters) for each. One macro makes the pointers, the next the table of them.
+ * (It takes two steps, so that a name that is a macro, as some of CUDA's are, is looked up by what it stands for.) */
 #define MAKE_POINTER(result, name, parameters) static result(*name) parameters;
 #define MAKE_ENTRY(result, name, parameters) ENTRY_OF(name)
 #define ENTRY_OF(name) {#name, &name},

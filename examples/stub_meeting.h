@@ -1,5 +1,5 @@
-/* For the stubs: where the ranks of one communicator meet, a file that each of them maps, and how they sum up there. Nobody waits
- * in here: whoever asks how far something is carries it on. */
+/* For the stubs: a file that each rank of one communicator maps, where the ranks meet and sum up. Nobody waits in here: a
+ * caller that asks how far something is carries it on. */
 #ifndef STUB_MEETING_H
 #define STUB_MEETING_H
 
@@ -26,7 +26,7 @@ struct meeting {
     struct slot slots[RANKS_MOST];
 };
 
-/* Makes the file in TMPDIR, with `name` in its name, and writes its path. Whether it could. */
+/* Makes the file in TMPDIR, with `name` in its name, and writes its path. Returns whether it could. */
 static inline int make_meeting(char *path, size_t size, const char *name) {
     const char *folder = getenv("TMPDIR");
     snprintf(path, size, "%s/%s-XXXXXX", folder != NULL ? folder : "/tmp", name);
@@ -38,7 +38,7 @@ static inline int make_meeting(char *path, size_t size, const char *name) {
     return made;
 }
 
-/* Joins as this rank. NULL where all have joined before and the file is gone, or the rank is taken. */
+/* Joins as this rank. Returns NULL if all have joined before and the file is gone, or if the rank is taken. */
 static inline struct meeting *join_meeting(const char *path, int rank) {
     int file = open(path, O_RDWR);
     if (file < 0) {
@@ -62,8 +62,8 @@ static inline int all_have(struct meeting *meeting, int ranks, int taken, uint64
     return 1;
 }
 
-/* Reduction number `number`, from 1: puts the own data once all have taken what was there before, and takes the sum once all have
- * put. Whether it is done. */
+/* Reduction number `number`, from 1: puts the rank's own data once all have taken what was there before, and takes the sum
+ * once all have put. Returns whether it is done. */
 static inline int sum_up(struct meeting *meeting, int rank, int ranks, uint64_t number, const float *in, float *out,
                          size_t count) {
     struct slot *own = &meeting->slots[rank];

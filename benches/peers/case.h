@@ -1,5 +1,5 @@
 /* What the programs of this folder do alike, in the manner of `muster bench`: the words of the command line, the numbers in
- * the buffers, how often a case is timed. Plain C that C++ takes too.
+ * the buffers, how often a case is timed. Plain C that C++ accepts, too.
  */
 #ifndef BENCH_CASE_H
 #define BENCH_CASE_H
@@ -21,7 +21,7 @@ struct bench_case {
     size_t bytes;
 };
 
-/* 0 where the word is no case. */
+/* 0 if the word is no case. */
 static inline int case_of(const char *word, struct bench_case *into) {
     char unit[2] = "";
     unsigned long bytes = 0;
@@ -40,7 +40,7 @@ static inline double case_now_us(void) {
     return (double)at.tv_sec * 1e6 + (double)at.tv_nsec / 1e3;
 }
 
-/* What a rank's input has at this place: small whole numbers, whose sums are exact. */
+/* The number in a rank's input at this place: a small whole number, so that sums are exact. */
 static inline float case_value(int rank, size_t at) { return (float)((at % CASE_PERIOD + 3 * (size_t)rank) % 31); }
 
 static inline float case_sum(int ranks, size_t at) {
@@ -54,14 +54,14 @@ static inline void case_repeat(float *into, size_t count, const float *first) {
     for (size_t at = 0, next = 0; at < count; at++, next = next + 1 == CASE_PERIOD ? 0 : next + 1) into[at] = first[next];
 }
 
-/* For how many seconds a case is timed: BENCH_SECONDS, or a quarter of one. */
+/* How many seconds a case is timed: BENCH_SECONDS, or a quarter of one. */
 static inline double case_seconds(void) {
     const char *word = getenv("BENCH_SECONDS");
     double seconds = word ? atof(word) : 0;
     return seconds > 0 ? seconds : 0.25;
 }
 
-/* As often as takes about that long; rank 0's guess counts for all. */
+/* How many calls take about that long; rank 0's guess counts for all. */
 static inline double case_iterations(double a_call_us) {
     double guess = case_seconds() * 1e6 / (a_call_us > 0.001 ? a_call_us : 0.001);
     return guess < 5 ? 5 : guess > 20000 ? 20000 : guess;
@@ -83,7 +83,7 @@ static inline double case_mean(const double *took, size_t count) {
     return count ? sum / (double)count : 0;
 }
 
-/* What one rank's calls came to, in microseconds. */
+/* The times of one rank's calls, in microseconds. */
 struct case_times {
     double p50, mean;
 };

@@ -1,5 +1,5 @@
-/* How programs of this folder whose ranks are processes that somebody else starts time a case. Before it is included they
- * define `call`, which carries one out, and how all ranks agree.
+/* How programs of this folder time a case whose ranks are processes that another program starts. Before including this they
+ * define `call`, which carries a case out, and how all ranks agree.
  */
 #ifndef BENCH_TIMED_H
 #define BENCH_TIMED_H
@@ -11,7 +11,7 @@
 static int rank, ranks;
 static float *input, *output;
 
-/* Each gives up the whole program where it fails. */
+/* Each of these ends the whole program if it fails. */
 static void call(const struct bench_case *what, size_t nth);
 static void meet(void);                                         /* a barrier */
 static double of_rank_0(double mine);                           /* everybody gets rank 0's number */
@@ -27,7 +27,7 @@ static int case_known(const struct bench_case *what) {
     return 0;
 }
 
-/* A size is what one rank contributes; of reduce_scatter, what it has for each rank. */
+/* A size is what one rank contributes; for reduce_scatter, what it has for each rank. */
 static size_t input_count(const struct bench_case *what) {
     size_t count = what->bytes / sizeof(float);
     return is(what, "reduce_scatter") ? count * (size_t)ranks : count;
@@ -51,7 +51,7 @@ static void fill(const struct bench_case *what) {
     case_repeat(output, output_count(what), is_input ? mine : none);
 }
 
-/* What all ranks' numbers come to at `at`, which counts from the first element of what is this rank's. */
+/* The result of all ranks' numbers at `at`, which counts from the first element of this rank's part. */
 static float expected(const struct bench_case *what, size_t at) {
     size_t count = what->bytes / sizeof(float);
     if (is(what, "allreduce")) return case_sum(ranks, at);
@@ -76,7 +76,7 @@ static void check(const struct bench_case *what) {
     }
 }
 
-/* As all ranks began the case together, all end with it. */
+/* All ranks end the case together, as they began it. */
 static void too_long(int signal) {
     static const char words[] = "a case took longer than its limit\n";
     (void)signal;
@@ -93,7 +93,7 @@ static void measure(const struct bench_case *what) {
     double begun = case_now_us();
     call(what, 0);
     double a_call = of_rank_0(case_now_us() - begun);
-    /* Enough for the library to settle; of calls that take long one is enough. */
+    /* Enough calls for the library to settle; if calls take long, one is enough. */
     size_t warm_up = a_call < 0.02e6 ? CASE_WARM_UP : 1;
     begun = case_now_us();
     for (size_t nth = 0; nth < warm_up; nth++) call(what, nth);

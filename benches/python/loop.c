@@ -1,5 +1,6 @@
 /*
- * What scripts/bench_python.py lays beside Python: the same allreduce in a loop of C, in the same process and on the same group.
+ * scripts/bench_python.py compares this with Python: the same allreduce in a loop of C, in the same process and on the same
+ * group.
  *
  * Built as a shared object, against muster alone, or with -DWITH_MPI by mpicc.
  */

@@ -123,7 +123,7 @@ void Collective::fill(Bytes &bytes, std::size_t at, const Bytes &pattern, std::s
     }
 }
 
-// Where parts lie: one after the other, or with room between them.
+// Where the parts lie: one after the other, or with room between them.
 std::vector<std::size_t> Collective::places(Chance &own, const std::vector<std::size_t> &counts, bool gaps) {
     std::vector<std::size_t> places;
     std::size_t at = 0;

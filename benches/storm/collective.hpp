@@ -1,4 +1,4 @@
-// One collective: what goes in, the call in either form, and what must come out, reckoned without the library.
+// One collective: what goes in, the call in either form, and what must come out, computed without the library.
 #pragma once
 
 #include "chance.hpp"
@@ -15,7 +15,7 @@ enum class Kind {
 };
 constexpr int kKinds = 14;
 
-// What all members of the group draw alike.
+// What all members of the group draw in the same way.
 struct Spec {
     Kind kind;
     std::int32_t dtype, op;

@@ -1,4 +1,4 @@
-// What a call may fail with, after the blows that the driver has struck so far.
+// The errors with which a call may fail, after the blows that the driver has struck so far.
 #include "life.hpp"
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// Whether the driver had begun to strike this process, or the scheduler: it writes that down before it does.
+// Whether the driver had begun to strike this process, or the scheduler. It writes that down before it strikes.
 bool is_struck(const std::string &folder, std::int64_t pid, const std::string &whom = "") {
     std::ifstream blows(folder + "/blows");
     std::string line;
@@ -26,7 +26,7 @@ bool is_struck(const std::string &folder, std::int64_t pid, const std::string &w
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-// The process that a sentence names first; 0 where it names none.
+// The process that a sentence names first; 0 if it names none.
 std::int64_t pid_in(const std::string &sentence) {
     const std::size_t at = sentence.find(", pid ");
     return at == std::string::npos ? 0 : std::atoll(sentence.c_str() + at + 6);

@@ -1,5 +1,6 @@
-// Memory that all ranks, all their lives and the driver share: a file that is mapped. What is written here outlives a SIGKILL,
-// so it tells afterwards what a process had begun, and what it had been promised. scripts/storming/ledger.py reads it, too.
+// Memory that all ranks, all their lives and the driver share: a file that is mapped. What is written here outlives a
+// SIGKILL. So it tells afterwards what a process had begun, and what it had been promised. scripts/storming/ledger.py reads
+// it, too.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ using Number = std::atomic<std::int64_t>;
 
 enum class Phase : std::int64_t { kJoining, kWorking, kRecovering, kFinishing, kLeaving, kLeft };
 
-// A call that goes on: since when, and how long it may take. `since_ns` is 0 where there is none.
+// A call that goes on: since when, and how long it may take. `since_ns` is 0 if there is none.
 struct CallNote {
     Number since_ns;
     Number limit_ns;
@@ -38,7 +39,7 @@ struct alignas(4096) Slot {
     CallNote calls[kCalls];
 };
 
-// A count of what may have happened, and of what did for certain.
+// A count of what may have happened, and a count of what certainly did.
 struct Account {
     Number intended;
     Number acknowledged;

@@ -1,5 +1,5 @@
-// One life of one rank: its cluster, what it was told to do, and every call of the library that it makes. A call is noted in
-// the ledger while it goes on, its time is held against its limit, and its error is judged at once (judge.cpp).
+// One life of one rank: its cluster, what it was told to do, and every call of the library that it makes. A call is noted
+// in the ledger while it goes on, its time is compared with its limit, and its error is judged at once (judge.cpp).
 #pragma once
 
 #include "ledger.hpp"
@@ -21,7 +21,7 @@ struct Options {
     std::string plant;    // a fault of the storm's own, which a check must find
 };
 
-// What the processes of a storm end with. The driver knows these numbers.
+// The exit codes of a storm's processes. The driver knows these numbers.
 enum Exit : int { kDone = 0, kUsage = 2, kTold = 3, kViolation = 70, kFenced = 75 };
 
 // The threads of a rank that call the library, by their place in its notes.
@@ -52,16 +52,16 @@ public:
     muster_group_t *world() const { return muster_world(cluster); }
     Phase phase() const { return static_cast<Phase>(slot.phase.load()); }
     void enter(Phase phase) { slot.phase = static_cast<std::int64_t>(phase); }
-    // Everybody knows that all has been done: a process that is missing now may have left.
+    // Whether everybody knows that all has been done: a process that is missing now may have left.
     bool all_have_finished() const;
     // Whether this fault is to be planted here.
     bool plants(const char *fault) const;
 
-    // Makes a call, and returns its status as it is. Throws CallFailed where something has failed already.
+    // Makes a call, and returns its status as it is. Throws CallFailed if something has failed already.
     muster_status_t attempt(const std::string &what, const std::function<muster_status_t()> &call, double limit_s = 0);
-    // The same where something has failed, too.
+    // Makes a call, and returns its status as it is, even if something has failed already.
     muster_status_t insist(const std::string &what, const std::function<muster_status_t()> &call, double limit_s = 0);
-    // What must be ended also where all has been given up: it is noted, and limited.
+    // Makes a call that ends something, even if everything has been given up: it is noted, and limited.
     void settle(const std::string &what, const std::function<void()> &call);
     // Makes a call, on this group if any, that must succeed, unless a blow was struck: then it throws CallFailed.
     void make(const std::string &what, const std::function<muster_status_t()> &call, muster_group_t *group = nullptr);

@@ -3,7 +3,7 @@
 //
 //   storm --folder DIRECTORY --seed N --steps N --ranks N [--limit SECONDS] [--plain] [--plant FAULT]
 //
-// Which rank it is the environment says (MS_NODE_ID), as all settings of the cluster. --plain: there is no recovery.
+// The environment says which rank it is (MS_NODE_ID), and gives all settings of the cluster. --plain: there is no recovery.
 #include "worker.hpp"
 
 #include <cstdio>

@@ -57,7 +57,7 @@ void check(Life &life, const Bytes &memory, const Message &message, const muster
     life.slot.messages++;
 }
 
-// One that goes on; its memory stays until it has ended.
+// An operation that goes on; its memory stays until it has ended.
 struct Going {
     Life &life;
     const Message *message = nullptr;
@@ -141,7 +141,7 @@ void receive_named(Life &life, const Groups &groups, const std::vector<Message> 
         const int from = place_of(groups, message.group, message.from);
         const std::int32_t dtype = message_types[message.type].dtype;
         const std::int32_t tag = message.taken == Taken::kAnyTag ? MUSTER_ANY_TAG : message.tag;
-        // Of receives that take any tag the first that was posted gets the first: none is overtaken.
+        // If several receives take any tag, the first that was posted gets the first message: none is overtaken.
         if (own.one_in(2) && message.taken == Taken::kBySenderAndTag) {
             life.make("to receive " + in_words(message), [&] {
                 return muster_recv(going.group, going.memory.data(), room, dtype, from, tag, &going.received, sizeof going.received);

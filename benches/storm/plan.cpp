@@ -16,7 +16,7 @@ constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr std::size_t kEagerMost = 64 * kKiB;
 constexpr std::int32_t kTagsOfStep = 1000;
 
-// Those of one parent group that choose the same colour, by key and then by rank in the parent.
+// The members of one parent group that choose the same colour, by key and then by rank in the parent.
 std::vector<std::vector<int>> divided(const std::vector<int> &parent, const Making &making) {
     std::vector<std::vector<int>> parts;
     for (int colour = 0; colour < 2; colour++) {

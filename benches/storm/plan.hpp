@@ -1,4 +1,4 @@
-// What is done in which step, by the seed: all ranks and all lives reckon the same.
+// What is done in which step, by the seed: all ranks and all lives compute the same plan.
 #pragma once
 
 #include "chance.hpp"
@@ -21,14 +21,14 @@ struct Making {
     std::vector<int> colour, key;   // by rank in the world: where it does
     std::vector<std::vector<int>> parts;  // ranks in the world, in order, of each group that comes of it
 
-    // The part that this rank is in; none where it is in none.
+    // The part that this rank is in; none if it is in none.
     const std::vector<int> *part_of(int rank) const;
 };
 
 // Groups of a whole storm, in the order in which they are made.
 std::vector<Making> plan_makings(std::uint64_t seed, int steps, int size);
 
-// No made group lives in such a step: what a process then holds is what it always holds.
+// Whether no made group lives in such a step: a process then holds only what it always holds.
 bool is_bare(int step);
 
 enum class Taken { kBySenderAndTag, kAnyTag, kAnySource };

@@ -25,7 +25,7 @@ std::string sum_key(int key) { return "sums/" + std::to_string(key); }
 std::string swap_key(int key) { return "swaps/" + std::to_string(key); }
 std::string register_key(int rank, int place) { return "own/" + std::to_string(rank) + "/" + std::to_string(place); }
 
-// What version of a register holds: its number, and bytes that follow from it.
+// The value of a version of a register: its number, and bytes that follow from it.
 std::string contents(int rank, int place, std::int64_t version) {
     Chance chance(key_of(rank, place, version));
     char number[kNumberBytes + 1];
@@ -109,7 +109,7 @@ void add(Life &life, int place, Chance &own) {
     account.acknowledged += delta;
 }
 
-// Counts by comparing and setting: a value is a number, and who wrote it.
+// Counts by comparing and setting: a value is a number, and the rank that wrote it.
 void swap(Life &life, int place) {
     const std::string key = swap_key(place);
     Account &account = life.ledger.swaps[place][life.rank];
@@ -176,7 +176,7 @@ void read(Life &life, int rank, int place) {
     }
 }
 
-// Each waits for the next one's word of this step, which no epoch before has given.
+// Each rank waits for the next one's word of this step, which no earlier epoch has given.
 void meet(Life &life) {
     const auto key_of_rank = [&](int rank) {
         return "here/" + std::to_string(life.epoch) + "/" + std::to_string(life.step) + "/" + std::to_string(rank);
@@ -188,7 +188,7 @@ void meet(Life &life) {
     life.slot.writes++;
 }
 
-// A key that nobody writes does not come, and one does not wait for it longer than one said.
+// A key that nobody writes does not come, and the wait for it is no longer than it was asked to be.
 void miss(Life &life) {
     void *value = nullptr;
     std::size_t length = 0;
@@ -198,7 +198,7 @@ void miss(Life &life) {
     if (status == MUSTER_OK) {
         life.violate("a key is there that nobody has set");
     }
-    // Where the scheduler is away nobody knows that the key is not there.
+    // If the scheduler is away, nobody knows that the key is not there.
     if (status != MUSTER_ERR_TIMEOUT && status != MUSTER_ERR_UNREACHABLE) {
         life.judge("to get what nobody sets from the store", status);
         throw CallFailed{status};

@@ -1,5 +1,5 @@
-// The threads of a step. An error in one ends all: none begins a further call, and what they are in ends with the cluster's first
-// cause, or when the others call muster_recover.
+// The threads of a step. An error in one ends all: none begins a further call, and their present calls end with the
+// cluster's first cause, or when the others call muster_recover.
 #pragma once
 
 #include "life.hpp"
@@ -16,7 +16,7 @@ public:
 
     // Runs this in a thread of its own, which has this place in the ledger.
     void start(Place place, std::function<void()> work);
-    // Waits until all have ended, at most so long; whether they have.
+    // Waits until all have ended, at most so long. Returns whether they have.
     bool wait(double seconds);
     // Waits until all have ended, and is ready for the next step.
     void join();

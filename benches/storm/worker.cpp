@@ -113,7 +113,8 @@ void Worker::set_epoch() {
     life_.slot.epoch = life_.epoch;
 }
 
-// All go on with the first step that somebody has not completed. All are in the same epoch, and nobody is ahead by more than one.
+// All ranks go on with the first step that somebody has not completed. All are in the same epoch, and nobody is ahead by
+// more than one step.
 void Worker::agree() {
     life_.enter(Phase::kWorking);
     const std::int64_t done = life_.slot.done, own[] = {done, -done, life_.epoch, -life_.epoch};
@@ -156,7 +157,7 @@ void Worker::do_step() {
     } catch (const CallFailed &) {
         life_.broken = true;
     }
-    // Where something has failed the threads may wait for other ranks that have given up: muster_recover ends that.
+    // If something has failed, the threads may wait for other ranks that have given up: muster_recover ends that.
     while (!team_.wait(kTogether) && !life_.broken) {
     }
     if (life_.broken) {
@@ -177,7 +178,7 @@ void Worker::collectives(const std::vector<int> &groups, Chance own) {
     }
 }
 
-// The same on all members, but for the form: a rank may wait where another does not.
+// The call is the same on all members, except for its form: one rank may wait where another does not.
 void Worker::collectives_of(int group, Chance own) {
     muster_group_t *const handle = groups_.handle(group);
     const std::string where = Groups::name(group);
@@ -208,7 +209,7 @@ void Worker::collectives_of(int group, Chance own) {
     }
 }
 
-// Every thread and every link that a process keeps is there afterwards.
+// After this, every thread and every link exists that a process keeps.
 void Worker::touch_all() {
     Chance chance(1);
     for (muster_group_t *group : {muster_world(life_.cluster), muster_universe(life_.cluster)}) {
@@ -250,7 +251,7 @@ void Worker::census() {
     }
 }
 
-// Faults of the storm's own, by which its checks are checked.
+// Faults of the storm's own, which test its checks.
 void Worker::plant() {
     if (life_.plants("hang")) {
         life_.attempt("a planted call", [&] {
@@ -318,7 +319,7 @@ bool Worker::recover() {
     return true;
 }
 
-// Where all have finished the others may have left.
+// If all have finished, the others may have left.
 bool Worker::is_explained(muster_status_t status, bool last) const {
     return last && (status == MUSTER_ERR_TIMEOUT || status == MUSTER_ERR_PEER_LEFT || status == MUSTER_ERR_UNREACHABLE);
 }

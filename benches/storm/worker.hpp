@@ -1,5 +1,5 @@
-// One life of a rank from its beginning to its end: it joins, agrees with the others on the step to go on with, does step after
-// step, and after an error recovers and agrees again.
+// One life of a rank from its beginning to its end. It joins, agrees with the others on the step to go on with, does step
+// after step, and after an error recovers and agrees again.
 #pragma once
 
 #include "collective.hpp"
@@ -11,7 +11,7 @@ class Worker {
 public:
     Worker(const Options &options, int rank);
 
-    // What the process is to end with.
+    // The exit code of the process.
     int run();
 
 private:
@@ -27,7 +27,7 @@ private:
     void collectives(const std::vector<int> &groups, Chance own);
     void collectives_of(int group, Chance own);
     void set_epoch();
-    // What this process holds in a bare step must not become more from one to the next.
+    // What this process holds in a bare step must not grow from one bare step to the next.
     void census();
     void touch_all();
     void plant();

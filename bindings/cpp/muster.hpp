@@ -1,9 +1,9 @@
 /// @file
-/// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot be
-/// missed.
+/// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot
+/// be missed.
 ///
-/// Everything here calls muster.h, and means what stands there: who waits for what, which call ends what, and what threads may
-/// do. These comments say what is different, or more.
+/// Everything here calls muster.h, and means what is written there: which call waits for what, which call ends what, and
+/// what threads may do. These comments say what is different, or more.
 ///
 /// **Errors.** A call that fails throws muster::error. With `MUSTER_NO_EXCEPTIONS` defined (or a compiler that has exceptions
 /// turned off) each call returns a muster::result instead. The type muster::outcome<T> below stands for both: it is `T`, or
@@ -65,7 +65,7 @@ namespace muster {
 
 // ---------------------------------------------------------------------------------------------------------------- Words
 
-/// What a call came to: the MUSTER_ constants of muster.h. A newer library may return values that have no name here.
+/// The outcome of a call: the MUSTER_ constants of muster.h. A newer library may return values that have no name here.
 enum class status : muster_status_t {
     ok = MUSTER_OK,                          ///< Success.
     in_progress = MUSTER_IN_PROGRESS,        ///< The operation is not finished yet.
@@ -236,9 +236,9 @@ public:
 
     /// The value. If there is none, the program ends (std::abort) with the error's sentence on standard error.
     T &value() & { return *checked(); }
-    /// The value, likewise.
+    /// The value. If there is none, the program ends, as above.
     const T &value() const & { return *const_cast<result *>(this)->checked(); }
-    /// The value, likewise; it may be moved from.
+    /// The value, which may be moved from. If there is none, the program ends, as above.
     T &&value() && { return std::move(*checked()); }
     /// As value().
     T &operator*() & { return value(); }
@@ -250,9 +250,9 @@ public:
     T *operator->() { return checked(); }
     /// As value().
     const T *operator->() const { return &value(); }
-    /// The value, or `other` where there is none.
+    /// The value, or `other` if there is none.
     T value_or(T other) const & { return has_value() ? value() : std::move(other); }
-    /// The value, or `other` where there is none.
+    /// The value, or `other` if there is none.
     T value_or(T other) && { return has_value() ? std::move(*this).value() : std::move(other); }
 
     /// The error. There must be one.
@@ -347,8 +347,8 @@ template <class From, class To> inline constexpr bool points_to = std::is_conver
 }  // namespace basic
 /// @endcond
 
-/// Elements that lie one after another in somebody's memory, as std::span, in every standard. Containers, arrays and std::span
-/// convert to it, and it converts to std::span.
+/// Elements that lie one after another in somebody's memory; like std::span, but in every standard. Containers, arrays and
+/// std::span convert to it, and it converts to std::span.
 template <class T> class span {
 public:
     using element_type = T;                  ///< With its const.
@@ -363,8 +363,8 @@ public:
               std::enable_if_t<(std::is_pointer_v<Pointer> || std::is_null_pointer_v<Pointer>) && std::is_convertible_v<Pointer, T *>,
                                int> = 0>
     constexpr span(Pointer first, std::size_t count) noexcept : first_(first), count_(count) {}
-    /// All elements of a container or an array, or of another span. A temporary container does only where they are not to be
-    /// written.
+    /// All elements of a container or an array, or of another span. A temporary container is accepted only if it is not to
+    /// be written.
     template <class Buffer, basic::when_buffer<Buffer> = 0,
               std::enable_if_t<!std::is_same_v<basic::bare_t<Buffer>, span> && basic::points_to<basic::element_t<Buffer>, T> &&
                                    (basic::lends<Buffer> || std::is_const_v<T>),
@@ -1074,7 +1074,7 @@ public:
     explicit constexpr group(muster_group_t *handle) noexcept : handle_(handle) {}
     /// The group of an owner that ends with the statement would be freed by then. Keep the owned_group.
     group(const class owned_group &&) = delete;
-    /// As that.
+    /// The group of an owner that ends with the statement: see above.
     group &operator=(const owned_group &&) = delete;
 
     /// Whether there is a group.
@@ -1143,19 +1143,19 @@ public:
         return start({}, muster_ibroadcast, b.data, b.size, b.type, root);
     }
 
-    /// Everyone gets what all ranks' elements come to, element by element, in place.
+    /// Everyone gets all ranks' elements combined, element by element, in place.
     template <class Buffer, basic::when_buffer<Buffer> = 0>
     outcome<void> allreduce(Buffer &&inout, detail::reduction_of<Buffer> with = op::sum) const {
         const auto b = detail::writable<Buffer>("inout", inout);
         return call({}, muster_allreduce, b.data, b.data, b.size, b.type, with.number());
     }
-    /// Everyone gets what all ranks' elements of `in` come to. `out` is as long as `in`, and may be the same.
+    /// Everyone gets all ranks' elements of `in` combined. `out` is as long as `in`, and may be the same.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> allreduce(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(alike("allreduce", i, o), muster_allreduce, i.data, o.data, o.size, o.type, with.number());
     }
-    /// What all ranks' values come to.
+    /// All ranks' values combined.
     template <class T, detail::when_value<T> = 0>
     [[nodiscard]] outcome<T> allreduce(T value, detail::reduction_with<T> with = op::sum) const {
         const muster_status_t code = muster_allreduce(handle_, &value, &value, 1, detail::element_type<T>(), with.number());
@@ -1219,7 +1219,7 @@ public:
     outcome<request> iallreduce(Buffer &&inout, Combine combine, bool commutative = true) const {
         return iallreduce(inout, std::forward<Buffer>(inout), std::move(combine), commutative);
     }
-    /// What all ranks' values come to by this function.
+    /// All ranks' values combined by this function.
     template <class T, class Combine, detail::when_value<T> = 0, std::enable_if_t<detail::combines<Combine, T>, int> = 0>
     [[nodiscard]] outcome<T> allreduce(T value, Combine combine, bool commutative = true) const {
         const muster_status_t code =
@@ -1228,8 +1228,8 @@ public:
         return detail::out(detail::valued(code, value));
     }
 
-    /// The root gets what all ranks' elements of `in` come to. Its `out` is as long as `in`, and may be the same. Elsewhere `out`
-    /// does not count, and may be empty.
+    /// The root gets all ranks' elements of `in` combined. Its `out` is as long as `in`, and may be the same. Elsewhere
+    /// `out` does not count, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce(const In &in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1260,8 +1260,8 @@ public:
                              detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0, root);
     }
 
-    /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. In place where `in` is this
-    /// rank's part of `out`.
+    /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. It works in place if
+    /// `in` is this rank's part of `out`.
     template <class In, class Out, basic::when_buffers<In, Out> = 0> outcome<void> allgather(const In &in, Out &&out) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(times("allgather", i, o), muster_allgather, i.data, o.data, i.size, o.type);
@@ -1359,8 +1359,8 @@ public:
                      of_in.displacements().data(), o.data, o.size, o.type, root);
     }
 
-    /// Each rank gets its part of what all ranks' elements of `in` come to. `in` has for every rank as many as `out`. In place
-    /// where `out` is this rank's part of `in`.
+    /// Each rank gets its part of all ranks' elements of `in` combined. `in` has for every rank as many as `out`. It works
+    /// in place if `out` is this rank's part of `in`.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce_scatter(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1563,14 +1563,14 @@ private:
     outcome<void> call(const std::string &misfit, Call function, Arguments... arguments) const {
         return detail::out(asks(misfit) ? detail::checked(function(handle_, arguments...)) : result<void>(detail::invalid(misfit)));
     }
-    // Buffers fit; or the group is none, and the library says so before it looks at them.
+    // The buffers fit; or the group is empty, and the library says so before it looks at them.
     bool asks(const std::string &misfit) const { return misfit.empty() || muster_group_size(handle_) <= 0; }
-    // Likewise, for what gives a request out.
+    // Calls the library as above, for a call that gives out a request.
     template <class Call, class... Arguments>
     outcome<request> start(const std::string &misfit, Call function, Arguments... arguments) const {
         return start_keeping(nullptr, misfit, function, arguments...);
     }
-    // Likewise, for a request that keeps something until it is gone.
+    // Calls the library as above, for a request that keeps something until it is gone.
     template <class Call, class... Arguments>
     outcome<request> start_keeping(std::shared_ptr<const void> kept, const std::string &misfit, Call function,
                                    Arguments... arguments) const {
@@ -1581,7 +1581,7 @@ private:
         const muster_status_t code = function(handle_, arguments..., &handle);
         return detail::out(detail::valued(code, request(handle, nullptr, std::move(kept))));
     }
-    // Likewise, for what has something to tell of a message.
+    // Calls the library as above, for a call that tells something of a message.
     template <class Call, class... Arguments> outcome<request> start_receiving(Call function, Arguments... arguments) const {
         auto place = std::make_unique<received>();
         place->source = any_source;
@@ -1590,7 +1590,7 @@ private:
         return detail::out(detail::valued(code, request(handle, std::move(place))));
     }
 
-    // Of a group that is none, 1: the library then says what is wrong.
+    // The group's size; 1 for an empty group: the library then says what is wrong.
     std::size_t members() const {
         const std::int32_t count = muster_group_size(handle_);
         return count <= 0 ? 1 : static_cast<std::size_t>(count);
@@ -1602,7 +1602,7 @@ private:
     template <class In, class Out> static std::string alike(const char *name, const In &in, const Out &out) {
         return in.size == out.size ? "" : detail::lengths(name, in, out) + ": they must have as many";
     }
-    // There are whole vectors in the one, each as long as the other.
+    // The first buffer holds whole vectors, each as long as the second.
     template <class In, class Out> static std::string multiple(const char *name, const In &in, const Out &out) {
         return (out.size == 0 ? in.size : in.size % out.size) == 0
                    ? ""
@@ -1817,7 +1817,7 @@ private:
         const detail::owner<void, muster_free> owned(value);
         return detail::valued(code, value == nullptr ? std::string() : std::string(static_cast<const char *>(value), length));
     }
-    // What came as one block, of so many entries.
+    // The entries that came as one block.
     static result<std::vector<std::string>> texts(muster_status_t code, muster_bytes_t *block, std::size_t entries) {
         const detail::owner<void, muster_free> owned(block);
         std::vector<std::string> all;
@@ -2032,7 +2032,7 @@ inline result<void> given(const config &settings) {
 /// the job has ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
 inline outcome<cluster> init() { return detail::out(detail::joined(nullptr)); }
 
-/// Joins the cluster that these settings describe, likewise. They are not needed afterwards.
+/// Joins the cluster that these settings describe, as the function above does. The settings are not needed afterwards.
 inline outcome<cluster> init(const config &settings) {
     const result<void> given = detail::given(settings);
     return detail::out(given ? detail::joined(settings.get()) : result<cluster>(given.error()));

@@ -2,14 +2,13 @@
  * and futexes, which helgrind does not know: without this, everything that they guard looks like a race.
  *
  * Preloaded (LD_PRELOAD) into programs that run under helgrind, whose wrappers these are. In a library, and a standard
- * library, that are built without optimization every atomic access is a call of one of the few functions below, which
- * say by an argument in which order they stand to other accesses. What they publish and what they see is told to
- * helgrind: where one thread sees with `Acquire` what another has published with `Release`, the one comes after the
- * other. So a missing lock, or an order that is too weak, is still found. The atomics themselves, which do not race, are
- * not looked at.
+ * library, that are built without optimization every atomic access is a call of one of the few functions below. An argument
+ * says in which order it stands to other accesses. This file tells helgrind what the calls publish and what they see: if
+ * one thread sees with `Acquire` what another has published with `Release`, the one comes after the other. So a missing
+ * lock, or an order that is too weak, is still found. The atomics themselves do not race, and are not looked at.
  *
- * Coarser than the language: an exchange that publishes also sees (then the fence at the end of a reference count needs
- * no word), one that fails to exchange has published all the same, and fences by themselves say nothing. */
+ * This is coarser than the language. An exchange that publishes also sees (so the fence at the end of a reference count
+ * needs no word). An exchange that fails has published all the same. Fences by themselves say nothing. */
 #include <semaphore.h>
 #include <valgrind/helgrind.h>
 
@@ -23,7 +22,7 @@ struct pair {
     word low, high;
 };
 
-/* Calls what was wrapped, with all arguments that it may have. */
+/* Calls the wrapped function, with all arguments that it may have. */
 static inline struct pair call(OrigFn original, word a, word b, word c, word d, word e) {
     struct pair result;
     register word fifth __asm__("r8") = e;
@@ -45,7 +44,8 @@ static inline int sees(word order) {
     return order == ACQUIRE || order == ACQUIRE_RELEASE || order == SEQUENTIAL;
 }
 
-/* Of whichever type (`code`, as it stands in the symbol) and in whichever crate: `_R...4core4sync6atomic<name><code>...` */
+/* The pattern matches any type (`code`, as it stands in the symbol) and any crate: `_R...4core4sync6atomic<name><code>...`
+ * */
 #define ATOMIC(name, code) I_WRAP_SONAME_FNNAME_ZZ(Za, _RINvNtNtCsZa_4core4sync6atomic##name##code##Za)
 
 #define LOAD(name, code, bytes)                                       \

@@ -48,7 +48,7 @@ Options read_options(int argc, char **argv) {
     return options;
 }
 
-// As if something else had killed this process.
+// Ends this process as if something else had killed it.
 void die_if(muster_cluster_t *cluster, const Options &options, bool connecting) {
     if (muster_rank(cluster) == options.lose && connecting == options.lose_connecting && muster_restarts(cluster) == 0) {
         std::raise(SIGKILL);
@@ -93,7 +93,8 @@ void reduce(const std::shared_ptr<gloo::Context> &context, int step) {
     }
 }
 
-// All go on where the first of them is. A step leaves nothing behind here; a training would load what belongs to it.
+// All go on at the step of the rank that is furthest. A step leaves nothing behind here; a training would load what belongs
+// to it.
 int agree_on_step(muster_cluster_t *cluster, int step) {
     int32_t own = step;
     int32_t agreed = 0;
@@ -103,7 +104,7 @@ int agree_on_step(muster_cluster_t *cluster, int step) {
     return agreed;
 }
 
-// With one context. Gloo's exceptions, and ours in its dress, leave this function.
+// The steps with one context. Only Gloo's exceptions, and ours in the form of Gloo's, leave this function.
 void train(muster_cluster_t *cluster, const Options &options, int &step) {
     const std::shared_ptr<gloo::Context> context = connect(cluster, options);
     for (step = agree_on_step(cluster, step); step < options.steps; step++) {

@@ -1,7 +1,7 @@
 // Gloo's rendezvous on muster's store: the ranks of a cluster need neither Redis nor a shared folder to build a Gloo context.
 //
-// Three things are to be known:
-// - Keys begin with a prefix that names the epoch. What a rank wrote before a loss is not what it means after it.
+// Three things to know:
+// - Keys begin with a prefix that names the epoch: what a rank wrote before a loss does not hold after it.
 // - The others reach this node at address_of(cluster). Gloo's own guess is what the host's name resolves to: often 127.0.1.1.
 // - A wait ends when a rank is lost: muster's store returns the loss, and so a rank that connects never waits for the dead.
 #ifndef MUSTER_STORE_HPP
@@ -59,7 +59,7 @@ public:
     }
 
 private:
-    // A caller of Gloo's catches Gloo's exceptions.
+    // A caller of Gloo's catches Gloo's exceptions, so this throws those.
     static void check(muster_status_t status) {
         if (status != MUSTER_OK) {
             throw gloo::IoException(muster_last_error());

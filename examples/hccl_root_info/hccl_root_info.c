@@ -17,7 +17,7 @@
 
 enum { COUNT = 1000 };
 
-/* Ends the job where a call of HCCL's or ACL's fails: both return 0 for success. */
+/* Ends the job if a call of HCCL's or ACL's fails: both return 0 for success. */
 #define TRY(cluster, call)                                                                                                       \
     do {                                                                                                                         \
         int tried = (int)(call);                                                                                                 \

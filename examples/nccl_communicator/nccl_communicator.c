@@ -120,7 +120,7 @@ static enum outcome await(const struct training *t) {
     return FAILED;
 }
 
-/* As if something else had killed this process. */
+/* Ends this process as if something else had killed it. */
 static void die_if(const struct training *t, int in_init) {
     if (t->rank == t->lose_rank && t->lose_in_init == in_init && muster_restarts(t->cluster) == 0) {
         kill(getpid(), SIGKILL);
@@ -199,7 +199,7 @@ static enum outcome take_step(struct training *t) {
     return DONE;
 }
 
-/* With one communicator, from its making to its end. Nobody takes it down before all have come to the end. */
+/* The steps with one communicator, from its making to its end. Nobody takes it down before all have come to the end. */
 static enum outcome train(struct training *t) {
     enum outcome outcome = make_communicator(t);
     if (outcome == DONE) {
@@ -222,7 +222,7 @@ static enum outcome train(struct training *t) {
     return DONE;
 }
 
-/* From one loss to the next, until all steps are done. */
+/* Goes from one loss to the next, until all steps are done. */
 static int train_and_recover(struct training *t) {
     enum outcome outcome;
     while ((outcome = train(t)) == LOST) {

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* As nccl.h has it. */
+/* The unique id as nccl.h has it. */
 #define NCCL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[NCCL_UNIQUE_ID_BYTES];

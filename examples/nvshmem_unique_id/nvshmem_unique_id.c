@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As bootstrap_device_host/nvshmem_uniqueid.h has them. */
+/* The types as bootstrap_device_host/nvshmem_uniqueid.h has them. */
 typedef struct {
     int version;
     char internal[124];

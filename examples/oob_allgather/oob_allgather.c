@@ -80,7 +80,7 @@ static struct gathering start(const struct oob *oob, size_t length) {
     return one;
 }
 
-/* Tests once; whether it is done. */
+/* Tests once. Returns whether it is done. */
 static int is_done(const struct oob *oob, const struct gathering *one) {
     int status = oob->test(one->request);
     if (status < 0) {

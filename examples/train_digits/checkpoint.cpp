@@ -95,7 +95,7 @@ private:
     const int descriptor_;
 };
 
-// What is wrong with a file that begins so; empty if it is one of this training.
+// What is wrong with a file that has this beginning; empty if it is one of this training.
 std::string misfit(const Header &header, int rank, std::uint64_t training, std::uint64_t step) {
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) {
         return "is no checkpoint";
@@ -137,7 +137,7 @@ Checkpoints::Checkpoints(const std::string &folder, int rank, std::uint64_t trai
     look();
 }
 
-// Finds out what is there, and clears away what a life before left unfinished.
+// Finds out what is there, and removes what an earlier life left unfinished.
 void Checkpoints::look() {
     const std::string prefix = "rank-" + std::to_string(rank_) + "-step-";
     for (const fs::directory_entry &entry : fs::directory_iterator(folder_)) {

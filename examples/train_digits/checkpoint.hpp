@@ -1,13 +1,13 @@
 // Checkpoints of one rank: a file per step in a folder, of which the newest few are kept.
 //
-// A file that is there under its name is whole: it is written under another name, synced, and renamed, and then the
-// folder is synced. It carries a checksum all the same, and what training it belongs to: a file that is damaged, or of
-// another rank, another training or another version, is told of and never loaded, nor removed.
+// A file that is there under its name is whole: it is written under another name, synced, and renamed, and then the folder
+// is synced. It has a checksum all the same, and says which training it belongs to. A file that is damaged, or belongs to
+// another rank, another training or another version, is reported and never loaded, nor removed.
 //
-// How many must be kept: a rank that has the checkpoint of step N * interval took part in the allreduce of that step, as
-// all ranks did, which they do after they have saved what was to be saved before. So the newest checkpoints of two ranks
-// are one interval apart at most, and with two files each all have the older one of them. A third one is there for the
-// day on which one of these is damaged.
+// How many must be kept: a rank that has the checkpoint of step N * interval took part in the allreduce of that step. So
+// did all ranks, and they save the checkpoint before it first. So the newest checkpoints of two ranks are one interval
+// apart at most, and with two files each all have the older of the two. A third one is there for the day on which one of
+// these is damaged.
 #pragma once
 
 #include <cstddef>
@@ -30,18 +30,18 @@ class Checkpoints {
 public:
     static constexpr std::size_t kKeptAtLeast = 2;
 
-    // Those of `rank` in this folder, which is made if it is missing. `training` is a number that tells this training from
-    // others. Warnings go to standard error.
+    // The checkpoints of `rank` in this folder, which is made if it is missing. `training` is a number that tells this
+    // training from others. Warnings go to standard error.
     Checkpoints(const std::string &folder, int rank, std::uint64_t training, std::size_t kept);
 
-    // The newest sound one; where a limit is given, of that step or one before.
+    // The newest sound checkpoint; with a limit, the newest of that step or an earlier one.
     std::optional<TrainingState> newest(std::optional<std::uint64_t> limit = std::nullopt);
 
-    // Returns when it is on the disk; then removes those that are older than the newest few. Throws std::runtime_error
-    // with the path where that does not go well.
+    // Returns when the checkpoint is on the disk, then removes checkpoints that are older than the newest few. Throws
+    // std::runtime_error with the path if that fails.
     void save(const TrainingState &state);
 
-    // As rank-0-step-1200.ckpt in the folder.
+    // The file's path, such as rank-0-step-1200.ckpt in the folder.
     std::string path_of(std::uint64_t step) const;
 
 private:

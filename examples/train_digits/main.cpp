@@ -59,7 +59,7 @@ void train(muster::cluster &cluster, const Options &options, Trace &trace) {
     conclude();
 }
 
-// Nothing where the others have left long ago, and this process comes back to a training that is over.
+// The outcome; nothing if the others have left long ago, and this process comes back to a training that is over.
 std::optional<muster::cluster> join(const Options &options, const Trace &trace) {
     const bool had_finished = Recovery::had_finished(options);
     muster::config config = muster::config::from_environment();

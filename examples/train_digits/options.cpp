@@ -70,7 +70,7 @@ std::string &path_named(Options &options, const std::string &name) {
                                   : options.trace;
 }
 
-// What does not go together.
+// Options that do not go together.
 void check(const Options &options) {
     if (options.keep < Checkpoints::kKeptAtLeast) {
         reject("keep", std::to_string(options.keep), "2 or more: of one checkpoint each the ranks may have none in common");

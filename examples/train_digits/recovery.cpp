@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kNone = -1;
 constexpr unsigned kChildSeconds = 300;
 
-// A number that tells a training by so many ranks from others: all that its result depends on is in it.
+// A number that tells a training by so many ranks from others: everything that its result depends on is in it.
 std::uint64_t training_of(const Options &options, int ranks) {
     char numbers[200];
     std::snprintf(numbers, sizeof numbers,
@@ -112,7 +112,7 @@ void Recovery::run(const std::function<void()> &conclude) {
             trace_.line("recovered", cluster_.epoch());
         } catch (const muster::error &error) {
             if (finished_ && is_too_late(error)) {
-                return;  // somebody who had finished was lost while leaving, or has left
+                return;  // a rank that had finished was lost while leaving, or has left
             }
             throw;
         }

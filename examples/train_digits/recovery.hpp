@@ -1,6 +1,6 @@
-// Training that goes on when processes are lost: each rank saves checkpoints, and after a loss all go back to the newest
-// step of which everyone has one. Nothing that the weights depend on is lost with a process (order of the data and of the
-// sums follow from the step), so in the end they are bit for bit those of a training in which nothing died.
+// Training that goes on when processes are lost. Each rank saves checkpoints. After a loss all go back to the newest step
+// of which everyone has one. The weights depend on nothing that is lost with a process (the order of the data and of the
+// sums follows from the step). So in the end they are bit for bit those of a training in which nothing died.
 #pragma once
 
 #include "checkpoint.hpp"
@@ -28,8 +28,8 @@ bool is_too_late(const muster::error &error);
 
 class Recovery {
 public:
-    // A rank that knows that all have finished waits so long for the others, which may have left. A rank that needs it
-    // after all has come by then, or has it started again.
+    // A rank that knows that all have finished waits so long for the others, which may have left. If a rank needs it after
+    // all, that one has come by then, or has it started again.
     static constexpr std::chrono::milliseconds kLastPatience{1500};
 
     Recovery(muster::cluster &cluster, Trainer &trainer, const Options &options, Trace &trace);

@@ -1,4 +1,4 @@
-// What happens when, for measuring a run: a line per event in a file that all processes share.
+// Records what happens when, for measuring a run: a line per event in a file that all processes share.
 //
 //     <nanoseconds of CLOCK_MONOTONIC> <pid> <rank> <event> <number>
 //
@@ -16,7 +16,7 @@ public:
     Trace(const Trace &) = delete;
     Trace &operator=(const Trace &) = delete;
 
-    // From now on; -1 before the rank is known.
+    // The rank, from now on; -1 before it is known.
     void set_rank(int rank) { rank_ = rank; }
 
     void line(const char *event, std::int64_t number = 0) const;

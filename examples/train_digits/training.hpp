@@ -1,7 +1,7 @@
 // Data-parallel training: in every step each rank takes its part of one global batch, and the gradients of all are
-// averaged. Whatever the number of ranks, the batches are the same, and so is the loss curve. With options.exact so are the
-// weights, to the last bit: then the sum is one of micro-batches, which are the same, too, and rounding does not depend on who
-// summed what first.
+// averaged. Whatever the number of ranks, the batches are the same, and so is the loss curve. With options.exact the
+// weights are the same, too, to the last bit. Then the sum is one of micro-batches, which do not depend on the number of
+// ranks, and rounding does not depend on the order of the sum.
 #pragma once
 
 #include "checkpoint.hpp"
@@ -21,8 +21,8 @@ public:
     // All ranks go to the beginning, with rank 0's first weights.
     void begin();
 
-    // This rank goes to where it was; that the others do, too, is the caller's affair. Throws std::runtime_error if the
-    // state is that of another model.
+    // This rank goes to where it was; the caller must see to it that the others do so, too. Throws std::runtime_error if
+    // the state is that of another model.
     void go_to(const TrainingState &state);
 
     // Trains on the next global batch; prints the loss of every tenth one of an epoch: that of the whole batch, or, without

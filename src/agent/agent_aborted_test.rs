@@ -10,7 +10,7 @@ fn aborted() -> Failure {
     failure(Status::Aborted, None, "aborted the job with code 7: the disk is gone")
 }
 
-/// One of a job with recovery, which has heard of it.
+/// A node of a job with recovery, which has heard of the abort.
 fn told(is_attached: bool) -> Bench {
     let mut bench = Bench::joined_with_recovery();
     if !is_attached {

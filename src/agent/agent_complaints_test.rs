@@ -6,7 +6,7 @@ use crate::error::{Error, Status};
 use crate::wire::HeartbeatEcho;
 use std::time::Duration;
 
-/// One that has so long to join.
+/// A node that has so long to join.
 fn with(forming_timeout: Option<Duration>) -> Bench {
     let mut bench = Bench { agent: Agent::new(Profile { forming_timeout, ..profile() }, Time(0)), ..Bench::new() };
     bench.outputs.clear();
@@ -14,7 +14,7 @@ fn with(forming_timeout: Option<Duration>) -> Bench {
     bench
 }
 
-/// In which seconds it says something while every attempt fails, and what.
+/// The seconds in which it says something while every attempt fails, and its words.
 fn said_at(bench: &mut Bench, seconds: u64) -> Vec<(u64, String)> {
     let mut said = Vec::new();
     for _ in 0..seconds {
@@ -131,7 +131,7 @@ fn one_that_speaks_something_else_is_no_scheduler() {
     let reason = "not a frame of this protocol: it begins with \"HTTP\"";
     let mut bench = with(Some(Duration::from_secs(5)));
     while bench.told().is_empty() {
-        // Where no attempt is under way that is nothing to it.
+        // If no attempt is under way, this means nothing to it.
         bench.feed(Input::Connected(Vec::new()));
         bench.feed(Input::Strange(reason.to_owned()));
         bench.now = bench.now.max(bench.armed);
@@ -150,7 +150,7 @@ fn one_that_speaks_something_else_is_no_scheduler() {
     assert!(error.message().ends_with(&why), "{error}");
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(who) && line.ends_with(&why)), "{lines:?}");
 
-    // One that has answered is a scheduler, which was lost.
+    // A listener that has answered is a scheduler, which was lost.
     let mut bench = with(Some(Duration::from_secs(5)));
     bench.feed(Input::Connected(Vec::new()));
     bench.receive(Message::HeartbeatEcho(HeartbeatEcho { sequence: 0 }));
@@ -188,7 +188,7 @@ fn one_that_is_not_taken_is_told_with_a_status_of_its_own() {
     assert_eq!(error.status(), Status::Security);
     assert!(error.message().ends_with(&format!("{reason}; the last attempt: connection refused")), "{error}");
 
-    // One that answers is a scheduler.
+    // A listener that answers is a scheduler.
     let mut bench = with(Some(Duration::from_secs(5)));
     bench.feed(Input::Connected(Vec::new()));
     bench.feed(Input::Refused(reason.to_owned()));

@@ -1,4 +1,5 @@
-//! A scheduler that is at one of several places: the node passes by whoever is not its own, and comes back.
+//! A scheduler that is at one of several places: the node passes by every listener that is not its own scheduler, and comes
+//! back.
 
 use super::bench::{formed, profile, Bench};
 use super::{Agent, Event, Input, Output};
@@ -12,13 +13,13 @@ use std::time::Duration;
 enum Who {
     Nobody,
     OfAnotherJob,
-    /// Takes connections, and says nothing.
+    /// Accepts connections, and says nothing.
     Silent,
     Garbage,
     /// Ends each connection at once.
     Closes,
     Own,
-    /// Its own job's, which refuses it.
+    /// The scheduler of its own job, which refuses it.
     Refuses,
 }
 
@@ -35,7 +36,7 @@ fn searching(limit: Duration) -> Bench {
     bench
 }
 
-/// Answers as they do who listen, for so long or until something was told. Which places were tried, in order.
+/// Answers as the listeners do, for so long or until something was told. Returns the places that were tried, in order.
 fn meet(bench: &mut Bench, ms: u64, who: impl Fn(usize, Time) -> Who) -> Vec<usize> {
     let until = Time(bench.now.0 + ms * 1_000_000);
     let (mut tried, mut seen) = (Vec::new(), 0);
@@ -118,7 +119,7 @@ fn a_scheduler_that_is_not_there_yet_is_found_in_a_later_round() {
 #[test]
 fn its_own_scheduler_may_be_slow_to_answer() {
     let mut bench = searching(Duration::from_secs(120));
-    // It is given a second, then two, then four, which is how long silence may last: so late it answers.
+    // The scheduler is given a second, then two, then four, which is how long silence may last. It answers only then.
     let tried = meet(&mut bench, 10_900, |place, _| if place == 0 { Who::Silent } else { Who::Nobody });
     assert_eq!(tried, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0], "from 0, 1, 3 and 7 s on");
     bench.receive(Message::Formed(formed(1, 1)));

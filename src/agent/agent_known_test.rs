@@ -1,4 +1,4 @@
-//! What a node brings to a scheduler that was started again, and what it is not shaken by.
+//! What a node tells a scheduler that was started again, and what does not upset the node.
 
 use super::bench::{failure, formed, profile, Bench};
 use super::*;

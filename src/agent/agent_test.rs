@@ -85,7 +85,7 @@ fn when_its_time_is_up_it_asks_the_scheduler_first() {
     bench.pass(11_100, true);
     assert!(matches!(bench.last_event(), Event::Failed(error) if error.status() == Status::Timeout));
 
-    // Complete in the last moment is complete.
+    // A cluster that is complete in the last moment is complete.
     let mut bench = Bench::new();
     bench.feed(Input::Connected(Vec::new()));
     bench.pass(10_500, true);
@@ -154,7 +154,7 @@ fn heartbeats_come_five_times_per_time_out_and_carry_the_newest_echo() {
     assert_eq!(bench.beats().last(), Some(&(6, 5)));
 }
 
-/// By it the scheduler knows that this node hears.
+/// By this heartbeat the scheduler knows that this node hears.
 #[test]
 fn a_heartbeat_is_not_put_off_by_the_beginning_of_an_epoch() {
     let mut bench = Bench::new();
@@ -491,7 +491,7 @@ fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
         if (one.status, other.status) == (Status::Aborted, Status::Aborted)),
         "{told:?}"
     );
-    // Nobody waits for what will never be, also where no scheduler is left to say so.
+    // Nobody waits for what will never be, even if no scheduler is left to say so.
     bench.feed(Input::Closed("end".to_owned()));
     bench.outputs.clear();
     bench.command(Command::Recover(true));
@@ -537,7 +537,7 @@ fn nothing_of_another_epoch_is_acted_on() {
     bench.receive(Message::Verdict(Verdict { failure: of_before(Status::PeerLost, None) }));
     bench.receive(Message::Revoked(Revoked { failure: of_before(Status::Timeout, Some(GroupId::WORLD)) }));
     assert!(bench.told().is_empty(), "{:?}", bench.told());
-    // Nor what was said before this node was a member.
+    // What was said before this node was a member does not count either.
     let mut bench = Bench::new();
     bench.feed(Input::Connected(Vec::new()));
     bench.receive(Message::Revoked(Revoked { failure: of_before(Status::Timeout, Some(GroupId::WORLD)) }));

@@ -13,7 +13,7 @@ fn not_yet(wait_ms: u64, long: bool) -> Message {
     Message::NotYet(NotYet { wait_ms, reason: WHY.to_owned(), long })
 }
 
-/// One that has registered; it has a minute to join.
+/// A node that has registered; it has a minute to join.
 fn registered() -> Bench {
     let patient = Profile { forming_timeout: Some(Duration::from_secs(60)), ..profile() };
     let mut bench = Bench { agent: Agent::new(patient, Time(0)), ..Bench::new() };
@@ -168,7 +168,7 @@ fn that_there_is_no_next_epoch_is_known_also_when_its_scheduler_is_gone() {
     bench.receive(again(1));
     assert_eq!(recovers(&mut bench), (true, Vec::new()), "the same scheduler, the same answer");
     assert_eq!(wishes(&mut bench, false), (true, Vec::new()), "that somebody's time is up would hide it");
-    // One that was started again is asked.
+    // A scheduler that was started again is asked.
     bench.feed(Input::Closed("reset".to_owned()));
     bench.pass(600, false);
     bench.feed(Input::Connected(Vec::new()));

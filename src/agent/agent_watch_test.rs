@@ -176,7 +176,7 @@ fn a_suspect_that_answers_lives() {
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "it has left");
 }
 
-/// With recovery nobody is asked after a suspect: an answer to an earlier question may have been said before it died.
+/// With recovery nobody asks about a suspect: an answer to an earlier question may have been said before it died.
 #[test]
 fn with_recovery_a_suspects_earlier_answer_says_nothing() {
     let mut bench = one_of_two(true);
@@ -221,7 +221,8 @@ fn one_that_hears_nobody_is_cut_off_itself() {
     }
 }
 
-/// Peer 0 is suspected, and refuses; the scheduler has gone, or fell silent before that. What this node says after what follows.
+/// Peer 0 is suspected, and refuses; the scheduler has gone, or fell silent before that. Then `follows` happens. Returns
+/// what this node says.
 fn found_gone(is_silent: bool, follows: impl Fn(&mut Bench)) -> Option<(Status, Option<u32>, String)> {
     let mut bench = one_of_two(false);
     match is_silent {
@@ -320,7 +321,7 @@ fn nobody_is_lost_because_this_node_has_no_descriptor() {
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "{:?}", bench.told());
 }
 
-/// One that was cut off opens a watch to those that have their scheduler: it hears what it has missed.
+/// A node that was cut off opens a watch to nodes that have their scheduler: it hears what it has missed.
 #[test]
 fn one_that_looks_for_others_hears_that_the_job_has_ended_and_that_they_leave() {
     let mut bench = one_of_two(false);

@@ -23,8 +23,9 @@ pub(super) struct Asks {
     locates: BTreeMap<Ask, u32>,
     creations: BTreeMap<(GroupId, u64), MakeGroup>,
     by_members: BTreeMap<Ask, MakeByMembers>,
-    /// Freed, and the scheduler has not said that this is kept. Never more than the groups that this node had at one time: no
-    /// other is made before that is said, for both come in the order in which they are durable.
+    /// Groups that are freed, where the scheduler has not said that this is kept. Never more than the groups that this
+    /// node had at one time: no other group is made before that is said, for both answers come in the order in which
+    /// they are durable.
     freed: BTreeSet<GroupId>,
     abort: Option<Abort>,
     recover: Option<Recover>,
@@ -38,17 +39,17 @@ impl Asks {
         Message::Suspect(Suspect { peer, evidence })
     }
 
-    /// The suspected nodes of which nobody has said what became of them.
+    /// The suspected nodes whose fate nobody has told yet.
     pub(super) fn suspects(&self) -> Vec<(u32, String)> {
         self.suspects.iter().map(|(peer, evidence)| (*peer, evidence.clone())).collect()
     }
 
-    /// A report on a suspect came; whether it was asked for.
+    /// A report on a suspect came. Returns whether it was asked for.
     pub(super) fn reported(&mut self, peer: u32) -> bool {
         self.suspects.remove(&peer).is_some()
     }
 
-    /// What is known of this group already, if it is revoked.
+    /// The event that tells that this group is revoked, if that is known already.
     pub(super) fn known(&self, group: Option<GroupId>) -> Option<Event> {
         self.revoked.get(&group).map(|first| Event::Revoked(first.clone()))
     }
@@ -63,10 +64,10 @@ impl Asks {
         Message::Revoke(Revoke { failure })
     }
 
-    /// A group is revoked; what to tell, unless it is known.
+    /// A group is revoked. Returns what to tell, unless it is known.
     pub(super) fn revoked(&mut self, failure: Failure) -> Option<Event> {
         self.revokes.remove(&failure.group);
-        // What was to be made of it will not be.
+        // What was still to be made of that group will not be made.
         self.creations.retain(|(parent, _), _| Some(*parent) != failure.group);
         if self.revoked.contains_key(&failure.group) {
             return None;
@@ -106,12 +107,13 @@ impl Asks {
         Message::MakeGroup(wanted)
     }
 
-    /// A group is made; once for each that was asked for.
+    /// A group is made. Returns what to tell, once for each that was asked for.
     pub(super) fn made(&mut self, made: GroupMade) -> Option<Event> {
         self.creations.remove(&(made.parent, made.nth)).map(|_| Event::GroupMade(made))
     }
 
-    /// A group that its members make; what to say, unless that is that nobody waits for what was answered already.
+    /// A group that members make alone is wanted, or not any more. Returns the message; none if the question was
+    /// answered already and nobody waits.
     pub(super) fn make_by_members(&mut self, wanted: MakeByMembers) -> Option<Message> {
         if !wanted.wants && !self.by_members.contains_key(&wanted.ask) {
             return None;
@@ -120,7 +122,8 @@ impl Asks {
         Some(Message::MakeByMembers(wanted))
     }
 
-    /// The answer to that; once for each that was asked for.
+    /// The scheduler's answer about a group that its members make. Returns what to tell, once for each that was asked
+    /// for.
     pub(super) fn made_by_members(&mut self, made: MadeByMembers) -> Option<Event> {
         let wanted = self.by_members.remove(&made.ask)?;
         let why_not =
@@ -133,7 +136,7 @@ impl Asks {
         !self.creations.is_empty() || !self.by_members.is_empty()
     }
 
-    /// Nobody makes them any more: each fails with this.
+    /// Nobody makes groups any more: each that was asked for fails with this error.
     pub(super) fn make_no_groups(&mut self, error: &Error) -> Vec<Event> {
         let (creations, by_members) = (std::mem::take(&mut self.creations), std::mem::take(&mut self.by_members));
         let not_made = creations.into_keys().map(|(parent, nth)| Event::NotMade(parent, nth, error.clone()));
@@ -153,7 +156,7 @@ impl Asks {
         !self.freed.contains(&group)
     }
 
-    /// That this group is freed will not be forgotten.
+    /// The scheduler keeps it that this group is freed.
     pub(super) fn freed(&mut self, group: GroupId) {
         self.freed.remove(&group);
     }
@@ -164,8 +167,8 @@ impl Asks {
         Message::Recover(wish)
     }
 
-    /// The next epoch will not be. Told on, unless it is the late answer to somebody who did not wait any more; and kept, for who
-    /// asks for one later, when its scheduler may be gone.
+    /// There will be no next epoch. Returns what to tell the caller, unless this is the late answer to a caller that
+    /// had stopped waiting. It is kept for a caller that asks later, when the scheduler may be gone.
     pub(super) fn not_recovered(&mut self, failure: Failure) -> Option<Event> {
         let late = failure.status == Status::Timeout;
         self.no_next_epoch = (!late).then(|| failure.clone()).or(self.no_next_epoch.take());
@@ -178,12 +181,12 @@ impl Asks {
         self.no_next_epoch.clone()
     }
 
-    /// A scheduler that was started again may know better.
+    /// Forgets the reason: a scheduler that was started again may know better.
     pub(super) fn forget_that_there_is_no_next_epoch(&mut self) {
         self.no_next_epoch = None;
     }
 
-    /// There will be no epoch for this node any more; what to tell, if it waits for one.
+    /// There will be no epoch for this node any more. Returns what to tell, if it waits for one.
     pub(super) fn recovers_in_vain(&mut self, failure: &Failure) -> Option<Event> {
         self.recover.take().filter(|wish| wish.inside).map(|_| Event::NotRecovered(failure.clone()))
     }
@@ -199,8 +202,8 @@ impl Asks {
         Message::Abort(abort.clone())
     }
 
-    /// The cluster is broken: that answers suspicions, revocations and an abort alike; where it can recover neither the wish
-    /// for the next epoch nor an abort.
+    /// The cluster is broken. That answers suspicions, revocations and an abort alike. If the cluster can recover, it
+    /// answers neither the wish for the next epoch nor an abort.
     pub(super) fn broken(&mut self, recovery: bool) {
         self.suspects.clear();
         self.revokes.clear();

@@ -1,7 +1,8 @@
-//! What the scheduler says is held against what this node was told, and against what can be, before anything follows from it: nothing
-//! is set aside by a number that it names, and no node computes in a cluster of another size than its own settings say.
+//! Compares what the scheduler says with what this node was told, and with what is possible, before anything follows
+//! from it. So no number that it names makes this node reserve memory, and no node computes in a cluster of another
+//! size than its own settings say.
 //!
-//! A scheduler of this library says nothing of the kind: what does is another program, or was damaged. Tested in
+//! A scheduler of this library says nothing impossible: one that does is another program, or was damaged. Tested in
 //! `believing_test.rs`.
 
 use crate::types::Role;
@@ -11,7 +12,8 @@ use std::collections::HashSet;
 /// The longest heartbeat time-out that can be set.
 const HEARTBEAT_MAX_MS: u64 = 1_000_000_000_000;
 
-/// Whether the cluster that a scheduler describes can be the one of the node that registered so; or what is wrong with it.
+/// Checks whether the cluster that a scheduler describes can be that of the node that registered so; or says what is
+/// wrong.
 pub(super) fn check_formed(register: &Register, formed: &Formed) -> Result<(), String> {
     for (theirs, ours, what, setting) in [
         (formed.worker_num, register.worker_num, "workers", "MS_WORKER_NUM"),
@@ -59,7 +61,8 @@ pub(super) fn check_formed(register: &Register, formed: &Formed) -> Result<(), S
     }
 }
 
-/// Whether a group that a scheduler has made can be, in a cluster of so many nodes of which this is one; or what is wrong with it.
+/// Checks whether a group that a scheduler has made is possible in a cluster of so many nodes, of which this is one; or
+/// says what is wrong.
 pub(super) fn check_made(register: &Register, made: &GroupMade) -> Result<(), String> {
     let all = u64::from(register.worker_num) + u64::from(register.server_num);
     let mut seen = HashSet::new();

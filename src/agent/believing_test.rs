@@ -6,10 +6,10 @@ use crate::types::GroupId;
 use crate::wire::{Member, Members, Message};
 use std::sync::Arc;
 
-/// Makes of what can be what cannot.
+/// Turns something possible into something impossible.
 type Change = Box<dyn Fn(&mut Formed)>;
 
-/// What a node does that is told this while it forms.
+/// What a node does if it is told this while it forms.
 fn told(change: impl FnOnce(&mut Formed)) -> Bench {
     let mut bench = Bench::new();
     bench.feed(Input::Connected(Vec::new()));

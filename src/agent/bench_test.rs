@@ -107,7 +107,7 @@ impl Bench {
         bench
     }
 
-    /// One that has joined a cluster of one, whose heartbeat time-out is 1 s.
+    /// A node that has joined a cluster of one, whose heartbeat time-out is 1 s.
     pub(super) fn joined() -> Bench {
         let mut bench = Bench::new();
         bench.feed(Input::Connected(Vec::new()));
@@ -116,7 +116,7 @@ impl Bench {
         bench
     }
 
-    /// One that has joined, with recovery.
+    /// A node that has joined, with recovery.
     pub(super) fn joined_with_recovery() -> Bench {
         let mut profile = profile();
         profile.register.recovery = true;

@@ -65,7 +65,8 @@ impl Agent {
     fn recover(&mut self, is_inside: bool) {
         let Some(member) = self.stage.member() else { return };
         let is_in_vain = member.is_put_out() || member.is_aborted();
-        // Also to one who does not wait any more: else the scheduler's answer to that would hide it.
+        // This is told also to a caller that has stopped waiting: otherwise the scheduler's answer to that would hide
+        // it.
         let why_not = if is_in_vain { member.first_cause().cloned() } else { self.asks.no_next_epoch() };
         if let Some(failure) = why_not {
             self.out.tell(Event::NotRecovered(failure));
@@ -90,8 +91,8 @@ impl Agent {
         }
     }
 
-    /// When what was asked of the store, and what groups were to be made, ends without an answer: the scheduler is gone, and
-    /// without recovery nobody can bring back what it kept.
+    /// When questions to the store, and groups to be made, end without an answer: the scheduler is gone, and without
+    /// recovery nobody can bring back what it kept.
     pub(super) fn answer_deadline(&self) -> Time {
         let is_asked = self.store.is_asked() || self.asks.makes_groups();
         match is_asked && !self.profile.register.recovery {
@@ -115,7 +116,7 @@ impl Agent {
         given_up.into_iter().for_each(|event| self.out.tell(event));
     }
 
-    /// What waits for an answer is sent at the next attachment otherwise.
+    /// Sends a message if this node is attached. Otherwise what waits for an answer is sent at the next attachment.
     fn send_if_attached(&mut self, message: Message) {
         if self.line.is_attached() {
             self.out.send(message);

@@ -1,14 +1,14 @@
-//! When a node that finds no scheduler says so: from the third second on, at first every second, then ever more seldom; and
-//! soon when what is wrong is something else.
+//! Decides when a node that finds no scheduler says so: from the third second on, at first every second, then ever more
+//! seldom; and soon when something else is wrong.
 
 use crate::types::Time;
 use std::time::Duration;
 
-/// From when on it says so.
+/// How long after the beginning it first says so.
 pub(super) const AFTER: Duration = Duration::from_secs(3);
-/// How soon after a line the next may follow, and how soon one follows that says the same again.
+/// How soon after a line the next may follow, and how soon a line is repeated for the first time.
 const LEAST: Duration = Duration::from_secs(1);
-/// How long it is silent about the same, at most: the pauses between double up to this.
+/// How long it is silent at most before it repeats a line: the pauses between the repetitions double up to this.
 const MOST: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What becomes of the line to the scheduler, for the rest of the brain: this node registers on it, and misses it.
+//! What becomes of the line to the scheduler, for the rest of the brain: this node registers on the line, and loses it.
 
 use super::contract::Event;
 use super::line::Loss;
@@ -21,7 +21,7 @@ impl Agent {
         }
         self.out.send(Message::Register(register));
         if self.line.search.has_several_places() && matches!(self.stage, Stage::Forming(_)) {
-            self.line.beat(now, &mut self.out); // a scheduler answers at once, and by that it is known
+            self.line.beat(now, &mut self.out); // a scheduler answers at once: by this answer it is known
         }
     }
 

@@ -26,16 +26,16 @@ pub enum Input {
     Heard,
     /// The connection ended, for the reason in words.
     Closed(String),
-    /// It was given up, because what came in is of no version of this protocol; in words.
+    /// The connection was given up, because what came in is of no version of this protocol; in words.
     Strange(String),
-    /// One side does not take the other: a certificate, say. The connection has ended.
+    /// One side does not accept the other: its certificate, say. The connection has ended.
     Refused(String),
     /// The armed time has come. Fed only after everything readable has been fed.
     Timer,
     /// The caller wants something.
     Command(Command),
-    /// What has come of the watches between this node and those with these indexes, in order. Taken in together: what follows from it
-    /// is looked for once, which costs a look at every node.
+    /// What has been seen on the watches between this node and the nodes with these indexes, in order. All are taken in
+    /// together: what follows from them is looked for once, which costs a look at every node.
     Peers(Vec<(u32, PeerSign)>),
 }
 
@@ -54,7 +54,7 @@ pub enum PeerSign {
     Stands,
     /// It says something.
     Says(PeerWord),
-    /// Nobody takes the connection that was asked for: no process listens there any more; in words.
+    /// Nobody accepts the connection that was asked for: no process listens there any more; in words.
     Refused(String),
     /// Its host gave no answer, or there was no way to ask; another attempt may be made.
     Unanswered,
@@ -78,7 +78,7 @@ pub enum PeerSign {
 pub enum PeerWord {
     /// A sign of life.
     Beat(LinkBeat),
-    /// This node may be lost, and what was seen of it.
+    /// The node with this index may be lost; and what was seen of it.
     Suspect(u32, String),
     /// The first cause, for which the speaker has given up.
     GivesUp(Failure),
@@ -135,11 +135,11 @@ pub enum Command {
         ask: Ask,
         /// What is asked.
         operation: StoreOperation,
-        /// On which keys.
+        /// The keys that it is about.
         keys: Vec<Blob>,
-        /// For `Add`.
+        /// The number that `Add` adds.
         delta: i64,
-        /// For `CompareSet`.
+        /// The length of the expected value of `CompareSet`.
         expected_bytes: u64,
         /// The value, or expected and desired value one after the other.
         value: Blob,
@@ -165,11 +165,11 @@ pub enum Command {
 pub enum Event {
     /// The cluster is complete, for the first time or in a new epoch.
     Formed(Box<Formed>),
-    /// The next epoch is not complete, and the reason.
+    /// The next epoch is not complete, for this reason.
     NotRecovered(Failure),
     /// It will not be: this is the error of `muster_init`. Nothing follows.
     Failed(Error),
-    /// The cluster is broken; the first cause. Once.
+    /// The cluster is broken, for this first cause. Told once.
     Broken(Failure),
     /// A group is revoked.
     Revoked(Failure),
@@ -224,7 +224,7 @@ pub enum Output {
     },
     /// Send a `Called`: what this node called under this number, if it knows.
     SendCall {
-        /// On which group.
+        /// The group on which it was called.
         group: crate::types::GroupId,
         /// The collective's sequence number.
         sequence: u64,
@@ -249,13 +249,13 @@ pub enum Output {
 pub struct Profile {
     /// Its registration, without addresses (they come with `Connected`).
     pub register: Register,
-    /// Where the scheduler is, for sentences; of several places it is at one, and they are tried in this order.
+    /// Where the scheduler is, for sentences. It is at one of several places, and they are tried in this order.
     pub schedulers: Vec<String>,
     /// The settings that say so, by the names by which the user knows them: `MS_SCHED_HOST and MS_SCHED_PORT`.
     pub scheduler_settings: String,
     /// How long forming may take, counted from the start.
     pub forming_timeout: Option<Duration>,
-    /// What says so, in words.
+    /// The setting that says so, in words.
     pub forming_setting: String,
     /// The heartbeat time-out before `Formed` says what is agreed.
     pub heartbeat_timeout: Duration,

@@ -1,7 +1,8 @@
 //! Where a node looks for its scheduler: at one place, or at several in turn.
 //!
-//! Only the scheduler of this job is looked for. At a place where it is not the next one is tried at once, and after the last
-//! one the node pauses. The place at which it was found is the first one to be tried when the connection to it has ended.
+//! A node looks only for the scheduler of this job. If it is not at a place, the node tries the next place at once, and
+//! pauses after the last one. When the connection to the scheduler has ended, the node first tries the place where it
+//! was found.
 
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ pub(super) struct Course {
     /// What was met at each place the last time; empty: it was not tried yet.
     met: Vec<String>,
     at: usize,
-    /// Where it was found last.
+    /// The place where the scheduler was found last.
     home: usize,
-    /// How many were tried in vain since the last pause.
+    /// How many places were tried in vain since the last pause.
     tried: usize,
     rounds: u32,
 }
@@ -55,7 +56,8 @@ impl Course {
         self.rounds = 0;
     }
 
-    /// It is not here, for this reason: goes on to the next place. Whether that may be tried at once.
+    /// The scheduler is not here, for this reason: goes on to the next place. Returns whether that may be tried at
+    /// once.
     pub(super) fn go_on(&mut self, reason: &str) -> bool {
         if !self.has_several() {
             return false;
@@ -72,7 +74,7 @@ impl Course {
     }
 
     /// How long the listener here may take to be reached, and then to say anything, before the next place is tried. A
-    /// scheduler that is slow, since its host is busy, is given longer in each round.
+    /// scheduler may be slow because its host is busy: it is given longer in each round.
     pub(super) fn patience(&self, most: Duration) -> Duration {
         FIRST_PATIENCE.saturating_mul(1 << self.rounds.min(8)).min(most)
     }
@@ -86,7 +88,7 @@ impl Course {
         }
     }
 
-    /// What was met where.
+    /// What was met at each place.
     pub(super) fn in_words(&self) -> String {
         let met = self.places.iter().zip(&self.met).filter(|(_, met)| !met.is_empty());
         let words = met.map(|(place, met)| {

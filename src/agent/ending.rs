@@ -1,10 +1,10 @@
 //! What ends: the cluster, broken by a first cause; this node's part in it, when it leaves or is put out; and the brain itself.
 //!
-//! A node that leaves says so, and waits for the scheduler's Bye, but never for long. With the scheduler in reach the wait is the
-//! finalize time-out. Without it, the wait ends 5 s after the scheduler was last there (but not sooner than 1 s after the wish to
-//! leave), for nobody but the scheduler misses the goodbye. A broken cluster is left within 1 s, and at once where the scheduler is
-//! away. One case is other: with recovery, a scheduler that does not know yet that the job was aborted is to know, for it would
-//! wait for nodes that nobody starts again.
+//! A node that leaves says so, and waits for the scheduler's Bye, but never for long. While the scheduler is in reach,
+//! the wait is the finalize time-out. Without it, the wait ends 5 s after the scheduler was last there (but not sooner
+//! than 1 s after the wish to leave), for nobody but the scheduler misses the goodbye. A node leaves a broken cluster
+//! within 1 s, and at once if the scheduler is away. There is one exception, with recovery: a scheduler that does not
+//! know yet that the job was aborted has to be told, for it would wait for nodes that nobody starts again.
 
 use super::contract::{Event, Output};
 use super::{Agent, Stage};
@@ -13,7 +13,7 @@ use crate::types::Time;
 use crate::wire::Message;
 
 impl Agent {
-    /// The last event.
+    /// Tells the last event.
     pub(super) fn end(&mut self, event: Event) {
         self.out.put(Output::Disconnect);
         self.out.tell(event);
@@ -60,14 +60,14 @@ impl Agent {
         self.end(Event::Left(Some(warning)));
     }
 
-    /// The first cause of a broken cluster is told to this node.
+    /// This node is told the first cause of a broken cluster.
     pub(super) fn verdict(&mut self, now: Time, mut failure: Failure) {
         if self.calls_this_node_lost(&failure) {
             failure = failure.to_the_lost();
         }
         let is_fenced = self.profile.register.recovery && failure.status == Status::Fenced;
         match &mut self.stage {
-            Stage::Member(member) if failure.epoch != member.epoch => {} // it was told, or will be
+            Stage::Member(member) if failure.epoch != member.epoch => {} // it was told of its own epoch, or will be
             Stage::Member(member) if is_fenced && !member.is_leaving() => self.put_out(failure),
             Stage::Member(member) => {
                 member.hasten(now);
@@ -84,15 +84,16 @@ impl Agent {
         failure.status == Status::PeerLost && failure.culprit.as_ref().is_some_and(is_this)
     }
 
-    /// A peer says that this node is lost. As the scheduler's verdict, which names no group, that holds although the scheduler
-    /// can't say it here; a peer's own belief does not: with recovery it may be wrong, and the scheduler knows better.
+    /// A peer says that this node is lost. If that is the scheduler's verdict, which names no group, it holds, although
+    /// the scheduler cannot say it here. A peer's own belief does not hold: with recovery it may be wrong, and the
+    /// scheduler knows better.
     pub(super) fn heard_of_verdict(&mut self, now: Time, failure: Failure) {
         if failure.group.is_none() && self.calls_this_node_lost(&failure) {
             self.verdict(now, failure);
         }
     }
 
-    /// A node has ended the job without the scheduler. Where this one has a scheduler, that passes it on.
+    /// A node has ended the job without the scheduler. If this node has a scheduler, it passes that on.
     pub(super) fn heard_of_abort(&mut self, now: Time, failure: Failure) {
         let is_known = self.stage.member().is_some_and(|member| member.is_aborted());
         if failure.status != Status::Aborted || is_known {
@@ -122,7 +123,8 @@ impl Agent {
         self.store.fail_all(&error).into_iter().for_each(|event| self.out.tell(event));
     }
 
-    /// The cluster is broken: the first cause is told, once; and, where it could have been whole again, that it will not.
+    /// The cluster is broken. Tells the first cause, once; and, if the cluster could have become whole again, that it
+    /// will not.
     fn break_up(&mut self, failure: Failure) {
         let Stage::Member(member) = &mut self.stage else { return };
         let is_news = member.break_by(&failure);

@@ -1,8 +1,8 @@
-//! The connection to the scheduler: made, kept with heartbeats, and made again.
+//! The connection to the scheduler: it is made, kept up with heartbeats, and made again.
 //!
-//! It looks for the scheduler by its `search`, waits between attempts as `backoff` says, and hears by its `pulse` whether the
-//! scheduler still speaks. It knows of the cluster only whether this node is a member: of one that is, it tells that the
-//! scheduler is away.
+//! The line looks for the scheduler by its `search`, waits between attempts as `backoff` says, and learns from its
+//! `pulse` whether the scheduler still speaks. It knows of the cluster only whether this node is a member. For a member
+//! it tells that the scheduler is away.
 
 use super::backoff::Backoff;
 use super::contract::{Event, Output, Profile};
@@ -13,10 +13,11 @@ use super::seconds::seconds;
 use crate::types::Time;
 use std::time::Duration;
 
-/// After how long without its scheduler a member says so in the log.
+/// How long a member is without its scheduler before it says so in the log.
 const WARN_AWAY: Duration = Duration::from_secs(1);
-/// A connection that stood so long was a success, answered or not. One that ends sooner may be a port that closes whatever
-/// comes: the attempt after the first such is made at once, too, and those after more in a row wait longer each time.
+/// A connection that stood so long was a success, answered or not. One that ends sooner may lead to a port that closes
+/// whatever comes. The attempt after the first such connection is made at once, too. After more of them in a row each
+/// attempt waits longer.
 const STOOD: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +34,13 @@ enum State {
     Shut,
 }
 
-/// A time in which a member is without its scheduler.
+/// A span of time in which a member is without its scheduler.
 #[derive(Debug)]
 struct Away {
     since: Time,
     /// When the scheduler had been heard last.
     heard: Time,
-    /// How the connection was lost with which it began.
+    /// How the connection was lost at the beginning of this time.
     loss: Loss,
     attempt: Attempt,
     is_told: bool,
@@ -50,7 +51,7 @@ struct Away {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     Unknown,
-    /// It came to stand, and has not been answered: a scheduler that is stopped, or very busy, may go on.
+    /// A connection stands, and has not been answered: a scheduler that is stopped, or very busy, may go on.
     Taken,
     Failed,
 }
@@ -58,9 +59,9 @@ enum Attempt {
 /// How the scheduler of a member has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// Its end was seen, or it may go on: it has judged nobody unseen.
+    /// Its end was seen, or it may go on: it has judged nobody without this node's seeing it.
     Seen,
-    /// It fell silent, and takes no connection now. In between it may have judged, this node too.
+    /// It fell silent, and accepts no connection now. In between it may have judged nodes, this one too.
     Unseen,
     /// It fell silent, and nothing is known yet of a new connection.
     Open,
@@ -120,7 +121,7 @@ impl Line {
         self.state == State::Attached
     }
 
-    /// It is attached, and the scheduler answers.
+    /// Whether the line is attached, and the scheduler answers.
     pub(super) fn answers(&self, now: Time) -> bool {
         self.is_attached() && now < self.pulse.doubt_at()
     }
@@ -142,14 +143,14 @@ impl Line {
         self.away.as_ref().map_or(self.pulse.heard_at(), |away| away.heard)
     }
 
-    /// When a member's scheduler has been silent for a heartbeat time-out and takes no connection. One that is only stopped takes
-    /// them.
+    /// When a member's scheduler counts as gone: it has been silent for a heartbeat time-out and accepts no connection.
+    /// A scheduler that is only stopped accepts them.
     pub(super) fn gone_at(&self) -> Time {
         let away = self.away.as_ref().filter(|away| away.attempt != Attempt::Taken);
         away.map_or(Time::NEVER, |away| away.heard + self.pulse.timeout())
     }
 
-    /// How the scheduler has gone, of a member that is without it.
+    /// How the scheduler of a member that is without it has gone.
     pub(super) fn departure(&self) -> Departure {
         let Some(away) = &self.away else { return Departure::Open };
         match (away.loss, away.attempt) {
@@ -159,7 +160,7 @@ impl Line {
         }
     }
 
-    /// Whether somebody who waits for the scheduler should know how it stands.
+    /// Whether something is wrong that somebody who waits for the scheduler should know.
     pub(super) fn is_amiss(&self, now: Time) -> bool {
         self.search.is_amiss(now, self.is_up(), self.pulse.interval())
     }
@@ -189,7 +190,8 @@ impl Line {
         out.put(Output::Connect { place, within: self.form_by.since(now).clamp(Duration::from_millis(1), most) });
     }
 
-    /// A job goes on while its nodes live, but not without a word. A connection that is soon there again needs none.
+    /// Says in the log that the scheduler is away. A job goes on while its nodes live, but not without a word. A
+    /// connection that is soon there again needs none.
     fn warn_of_absence(&mut self, now: Time, out: &mut Outputs) {
         let Some(away) = &mut self.away else { return };
         let span = now.since(away.since);
@@ -205,7 +207,7 @@ impl Line {
         ));
     }
 
-    /// The attempt has succeeded. Whether there was one: then this node registers.
+    /// The attempt has succeeded. Returns whether there was one: then this node registers.
     pub(super) fn connected(&mut self, now: Time) -> bool {
         if self.state != State::Connecting {
             return false;
@@ -236,7 +238,7 @@ impl Line {
         self.pulse.heard(now);
     }
 
-    /// This heartbeat time-out is everybody's.
+    /// This heartbeat time-out holds for all nodes.
     pub(super) fn agree(&mut self, now: Time, timeout: Duration) {
         self.pulse.agree(now, timeout);
     }
@@ -247,7 +249,7 @@ impl Line {
         self.answered();
     }
 
-    /// The scheduler answers: should this connection break, the next attempt is made at once.
+    /// The scheduler answers: if this connection breaks, the next attempt is made at once.
     fn answered(&mut self) {
         self.brief = 0;
         self.backoff.begin_at(0);
@@ -268,8 +270,8 @@ impl Line {
         }
     }
 
-    /// The connection is lost: the next attempt is made, or planned. Of a scheduler that nobody awaits it is not told that it is
-    /// away.
+    /// The connection is lost: the next attempt is made, or planned. If nobody awaits the scheduler, it is not told
+    /// that it is away.
     pub(super) fn lost(&mut self, now: Time, loss: Loss, reason: String, is_awaited: bool, out: &mut Outputs) {
         if loss != Loss::Ended {
             out.put(Output::Disconnect);
@@ -291,7 +293,7 @@ impl Line {
         }
     }
 
-    /// What came before a connection that has ended no longer counts against the next attempt.
+    /// A connection has ended: what came before it no longer counts against the next attempt.
     fn ended(&mut self, now: Time) {
         if now.since(self.up_since) >= STOOD {
             self.brief = 0;
@@ -300,7 +302,7 @@ impl Line {
         self.brief = self.brief.saturating_add(1);
     }
 
-    /// Away from it, until it may have changed. One line for each reason.
+    /// Keeps away from a scheduler that refuses, until that may have changed. Logs one line for each reason.
     fn refuse(&mut self, reason: &str, out: &mut Outputs) {
         if self.refused == reason {
             return;
@@ -308,7 +310,7 @@ impl Line {
         reason.clone_into(&mut self.refused);
         out.warn(format!("disconnected from {}: {reason}", self.search.place()));
         if self.away.as_ref().is_some_and(|away| away.is_told) {
-            out.tell(Event::SchedulerAway(Some(reason.to_owned()))); // that is why it goes on being away
+            out.tell(Event::SchedulerAway(Some(reason.to_owned()))); // this is why the scheduler goes on being away
         }
     }
 
@@ -330,7 +332,7 @@ impl Line {
         }
     }
 
-    /// The scheduler wants to be asked again then.
+    /// The scheduler wants to be asked again after this time.
     pub(super) fn wait_to_register(&mut self, now: Time, wait: Duration, reason: String, out: &mut Outputs) {
         out.put(Output::Disconnect);
         self.search.sent_away(reason);
@@ -358,7 +360,7 @@ impl Line {
         }
     }
 
-    /// When the scheduler's silence is more than one late echo.
+    /// When the scheduler's silence is too long to be one late echo.
     pub(super) fn doubt_at(&self) -> Time {
         match self.is_up() {
             true => self.pulse.doubt_at(),
@@ -376,7 +378,7 @@ impl Line {
         }
     }
 
-    /// This process stood still for so long, if the timer that comes so late says so. Whether it did.
+    /// A timer comes so late that this process may have stood still for so long. Returns whether it did.
     pub(super) fn is_late(&mut self, now: Time, late: Duration) -> bool {
         let stood_still = late > self.pulse.interval();
         if stood_still {
@@ -385,7 +387,7 @@ impl Line {
         stood_still
     }
 
-    /// What is due. Gives back why the connection is lost, if it is.
+    /// Does what is due. Returns why the connection is lost, if it is.
     pub(super) fn timer(&mut self, now: Time, out: &mut Outputs) -> Option<String> {
         match self.state {
             State::Waiting(at) if now >= at => self.try_after(now, Duration::ZERO, out),
@@ -401,7 +403,7 @@ impl Line {
         None
     }
 
-    /// A sign of life, now.
+    /// Sends a sign of life now.
     pub(super) fn beat(&mut self, now: Time, out: &mut Outputs) {
         let (sequence, echoed) = self.pulse.beat(now);
         out.put(Output::SendHeartbeat { sequence, echoed });

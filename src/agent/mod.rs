@@ -14,7 +14,7 @@
 //! - Every life registers with one incarnation.
 //! - After [`Event::Formed`] only the same job instance and epoch is ever followed.
 //! - What was asked is sent again on each new connection until it is answered.
-//! - [`Event::Failed`] and [`Event::Left`] are the last that is ever heard of it, and one of them always comes.
+//! - [`Event::Failed`] and [`Event::Left`] are the last events that a node gives; one of them always comes.
 //!
 //! Deliberately absent: judging peers while the scheduler can; links between nodes; waiting. A caller bounds the wait
 //! for its own answer. Tested in `agent_test.rs` and the `agent_*_test.rs` beside it, and with the scheduler's brain
@@ -140,7 +140,7 @@ impl Agent {
         }
     }
 
-    /// Signs of peers. What follows from a verdict counts for the signs after it.
+    /// Takes in signs of peers. What follows from a verdict counts for the signs after it.
     fn peer_signs(&mut self, now: Time, signs: Vec<(u32, PeerSign)>) {
         let mut is_news = false;
         for (index, sign) in signs {

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     queue: VecDeque<Output>,
-    /// For when the driver's timer is set.
+    /// The time for which the driver's timer is set.
     armed: Option<Time>,
 }
 
@@ -46,7 +46,7 @@ impl Outputs {
         }
     }
 
-    /// The timer has run out. How late that is.
+    /// The timer has run out. Returns how late that is.
     pub(super) fn timer(&mut self, now: Time) -> Duration {
         self.armed.take().map_or(Duration::ZERO, |armed| now.since(armed))
     }

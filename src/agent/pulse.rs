@@ -20,14 +20,14 @@ impl Pulse {
         pulse
     }
 
-    /// How long silence lasts before it means that the connection is broken: an interval less than it takes the scheduler,
-    /// which may be speaking to nobody over it, to give this node up.
+    /// How long silence lasts before it means that the connection is broken. It is an interval less than the scheduler
+    /// takes to give this node up: the scheduler may be speaking to nobody over this connection.
     pub(super) fn patience(&self) -> Duration {
         self.timeout - self.interval()
     }
 
-    /// This time-out is everybody's, five milliseconds at least, so that the interval is never nothing. A heartbeat that was to
-    /// come sooner does: by it the scheduler knows that this node hears.
+    /// This time-out holds for all nodes. It is five milliseconds at least, so that the interval is never nothing. If a
+    /// heartbeat is due sooner by it, it is sent sooner: by it the scheduler knows that this node hears.
     pub(super) fn agree(&mut self, now: Time, timeout: Duration) {
         self.timeout = timeout.max(Duration::from_millis(5));
         self.beat_at = self.beat_at.min(now + self.interval());
@@ -79,7 +79,7 @@ impl Pulse {
         self.heard_at
     }
 
-    /// From when on its silence is more than one late echo: two were missed.
+    /// When its silence is more than one late echo: two echoes were missed then.
     pub(super) fn doubt_at(&self) -> Time {
         self.heard_at + self.interval() * 5 / 2
     }

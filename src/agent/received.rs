@@ -1,4 +1,4 @@
-//! What the scheduler says.
+//! What the node does with what the scheduler says.
 
 use super::believing::{check_formed, check_made};
 use super::contract::{Event, Output};
@@ -142,7 +142,7 @@ impl Agent {
         }
         self.line.attached(&mut self.out);
         self.out.send(Message::InEpoch(InEpoch { epoch: member.epoch }));
-        // The same scheduler does not know of an abort that came from another node.
+        // Even the same scheduler does not know of an abort that came from another node.
         if is_another || member.has_news() {
             member.known(self.asks.all_revoked()).into_iter().for_each(|known| self.out.send(known));
         }
@@ -162,7 +162,7 @@ impl Agent {
         self.out.tell(Event::Formed(Box::new(formed)));
         self.attach_again(generation);
         if !was_attached {
-            self.ask_store_again(); // over the same connection they are on their way, and would be carried out twice
+            self.ask_store_again(); // on the same connection they are on their way: they would be carried out twice
         }
     }
 
@@ -178,12 +178,12 @@ impl Agent {
         self.ask_store_again();
     }
 
-    /// Everything that waits for an answer but what was asked of the store, on this connection.
+    /// Sends again everything that waits for an answer, except requests to the store, on this connection.
     fn ask_again(&mut self) {
         self.asks.again().into_iter().for_each(|message| self.out.send(message));
     }
 
-    /// What was asked of the store, on a connection on which it was not.
+    /// Sends again the requests to the store, on a connection on which they were not sent yet.
     fn ask_store_again(&mut self) {
         if self.stage.member().is_some_and(|member| !member.is_leaving()) {
             self.store.again().into_iter().for_each(|message| self.out.send(message));

@@ -7,16 +7,16 @@ use super::seconds::seconds;
 use crate::types::Time;
 use std::time::Duration;
 
-/// Whom it has met at the scheduler's address.
+/// Whom this node has met at the scheduler's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
-    /// Nobody takes connections.
+    /// Nobody accepts connections.
     Nobody,
-    /// Somebody has taken one, then for the first time, and has never answered.
+    /// Somebody has accepted a connection, at this time for the first time, and has never answered.
     Somebody(Time),
-    /// Somebody who does not speak this protocol.
+    /// Somebody is there who does not speak this protocol.
     Stranger,
-    /// Somebody who does not take this node, or whom it does not take: by certificates, or the job's secret.
+    /// One side does not accept the other, because of certificates or the job's secret.
     Untrusted,
     /// A scheduler: it has answered.
     Scheduler,
@@ -32,9 +32,9 @@ pub(super) struct Search {
     met: Met,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
-    /// Why one side did not take the other, last.
+    /// Why one side did not accept the other, the last time.
     untrusted: String,
-    /// Whether that was because the scheduler wants to be asked again later.
+    /// Whether the last connection ended because the scheduler wants to be asked again later.
     sent_away: bool,
 }
 
@@ -74,7 +74,7 @@ impl Search {
         self.met == Met::Scheduler
     }
 
-    /// Whether it ends with one side not taking the other.
+    /// Whether the search ends because one side does not accept the other.
     pub(super) fn is_not_trusted(&self) -> bool {
         self.met == Met::Untrusted && !self.sent_away
     }
@@ -105,7 +105,8 @@ impl Search {
         }
     }
 
-    /// A scheduler's time for forming may end sooner than this node's: that it has gone by then is not why nothing came of it.
+    /// The connection is lost, for this reason. A scheduler's time for forming may end sooner than this node's: that it
+    /// has gone by then is not the reason why the cluster did not form.
     pub(super) fn lost(&mut self, reason: String) {
         self.last_reason = match self.met {
             Met::Untrusted if reason != self.untrusted => format!("{}; the last attempt: {reason}", self.untrusted),
@@ -118,13 +119,14 @@ impl Search {
         self.sent_away = true;
     }
 
-    /// How long whoever listens where there may be another than the scheduler has to answer a registration.
+    /// How long a listener has to answer a registration, where it may be another than the scheduler.
     pub(super) fn patience(&self, most: Duration) -> Option<Duration> {
         let may_be_another = self.course.has_several() && !self.has_met_the_scheduler();
         may_be_another.then(|| self.course.patience(most))
     }
 
-    /// The scheduler is not where the last attempt was made: it is looked for at the next place. Whether at once.
+    /// The scheduler is not where the last attempt was made: it is looked for at the next place. Returns whether that
+    /// is tried at once.
     pub(super) fn goes_on(&mut self) -> bool {
         if self.course.has_several() {
             self.met = Met::Nobody;
@@ -142,14 +144,15 @@ impl Search {
         self.course.found();
     }
 
-    /// What came in is of no version of this protocol. A scheduler that has once answered stays one, with a fault.
+    /// What came in is of no version of this protocol. A scheduler that has once answered is still a scheduler, with a
+    /// fault.
     pub(super) fn meets_a_stranger(&mut self) {
         if !self.has_met_the_scheduler() {
             self.met = Met::Stranger;
         }
     }
 
-    /// One side does not take the other, for this reason.
+    /// One side does not accept the other, for this reason.
     pub(super) fn meets_one_not_trusted(&mut self, reason: &str) {
         reason.clone_into(&mut self.untrusted);
         if !self.has_met_the_scheduler() {
@@ -157,8 +160,8 @@ impl Search {
         }
     }
 
-    /// Whether somebody who waits for the scheduler should know how it stands. A scheduler's first answer, to the first
-    /// heartbeat, comes after an interval.
+    /// Whether something is wrong that somebody who waits for the scheduler should know. A scheduler's first answer, to
+    /// the first heartbeat, comes after an interval.
     pub(super) fn is_amiss(&self, now: Time, is_up: bool, interval: Duration) -> bool {
         match self.met {
             _ if self.sent_away => false,

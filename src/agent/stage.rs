@@ -11,16 +11,17 @@ use std::time::Duration;
 
 /// How long the scheduler has for its sentence once the time for forming is up.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
-/// How long the scheduler may be away before leaving does without it.
+/// How long the scheduler may be away before a node leaves without it.
 const AWAY_MAX: Duration = Duration::from_secs(5);
-/// How long leaving may take at most where nobody waits for it, and at least looks for the scheduler.
+/// How long leaving may take at most if nobody waits for it; and how long a node that leaves looks for the scheduler at
+/// least.
 const SHORT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The cluster is not complete yet.
     Forming(Forming),
-    /// It is, or was.
+    /// The cluster is complete, or was.
     Member(Member),
     /// Everything has been said.
     Over,
@@ -49,9 +50,9 @@ pub(super) struct Member {
     pub(super) instance: JobInstance,
     pub(super) generation: u64,
     pub(super) epoch: Epoch,
-    /// The highest number of a group that was made of one of its own, and it was told of; 0: none.
+    /// The highest number of a group of its own that was made, and that it was told of; 0: none.
     group: u32,
-    /// The nodes lost in it, by index.
+    /// The nodes lost in this epoch, by index.
     lost: Vec<u32>,
     recovery: bool,
     cluster: Cluster,
@@ -110,7 +111,7 @@ impl Forming {
         Forming { deadline, grace: None, complaints: Complaints::from(now) }
     }
 
-    /// What to say of the scheduler, if it is amiss, and it is time to say it.
+    /// What to say of the scheduler, if something is wrong with it, and it is time to say so.
     pub(super) fn complain(&mut self, now: Time, line: &Line) -> Option<String> {
         let looks = self.complaints.looks(now) && line.is_amiss(now);
         let says = looks && self.complaints.says(now, &line.search.wrong());
@@ -122,12 +123,12 @@ impl Forming {
         self.complaints.settle();
     }
 
-    /// The scheduler, which is there, wants to be asked again then.
+    /// The scheduler is there, and wants to be asked again at this time.
     pub(super) fn waits_until(&mut self, at: Time) {
         self.complaints = Complaints::from(at);
     }
 
-    /// The scheduler has its last second.
+    /// Whether the scheduler has its last second.
     pub(super) fn is_in_grace(&self) -> bool {
         self.grace.is_some()
     }
@@ -172,7 +173,8 @@ impl Member {
         self.cluster = Cluster::Whole;
     }
 
-    /// A scheduler of this start has confirmed the membership. Whether it is another start than the last.
+    /// A scheduler of this generation has confirmed the membership. Returns whether it is another generation than the
+    /// last.
     pub(super) fn follow(&mut self, generation: u64) -> bool {
         std::mem::replace(&mut self.generation, generation) != generation
     }
@@ -182,7 +184,7 @@ impl Member {
         self.group = self.group.max(group);
     }
 
-    /// The nodes lost by now. Whether that is of the present epoch.
+    /// Takes in the nodes lost by now. Returns whether that is of the present epoch.
     pub(super) fn lose(&mut self, lost: &LostNodes) -> bool {
         let is_present = self.epoch == lost.epoch;
         if is_present {
@@ -191,8 +193,8 @@ impl Member {
         is_present
     }
 
-    /// The cluster is broken by this. Whether that is to be told: the first cause is, and the end of one that could have been whole
-    /// again.
+    /// The cluster is broken by this. Returns whether to tell that: the first cause is told, and the end of a cluster
+    /// that could have become whole again.
     pub(super) fn break_by(&mut self, failure: &Failure) -> bool {
         let is_end = !self.recovery || matches!(failure.status, Status::Aborted | Status::Fenced);
         let first = failure.clone();
@@ -204,7 +206,7 @@ impl Member {
         true
     }
 
-    /// A node has aborted the job. Whether the scheduler is to be told of it.
+    /// A node has aborted the job. Returns whether the scheduler is to be told of it.
     pub(super) fn hear_abort_of_a_peer(&mut self) -> bool {
         match &mut self.cluster {
             Cluster::Over { first, is_news } if first.status == Status::Aborted => *is_news = true,
@@ -242,7 +244,7 @@ impl Member {
         matches!(self.cluster, Cluster::Over { is_news: true, .. })
     }
 
-    /// What the scheduler, or another one before it, may not have told this node.
+    /// What this node was told, for a scheduler that may not know it.
     pub(super) fn known(&self, revoked: Vec<Failure>) -> Option<Message> {
         let failure = self.first_cause().cloned();
         let is_something = failure.is_some() || !revoked.is_empty();
@@ -254,7 +256,7 @@ impl Member {
         Told { epoch: self.epoch, change, group: self.group }
     }
 
-    /// The scheduler puts it out. Whether that is news.
+    /// The scheduler puts this node out. Returns whether that is news.
     pub(super) fn put_out(&mut self) -> bool {
         !matches!(std::mem::replace(&mut self.presence, Presence::PutOut), Presence::PutOut)
     }
@@ -263,7 +265,7 @@ impl Member {
         matches!(self.presence, Presence::PutOut)
     }
 
-    /// It wants to leave, within this time; a broken cluster sooner. Whether that is news.
+    /// This node wants to leave, within this time; sooner if the cluster is broken. Returns whether that is news.
     pub(super) fn leave(&mut self, now: Time, timeout: Duration) -> bool {
         let stays = matches!(self.presence, Presence::Stays);
         if stays {
@@ -286,24 +288,24 @@ impl Member {
         }
     }
 
-    /// When it has left without a goodbye, if its scheduler has been away since then.
+    /// When this node has left without a goodbye, if its scheduler has been away since that time.
     pub(super) fn leave_deadline(&self, away_since: Option<Time>) -> Time {
         let Presence::Leaves { since, until } = self.presence else { return Time::NEVER };
         let tells_abort = self.has_news() && self.recovery;
         match away_since {
-            // Of a broken job the scheduler may well have gone for good.
+            // If the job is broken, the scheduler may well have gone for good.
             Some(_) if self.first_cause().is_some() && !tells_abort => since,
             Some(away) => until.min((away + AWAY_MAX).max(since + SHORT)),
             None => until,
         }
     }
 
-    /// Whether it hears of its scheduler's absence, and of the others, because that still matters to it.
+    /// Whether it still matters to this node that its scheduler is absent, and what becomes of the others.
     pub(super) fn cares(&self) -> bool {
         matches!(self.presence, Presence::Stays) && self.end_cause().is_none()
     }
 
-    /// Whether it judges the others where no scheduler does: one with recovery comes back and does it.
+    /// Whether this node judges the others if no scheduler does. A scheduler with recovery comes back and does it.
     pub(super) fn may_judge(&self) -> bool {
         matches!((&self.presence, &self.cluster), (Presence::Stays, Cluster::Whole)) && !self.recovery
     }

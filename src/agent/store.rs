@@ -1,4 +1,4 @@
-//! The node's side of the store: requests on their way, replies being put together.
+//! The node's side of the store: requests on their way, and replies as they come in piece by piece.
 //!
 //! A request lives here until it is answered or cancelled, and is sent again, whole and with the same number, on every
 //! new connection; the scheduler recognises the number and acts once.
@@ -43,7 +43,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// What the scheduler keeps; before this is known nothing is held against it.
+    /// Sets the limits that the scheduler keeps. Before they are known no request is compared with them.
     pub(super) fn set_limits(&mut self, agreed: &Agreed) {
         self.value_max = agreed.store_value_max;
         self.key_max = agreed.store_key_max;
@@ -61,7 +61,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The limits, before a long value travels in vain.
+    /// Checks the limits, before a long value travels in vain.
     fn check(&self, request: &StoreRequest) -> Result<(), Error> {
         let key_max =
             if self.key_max == 0 { STORE_PIECE_BYTES } else { self.key_max.min(STORE_PIECE_BYTES as u64) as usize };
@@ -114,7 +114,7 @@ impl Requests {
         cancels.chain(self.pending.keys().flat_map(|ask| self.messages(*ask))).collect()
     }
 
-    /// The caller no longer waits; whether there was such a request.
+    /// The caller no longer waits. Returns whether there was such a request.
     pub(super) fn cancel(&mut self, ask: Ask) -> bool {
         if self.pending.remove(&ask).is_none() {
             return false;
@@ -144,13 +144,13 @@ impl Requests {
         if pending.reply.is_some() {
             return Err(format!("a second reply to store request {ask} before the first was whole"));
         }
-        // Of several values each has its length before it; a list of keys is a piece, or one key.
+        // If there are several values, each has its length before it. A list of keys is a piece, or one key.
         let heads = Parts::length(pending.request.keys.len(), 0) as u64;
         let max = self.value_max.max(STORE_PIECE_BYTES as u64) + heads;
         if reply.value_bytes > max {
             return Err(format!("a reply of {} bytes to store request {ask}: the limit is {max}", reply.value_bytes));
         }
-        // The answer, and the caller's copy of it.
+        // Memory for the answer, and for the caller's copy of it.
         if reply.value_bytes > 0 {
             if let Err(error) = memory::room(2 * reply.value_bytes as usize, "a value from the store") {
                 self.pending.remove(&ask);
@@ -204,13 +204,14 @@ impl Requests {
         !self.pending.is_empty()
     }
 
-    /// Nobody answers: each fails with this, and should the scheduler be heard again, it is told that nobody waits.
+    /// Nobody answers: each request fails with this error. If the scheduler is heard again, it is told that nobody
+    /// waits.
     pub(super) fn give_up_all(&mut self, error: &Error) -> Vec<Event> {
         let asks: Vec<Ask> = self.pending.keys().copied().collect();
         asks.into_iter().filter(|ask| self.cancel(*ask)).map(|ask| Event::Stored(ask, Err(error.clone()))).collect()
     }
 
-    /// Nothing will be answered any more: each fails with this.
+    /// Nothing will be answered any more: each request fails with this error.
     pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Event> {
         std::mem::take(&mut self.pending).into_keys().map(|ask| Event::Stored(ask, Err(error.clone()))).collect()
     }

@@ -1,18 +1,21 @@
 //! The nodes watch each other while the scheduler gives no sign of life, so that they know without it who is lost.
 //!
-//! One of them keeps the watch: the one with the lowest index that answers. All others connect to it; it connects to those that
-//! do not. What one of them suspects it tells the coordinator, which finds out, decides and tells all: so all that reach each other
-//! name the same one, of several the lowest. Where the one that would keep the watch is itself dead, all find that out, and there
-//! is none lower. The first loss ends a job without recovery, so that nobody need keep the watch after that.
+//! One of them keeps the watch, the *coordinator*: the one with the lowest index that answers. All others connect to
+//! it; it connects to those that do not. A node tells the coordinator what it suspects. The coordinator finds out,
+//! decides and tells all. So all nodes that reach each other name the same dead node; of several dead nodes, the
+//! lowest. If the coordinator itself is dead, all find that out, and there is none lower. The first loss ends a job
+//! without recovery, so nobody need keep the watch after that.
 //!
 //! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. A
-//! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers it is stopped. Where
-//! one is dead, a lower one that has been silent for nearly as long is waited for. Not dead is one that said that it
-//! leaves, or why it gives up, before it went. A node that hears nobody at all is cut off itself, and says so. So does one that
-//! has heard nobody and finds all gone, if its scheduler had fallen silent before: they may have ended because it was lost.
+//! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers, it is stopped. If one
+//! is dead, and a lower one has been silent for nearly as long, that one is waited for. A node is not dead if it said
+//! before it went that it leaves, or why it gives up. A node that hears nobody at all is cut off itself, and says so.
+//! So does one that has heard nobody and finds all gone, if its scheduler had fallen silent before: they may have ended
+//! because it was lost.
 //!
-//! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only says that it is
-//! cut off. Nobody judges while one that is heard has its scheduler. `watching` feeds it and acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
+//! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only
+//! says that it is cut off. Nobody judges while a node is heard that has its scheduler. `watching` feeds the watch and
+//! acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
 
 use super::line::Departure;
 use super::seconds::seconds;
@@ -22,13 +25,13 @@ use crate::wire::{Member, Members};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many others are asked beside the coordinator when that does not answer, to know whether anybody does.
+/// How many nodes beside the coordinator are asked when that does not answer, to know whether anybody does.
 const OTHERS_ASKED: usize = 64;
 
 /// What a node knows of the others by itself.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Of this node's host.
+    /// The key of this node's host.
     pub(super) host_key: String,
     pub(super) own: u32,
     pub(super) members: Option<Members>,
@@ -47,28 +50,28 @@ pub(super) struct Round {
     /// When anybody was heard last: the scheduler, or another node.
     pub(super) heard_at: Time,
     pub(super) began: Time,
-    /// When what is known then is the verdict.
+    /// When what is known becomes the verdict.
     pub(super) settles_at: Option<Time>,
-    /// That this node is cut off has been told.
+    /// Whether it has been told that this node is cut off.
     pub(super) is_cut_off: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) standing: Standing,
-    /// When it was heard last, or first looked for.
+    /// When the peer was heard last, or first looked for.
     pub(super) heard: Time,
     pub(super) has_scheduler: bool,
     /// Why somebody believes that it is lost.
     pub(super) suspected: Option<String>,
     /// How its last connection of this watch ended, without a word.
     pub(super) ended: Option<String>,
-    /// The number of the newest question when that was seen, or when it became a suspect. An answer to it, or to an earlier one, may
-    /// have been said before.
+    /// The number of the newest question when the connection ended, or when the peer became a suspect. An answer to
+    /// that question, or to an earlier one, may have been said before.
     pub(super) in_doubt_since: u32,
     /// Why it has given up, and when it said so.
     pub(super) followed: Option<(Failure, Time)>,
-    /// What the last look has shown; none since it was heard.
+    /// What the last look has shown; none since the peer was heard.
     pub(super) seen: Option<Seen>,
 }
 
@@ -92,7 +95,7 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(super) enum Finding {
     Lost(u32, String),
-    /// One that somebody needs has gone after it gave up, for this.
+    /// A node that somebody needs has gone after it gave up, for this cause.
     Followed(Failure),
     CutOff(Duration),
     /// All are gone, and may have gone after they had judged this node.
@@ -142,8 +145,8 @@ impl Watch {
         })
     }
 
-    /// The one that keeps the watch, as far as this node knows: the lowest that is not known to be gone; this node, where no
-    /// lower one is left.
+    /// The node that keeps the watch, as far as this node knows: the lowest that is not known to be gone; this node, if
+    /// no lower one is left.
     pub(super) fn coordinator(&self) -> u32 {
         let is_out = |index: &u32| self.peers.get(index).is_some_and(|peer| peer.is_out(self.timeout));
         self.members()
@@ -171,7 +174,7 @@ impl Watch {
         let is_heard = self.peers.get(&coordinator).is_some_and(is_soon);
         let waited = now.since(round.began);
         let mut wanted: Vec<u32> = match coordinator == self.own {
-            // The others are coming: two connections for each would be one too many.
+            // The others are connecting: two connections with each would be one too many.
             true if waited < self.interval() / 4 => Vec::new(),
             true => others.collect(),
             false if is_heard || waited < self.interval() => vec![coordinator],
@@ -184,7 +187,7 @@ impl Watch {
         wanted
     }
 
-    /// Why this one is dead, if it is.
+    /// Why this peer is dead, if it is.
     fn death(&self, peer: &Peer, now: Time, is_heard: bool) -> Option<String> {
         let was_needed = peer.ended.as_ref().or(peer.suspected.as_ref());
         let silent = now.since(peer.heard);
@@ -211,8 +214,8 @@ impl Watch {
         }
     }
 
-    /// How long it takes until it is known of all lower ones whether they are dead, too: an interval at most. One that is silent for
-    /// less has a right to its whole time.
+    /// How long it takes until all lower nodes are known to be dead or not: an interval at most. A node that has been
+    /// silent for less has a right to its whole time.
     pub(super) fn doubt_below(&self, index: u32, now: Time) -> Duration {
         let ends = self.timeout - self.interval();
         let is_in_doubt =
@@ -232,7 +235,8 @@ impl Watch {
         })
     }
 
-    /// Nobody was heard in this watch, and this one, which is dead, has gone: what came first nobody tells.
+    /// Whether nobody was heard in this watch, and the node `dead` has gone: then nobody tells what came first.
+    /// first.
     fn is_left_alone(&self, round: &Round, dead: u32) -> bool {
         let has_gone =
             |peer: &Peer| matches!(peer.standing, Standing::Refused(_)) || peer.seen.is_some_and(|seen| seen.is_gone);
@@ -260,7 +264,7 @@ impl Watch {
         let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, self.death(peer, now, is_heard)?)));
         let coordinator = self.coordinator();
         let is_dead = |peer: &Peer| self.death(peer, now, is_heard).is_some();
-        // Where the one that would keep the watch is dead, all find that out, and what else each knows was told to no other.
+        // If the coordinator is dead, all find that out; what else each node knows was told to no other.
         let decides = coordinator == self.own || self.peers.get(&coordinator).is_some_and(is_dead);
         if !decides {
             return None;
@@ -279,14 +283,14 @@ impl Watch {
 }
 
 impl Peer {
-    /// It cannot keep the watch, and is not dead for that.
+    /// Whether this peer cannot keep the watch, and is not dead for that.
     fn is_out(&self, patience: Duration) -> bool {
         matches!(self.standing, Standing::Left | Standing::Refused(_))
             || (self.followed(patience).is_some() && self.standing != Standing::Up)
     }
 
-    /// What it may have gone for. Of a group that its program made it may think little: one that is heard for longer than the heartbeat
-    /// time-out after it gave up has gone on.
+    /// The cause for which this peer may have gone. A program may not mind the end of a group that it made: a peer that
+    /// is heard for longer than the heartbeat time-out after it gave up has gone on.
     fn followed(&self, patience: Duration) -> Option<&Failure> {
         let is_why = |(failure, said): &&(Failure, Time)| {
             failure.group.is_none_or(|group| group <= GroupId::UNIVERSE) || self.heard.since(*said) <= patience
@@ -294,7 +298,7 @@ impl Peer {
         self.followed.as_ref().filter(is_why).map(|(failure, _)| failure)
     }
 
-    /// A round begins: what came before it counts for nothing, but that it has left.
+    /// A round begins: what came before it counts for nothing, except that a node has left.
     pub(super) fn begin(now: Time) -> impl Fn(&mut Peer) {
         move |peer| {
             (peer.heard, peer.has_scheduler, peer.seen) = (now, false, None);

@@ -1,5 +1,6 @@
-//! Nodes' brains without their scheduler, on virtual time, by seed: some die, some are stopped, one may be cut off, and what the
-//! others do about it is held against what really happened. A story that goes wrong is played again, and tells its steps.
+//! Nodes' brains without their scheduler, on virtual time, by seed. Some die, some are stopped, one may be cut off. What
+//! the others do about it is compared with what really happened. A story that goes wrong is played again, and tells its
+//! steps.
 
 use super::bench::{failure, formed, profile, MS};
 use super::*;
@@ -16,7 +17,7 @@ const SEEDS: u64 = 3_000;
 const TIMEOUT_MS: u64 = 1000;
 /// When the scheduler goes.
 const GOES: Time = Time(2_000 * MS);
-/// Of those that are stopped within so many milliseconds after that all name the lowest.
+/// If several nodes are stopped within so many milliseconds after that, all name the lowest of them.
 const SOON_MS: u64 = TIMEOUT_MS * 3 / 10;
 /// When all must be over.
 const END: Time = Time(12_000 * MS);
@@ -255,14 +256,14 @@ impl Story {
                 self.now + Duration::from_micros(450),
                 fed(peer, sign(node, PeerSign::Ended("closed".to_owned()))),
             ),
-            // In order: what one says later comes later.
+            // The order is kept: what a node says later comes later.
             ToPeer::Say(word) => {
                 self.put(self.now + Duration::from_micros(450), fed(peer, sign(node, PeerSign::Says(word))))
             }
         }
     }
 
-    /// A process ends: its connections end, and those who were in a call with it suspect it.
+    /// A process ends: its connections end, and the nodes that were in a call with it suspect it.
     fn ends(&mut self, node: usize) {
         if self.nodes[node].gone.is_some() || self.is_stopped(node) {
             return;
@@ -326,7 +327,7 @@ impl Story {
         self
     }
 
-    /// What is wrong with how it ended.
+    /// What is wrong with the way in which the story ended.
     fn wrong(&self) -> Option<String> {
         let dead: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].fate != Fate::Lives).collect();
         let soon = Time(GOES.0 + SOON_MS * MS);
@@ -355,7 +356,7 @@ impl Story {
                     let rank = culprit(failure);
                     let is_right =
                         dead.iter().any(|dead| rank == Some(*dead as u32)) && failure.status == Status::PeerLost;
-                    // Of two nodes the one that is left cannot know which of them is cut off.
+                    // If there are two nodes, the one that is left cannot know which of them is cut off.
                     let both_are = self.nodes.len() == 2 && failure.status == Status::Unreachable;
                     if !(is_right || both_are) || *at > latest {
                         return Some(format!("node {number} names, by {latest:?}, at {at:?}: {failure}"));

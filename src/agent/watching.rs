@@ -12,7 +12,7 @@ use crate::types::Time;
 use crate::wire::{Formed, LinkBeat, PeerState};
 use std::time::Duration;
 
-/// How long others have to tell of more dead when the first is known, so that all name the lowest.
+/// How long others have to tell of more dead nodes when the first is known, so that all name the lowest.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// What is around a watch: the rest of the brain, as far as it concerns it.
@@ -71,8 +71,8 @@ impl Watch {
         };
     }
 
-    /// Begins to watch the others when the scheduler falls silent, and ends when it is heard again. Gives back the first cause, as
-    /// the others below do, if it is found out.
+    /// Begins to watch the others when the scheduler falls silent, and ends when it is heard again. Returns the first
+    /// cause, if it is found out; so do the methods below.
     pub(super) fn turn(&mut self, around: &mut Around) -> Option<Failure> {
         let (now, member) = (around.now, around.member?);
         let goes_on = !around.has_scheduler() && self.matters(member);
@@ -103,12 +103,12 @@ impl Watch {
         self.round.is_none() && self.matters(member)
     }
 
-    /// Whether there are others, and it matters still what it finds out about them.
+    /// Whether there are others, and it still matters what the watch finds out about them.
     fn matters(&self, member: &Member) -> bool {
         member.cares() && !self.is_alone()
     }
 
-    /// What callers suspect is found out here where the scheduler does not.
+    /// If the scheduler does not find out what callers suspect, the watch does.
     fn hand_on_suspects(&mut self, around: &mut Around) -> Option<Failure> {
         if self.round.is_none() || !around.judges() {
             return None;
@@ -148,7 +148,8 @@ impl Watch {
         }
     }
 
-    /// Something of a peer. Whether something may follow from it before the next look, and the first cause.
+    /// Takes in a sign of a peer. Returns whether something may follow from it before the next look, and the first
+    /// cause.
     pub(super) fn sign(&mut self, index: u32, sign: PeerSign, around: &mut Around) -> (bool, Option<Failure>) {
         let is_other = index != self.own && self.member(index).is_some();
         if !is_other || around.member.is_none() {
@@ -176,18 +177,18 @@ impl Watch {
             }
             PeerSign::Unanswered => {
                 if peer.standing == Standing::Sought(true) {
-                    peer.standing = Standing::Sought(false); // tried again at the next look
+                    peer.standing = Standing::Sought(false); // the next look tries again
                 }
                 return (false, None);
             }
             PeerSign::Unable => {
-                (peer.standing, peer.heard) = (Standing::Sought(false), now); // its silence is this node's own want
+                (peer.standing, peer.heard) = (Standing::Sought(false), now); // this node is to blame for its silence
                 return (false, None);
             }
             PeerSign::Ended(how) => {
                 if peer.standing == Standing::Up {
                     (peer.standing, peer.heard) = (Standing::Sought(false), now);
-                    // With the scheduler back it is closed in peace, or the scheduler finds out.
+                    // If the scheduler is back, the connection is closed in peace, or the scheduler finds out.
                     if is_on {
                         (peer.ended, peer.in_doubt_since) = (Some(how), asked);
                         around.tell_peer(index, ToPeer::Look);
@@ -199,7 +200,7 @@ impl Watch {
         (true, None)
     }
 
-    /// It is to say that it lives, after what is known of it by now.
+    /// Asks a peer to say that it lives, after what is known of it by now.
     fn ask(&mut self, index: u32, around: &mut Around) {
         self.asked += 1;
         around.beat(index, self.asked, 0);
@@ -213,7 +214,8 @@ impl Watch {
         (peer.standing, peer.heard, peer.seen) = (Standing::Up, around.now, None);
         self.look_at.get_or_insert(around.now);
         self.ask(index, around);
-        // What it would have heard, had it been in reach: also by one that has its scheduler, which judged it perhaps.
+        // Tells the peer what it would have heard if it had been in reach. A node that has its scheduler tells it, too:
+        // that may have judged the peer.
         if let Some(failure) = around.member.and_then(Member::end_cause) {
             around.say(index, PeerWord::GivesUp(failure.clone().to_others()));
         }
@@ -237,7 +239,8 @@ impl Watch {
                 if answers > self.peer(index, now).in_doubt_since {
                     let peer = self.peer(index, now);
                     peer.ended = None;
-                    // What nobody has taken in here it was not asked after: that answer may be older than its death.
+                    // If this node never took the suspicion in, it did not ask after it: that answer may be older than
+                    // the peer's death.
                     if peer.suspected.is_some() {
                         self.answer_suspicion(index, PeerState::Alive, around);
                     }
@@ -270,7 +273,8 @@ impl Watch {
         None
     }
 
-    /// Where both have their scheduler again nobody need watch: the connection would cost a descriptor for the rest of the epoch.
+    /// Closes the connection if both nodes have their scheduler again: nobody need watch, and it would cost a
+    /// descriptor for the rest of the epoch.
     fn close_if_at_rest(&mut self, index: u32, around: &mut Around) {
         let has_scheduler = self.round.is_none() && around.has_scheduler();
         let peer = self.peer(index, around.now);
@@ -280,7 +284,8 @@ impl Watch {
         }
     }
 
-    /// This node gives up on a group: the coordinator knows then that what it does next follows from that.
+    /// This node gives up on a group. The coordinator is told, and knows then that what this node does next follows
+    /// from that.
     pub(super) fn gives_up(&mut self, failure: &Failure, around: &mut Around) {
         if around.judges() {
             self.up().into_iter().for_each(|index| around.say(index, PeerWord::GivesUp(failure.clone())));
@@ -313,7 +318,7 @@ impl Watch {
             self.beat_to_peers(around);
         }
         let (interval, is_on) = (self.interval(), self.round.is_some());
-        // While nobody need be judged a beat is all, as long as somebody listens.
+        // While nobody need be judged, a heartbeat is all there is to do, as long as somebody listens.
         self.look_at = (is_on || !self.up().is_empty()).then(|| now + interval / 2);
         if is_on {
             let is_silent = |peer: &Peer| {
@@ -325,7 +330,7 @@ impl Watch {
         self.look(around)
     }
 
-    /// Looks for those that it needs, and at what is known of them by now.
+    /// Looks for the nodes that it needs, and at what is known of them by now.
     pub(super) fn look(&mut self, around: &mut Around) -> Option<Failure> {
         self.round.as_ref()?;
         self.seek(around);
@@ -401,7 +406,7 @@ impl Watch {
         Failure { status, culprit, cause, epoch: member.epoch, group: None, sequence: 0 }
     }
 
-    /// The first cause is known: all that hear this node are told before its callers are.
+    /// The first cause is known: all that hear this node are told before this node's callers are.
     fn conclude(&mut self, failure: Failure, around: &mut Around) -> Failure {
         self.up().into_iter().for_each(|index| around.say(index, PeerWord::GivesUp(failure.clone())));
         failure

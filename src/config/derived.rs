@@ -1,4 +1,4 @@
-//! Which of its launcher's jobs a process is of, and at which ports the ranks of such a job meet.
+//! Finds out to which of its launcher's jobs a process belongs, and at which ports the ranks of such a job meet.
 //!
 //! Two jobs that are started side by side on one host are told apart by what their launchers say. The mark of a job is
 //! the same for all its ranks, on every host. No two jobs that live have the same one. Each start makes a new one, so
@@ -8,13 +8,13 @@
 use super::environment::{Environment, Text};
 use super::launchers::Mark;
 
-/// The ports among which those of a job are: none that the system chooses for a connection by itself.
+/// The lowest port that a job may have: the system chooses none of these ports for a connection by itself.
 const FIRST_PORT: u64 = 20_000;
 const PORTS: u64 = 10_000;
 /// How many ports a job has. Rank 0 takes the first that is free, so that one is enough as a rule.
 const PORTS_OF_A_JOB: usize = 8;
 
-/// The longest mark that is kept as it is, in bytes; of a longer one the end is hashed.
+/// The longest mark that is kept as it is, in bytes. A longer one ends in a hash.
 const MARK_BYTES: usize = 200;
 
 /// The program that starts ranks on each host for the launchers that are made of Hydra.
@@ -30,7 +30,7 @@ pub struct DerivedJob {
 const NO_RUN: &str = "none";
 
 impl DerivedJob {
-    /// The job that the first of these marks tells, if any does.
+    /// The job that the first of these marks names, if any does.
     pub(super) fn of(
         launcher: &str,
         marks: &[Mark],
@@ -41,7 +41,7 @@ impl DerivedJob {
         Some(DerivedJob { mark: shortened(&format!("{launcher} {value}")) })
     }
 
-    /// What tells it from other jobs, readable: `Open MPI 555089921`.
+    /// What tells the job from other jobs, readable: `Open MPI 555089921`.
     pub fn mark(&self) -> &str {
         &self.mark
     }
@@ -76,8 +76,8 @@ impl Mark {
     }
 }
 
-/// The control port and the process group of the nearest of Hydra's proxies: what its launcher gave it on every host. The
-/// ranks that a rank spawns are another group of the same launcher.
+/// The control port and the process group of the nearest of Hydra's proxies: its launcher gave it both, the same on
+/// every host. The ranks that a rank spawns are another group of the same launcher.
 fn hydra(ancestors: &[Vec<u8>]) -> Option<String> {
     let lines = ancestors.iter().map(|line| line.split(|byte| *byte == 0).map(String::from_utf8_lossy));
     let nearest = lines
@@ -88,7 +88,7 @@ fn hydra(ancestors: &[Vec<u8>]) -> Option<String> {
     after("--control-port").map(|port| format!("{port}{group}"))
 }
 
-/// The mark itself, or, of one that is too long, its beginning and a hash of all of it.
+/// The mark itself; if it is too long, its beginning and a hash of all of it.
 fn shortened(mark: &str) -> String {
     if mark.len() <= MARK_BYTES {
         return mark.to_owned();

@@ -78,7 +78,7 @@ fn of_several_proxies_the_nearest_one_counts() {
     assert_eq!(under_hydra(&["bash", inner, "mpiexec", PROXY], &[]).as_deref(), Some("MPICH or Intel MPI vm:4001/2"));
     let mentioned = "sh -c /usr/bin/hydra_pmi_proxy --control-port vm:4001";
     assert_eq!(under_hydra(&[mentioned, PROXY], &[]).as_deref(), Some("MPICH or Intel MPI vm:38515/0"));
-    // One that hides its arguments, or that has none, is no proof of anything.
+    // A process that hides its arguments, or that has none, is no proof of anything.
     for silent in ["", "hydra_pmi_proxy", "hydra_pmi_proxy --control-port", "mpiexec -n 2 hydra_pmi_proxy"] {
         assert_eq!(under_hydra(&[silent], &[]), None, "{silent:?}");
     }

@@ -162,7 +162,7 @@ pub fn settings_help() -> String {
     text
 }
 
-/// All its variables, the one that counts most first.
+/// All variables of a setting, the one that counts most first.
 fn variables(setting: &Setting) -> Vec<String> {
     let rest = setting.ms.iter().chain(setting.others).map(|name| name.to_string());
     std::iter::once(setting.variable()).chain(rest).collect()

@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use super::launchers;
 use super::table::{Key, Setting};
 
-/// Variables with our prefix that others read, and that are no settings: of the Python package (which library to load, and which
-/// process has joined as the one that the environment names), and of this project's own tests.
+/// Variables with our prefix that are no settings, and that others read: the Python package (which library to load, and
+/// which process has joined as the one that the environment names), and this project's own tests.
 const BESIDE: [&str; 6] =
     ["MUSTER_LIBRARY", "MUSTER_JOINED_BY", "MUSTER_BLESS", "MUSTER_SOAK", "MUSTER_SIM_SEED", "MUSTER_SIM_SEEDS"];
 
@@ -35,7 +35,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Keeps of these variables what counts.
+    /// Keeps those of these variables that count.
     pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Environment {
         let mut environment = Environment::default();
         let of_launchers = launchers::Names::gather();
@@ -66,7 +66,7 @@ impl Environment {
         environment
     }
 
-    /// What this variable holds, if it is set and one that counts.
+    /// What this variable holds, if it is set and counts.
     pub fn get(&self, variable: &str) -> Option<&Text> {
         self.known.get(variable)
     }

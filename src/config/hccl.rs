@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// The highest port that HCCL's cluster manager takes.
 const CHIEF_PORT_MAX: u16 = 65520;
 
-/// The chief's port: the one above the scheduler's. `name` is how the user knows the setting of that.
+/// The chief's port: the one above the scheduler's. `name` is how the user knows the setting of the scheduler's port.
 pub fn hccl_chief_port(sched_port: u16, name: &str) -> Result<u16> {
     sched_port.checked_add(1).filter(|port| *port <= CHIEF_PORT_MAX).ok_or_else(|| {
         Error::config(format!(

@@ -3,7 +3,7 @@
 /// The longest hostfile that is read, in bytes: the first line with a host is near its beginning.
 pub const HOST_FILE_BYTES: u64 = 1 << 20;
 
-/// Hosts of which the first counts.
+/// Several hosts, of which only the first counts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// The first one.
@@ -12,8 +12,8 @@ pub struct Hosts {
     pub is_only: bool,
 }
 
-/// Of a list with commas between the hosts, in which brackets stand for several numbers: `gpu[07-09,12],login1`. Slurm writes
-/// such lists, and those of others have no brackets.
+/// Reads a list with commas between the hosts, in which brackets stand for several numbers: `gpu[07-09,12],login1`.
+/// Slurm writes such lists. Other programs' lists have no brackets.
 pub fn of_list(text: &str) -> Option<Hosts> {
     let mut first = String::new();
     let mut is_only = true;
@@ -38,13 +38,13 @@ pub fn of_list(text: &str) -> Option<Hosts> {
     (!first.is_empty() && !first.contains(['[', ']'])).then_some(Hosts { first, is_only })
 }
 
-/// Of a hostfile of Open MPI's kind (`host slots=2`) or of Hydra's (`host:2`): the first word of the first line that has one.
-/// What follows a `#` is a comment.
+/// Reads a hostfile of Open MPI's kind (`host slots=2`) or of Hydra's (`host:2`). The host is the first word of the
+/// first line that has one. What follows a `#` is a comment.
 pub fn of_file(text: &str) -> Option<String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let word = lines.filter_map(|line| line.split_whitespace().next()).next()?;
     let host = match word.rsplit_once(':') {
-        // An IPv6 address has more than one colon, and no count of slots but behind brackets.
+        // An IPv6 address has more than one colon. A count of slots can follow it only if it stands in brackets.
         Some((host, slots)) if slots.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
         Some((host, _)) if host.starts_with('[') && host.ends_with(']') => host,
         _ => word,

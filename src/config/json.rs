@@ -1,6 +1,6 @@
-//! JSON text, read strictly: as the standard has it, and no key twice in one object, for of two values one would be
-//! passed over in silence. What is wrong is said in words that follow the file's name. The caller, which has read the
-//! file, adds the name.
+//! JSON text, read strictly, as the standard has it. No key may stand twice in one object, for one of its values would
+//! be passed over in silence. What is wrong is said in words that follow the file's name. The caller, which has read
+//! the file, adds the name.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// The first key that an object of this text, which is known to be JSON, has twice, and the line of the second.
+/// The first key that stands twice in an object of this text, and the line of the second. The text is known to be JSON.
 fn repeated_key(text: &str) -> Option<(String, usize)> {
     let bytes = text.as_bytes();
     // The keys so far of every object that is open; a list that is open has none.

@@ -1,10 +1,10 @@
 //! Other launchers: what their variables say, in terms of our settings.
 //!
-//! One mechanism: a launcher is a row of [`LAUNCHERS`], and what it says becomes values of our own settings. These
-//! then take the same way as all others, and count less than `MUSTER_` and `MS_` variables. The innermost launcher
-//! wins, in the order of the table; the others' variables are not looked at, but for the scheduler's host: that is found
-//! by whoever tells of it. What is odd about such variables is said in `launcher_remarks.rs`.
-//! Tested in `launcher_test.rs`, and under real launchers by `tests/python/test_mpi.py` and `test_slurm.py`.
+//! One mechanism: a launcher is a row of [`LAUNCHERS`], and what it says becomes values of our own settings. These then
+//! take the same way as all others, and count less than `MUSTER_` and `MS_` variables. The innermost launcher wins, in
+//! the order of the table. The variables of other launchers are not looked at, except for the scheduler's host: any
+//! launcher may tell that. What is odd about such variables is said in `launcher_remarks.rs`. Tested in
+//! `launcher_test.rs`, and under real launchers by `tests/python/test_mpi.py` and `test_slurm.py`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,16 +22,17 @@ use super::table::Key;
 use super::value::whole;
 use crate::error::{Error, Result};
 
-/// The scheduler's port where another launcher started us and nothing names one.
+/// The scheduler's port if another launcher started us and nothing names one.
 pub const DEFAULT_PORT: u16 = 8118;
 
 /// torchrun itself listens on MASTER_PORT, and its workers on the one after it.
 const MASTER_PORT_OFFSET: u64 = 2;
 
-/// What the system knows where the environment does not say it all.
+/// What the system knows, for the cases in which the environment does not say it all.
 #[derive(Clone, Default)]
 pub struct Learnt {
-    /// The command lines of the process that started this one, of the one that started that, and so on.
+    /// The command lines of the processes that this one descends from: its parent's first, then that one's parent's,
+    /// and so on.
     pub ancestors: Vec<Vec<u8>>,
     /// The file that says where rank 0 is.
     pub host_file: Option<HostFile>,
@@ -48,7 +49,7 @@ pub struct HostFile {
     pub first: std::result::Result<String, String>,
 }
 
-/// A value that a launcher gives to one of our settings, and where it has it from.
+/// A value that a launcher gives to one of our settings, and where the launcher has it from.
 pub struct Given {
     /// The value, or why there is none to be had.
     pub text: Result<Text>,
@@ -62,7 +63,7 @@ pub struct Placement {
     pub launcher: &'static Launcher,
     /// What it gives to our settings.
     pub given: BTreeMap<Key, Given>,
-    /// Which of its jobs the process is of.
+    /// The launcher's job to which the process belongs.
     pub job: Option<DerivedJob>,
     /// Whether it says that there are ranks on other hosts, too.
     pub spans_hosts: bool,
@@ -97,7 +98,7 @@ pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement
 }
 
 impl Placement {
-    /// Somebody puts the job together himself, and knows better than the launcher.
+    /// Forgets the job: somebody puts it together himself, and knows better than the launcher.
     pub fn forget_job(&mut self) {
         self.job = None;
     }
@@ -108,7 +109,7 @@ impl Placement {
         job.map(DerivedJob::ports)
     }
 
-    /// Where nothing names a port, and there is no job to have ports of its own, it is the default one.
+    /// Sets the default port if nothing names a port, and there is no job with ports of its own.
     pub fn settle_port(&mut self) {
         if self.job.is_none() {
             self.given.entry(Key::SchedPort).or_insert_with(|| default_of(Key::SchedPort, &DEFAULT_PORT.to_string()));
@@ -137,7 +138,7 @@ fn innermost(environment: &Environment) -> Option<&'static Launcher> {
     LAUNCHERS.iter().find(|launcher| launcher.counts(environment))
 }
 
-/// A variable's name in this environment: in place of `*` stands the task of the process.
+/// A variable's name in this environment: the process's task replaces the `*`.
 pub fn spelled(name: &'static str, environment: &Environment) -> Cow<'static, str> {
     match name.contains('*').then(|| task(environment)).flatten() {
         Some(task) => name.replace('*', &task).into(),
@@ -145,7 +146,7 @@ pub fn spelled(name: &'static str, environment: &Environment) -> Cow<'static, st
     }
 }
 
-/// The task of a Volcano job that this process is of: the only one, or the one that has this host at its place.
+/// The task of a Volcano job to which this process belongs: the only one, or the one that has this host at its place.
 fn task(environment: &Environment) -> Option<String> {
     let mut tasks: Vec<&str> = environment.names().filter_map(|name| task_of(VOLCANO_SIZE, name)).collect();
     if tasks.len() > 1 {
@@ -164,7 +165,7 @@ fn task(environment: &Environment) -> Option<String> {
     }
 }
 
-/// This variable's number, if it is set to one; who needs it as a setting complains if it is none.
+/// This variable's number, if it is set to one. If it is no number, the code that needs it as a setting complains.
 pub fn number(environment: &Environment, name: &'static str) -> Option<u64> {
     match environment.get(&spelled(name, environment))? {
         Text::Valid(text) => whole(text),
@@ -172,7 +173,7 @@ pub fn number(environment: &Environment, name: &'static str) -> Option<u64> {
     }
 }
 
-/// Whether the process is of a step that somebody has started by srun.
+/// Whether the process belongs to a step that somebody has started by srun.
 pub fn is_in_step(environment: &Environment) -> bool {
     number(environment, SLURM_STEP).is_some_and(|step| step <= SLURM_STEP_MAX)
 }
@@ -190,7 +191,7 @@ fn first_of(variable: &str, environment: &Environment) -> Option<Given> {
     Some(Given { text: Ok(text), origin: format!("the first host of {variable}") })
 }
 
-/// The first host of a file, or what follows the sentence that no host is known.
+/// The first host of a file; or the words that follow the sentence that no host is known.
 fn of_host_file(file: Option<&HostFile>) -> (Option<Given>, Option<String>) {
     let Some(HostFile { variable, path, first }) = file else { return (None, None) };
     match first {
@@ -213,7 +214,7 @@ impl Launcher {
         [self.rank, self.size].iter().all(|name| environment.get(&spelled(name, environment)).is_some())
     }
 
-    /// Whether what they say is a process's place.
+    /// Whether rank and size really say a process's place.
     fn holds(&self, environment: &Environment) -> bool {
         match self.condition {
             Condition::Always => true,
@@ -244,7 +245,8 @@ impl Launcher {
         copied(MASTER_ADDR).or_else(own).or_else(local).or_else(nodes)
     }
 
-    /// The nodes among which Slurm tells rank 0's. Under a launcher inside of Slurm the steps are that launcher's own.
+    /// The variables with the nodes of which Slurm's first is that of rank 0. Under a launcher inside Slurm the steps
+    /// are that launcher's own.
     fn slurm_nodes(&self) -> &'static [&'static str] {
         match self.condition {
             Condition::SrunStep => &[SLURM_STEP_NODES, SLURM_JOB_NODES],
@@ -270,7 +272,7 @@ impl Launcher {
         Some(Given { text, origin: format!("{name} + {MASTER_PORT_OFFSET}") })
     }
 
-    /// Whether there are ranks on other hosts, too; nothing where the launcher does not say.
+    /// Whether there are ranks on other hosts, too; nothing if the launcher does not say.
     fn spans_hosts(&self, environment: &Environment) -> Option<bool> {
         if self.condition == Condition::SrunStep {
             let Some(Text::Valid(nodes)) = environment.get(SLURM_STEP_NODES) else { return None };
@@ -284,7 +286,7 @@ impl Launcher {
         local.map(|local| local != size)
     }
 
-    /// What the launcher's own variables say against each other: the first two that cannot both be true.
+    /// Reports a contradiction between the launcher's own variables: the first two that cannot both be true.
     pub fn contradiction(&self, environment: &Environment) -> Result<()> {
         let (rank, size) = (Some(self.rank), Some(self.size));
         for (index, count) in [(rank, size), (self.local_rank, size), (self.local_rank, self.local_size)] {

@@ -1,5 +1,5 @@
-//! What is odd about launchers' variables where none of them tells a process its place. Nothing comes of them, and a process
-//! that is alone unawares would work alone: so each is said by name. Tested in `launcher_test.rs`.
+//! What is odd about launchers' variables if none of them tells a process its place. They have no effect then, and a
+//! process that does not know that it is alone would work alone. So each oddity is named. Tested in `launcher_test.rs`.
 
 use super::environment::Environment;
 use super::launcher::{is_in_step, number, spelled};
@@ -15,18 +15,19 @@ pub fn remarks(environment: &Environment) -> Vec<String> {
     let of_rows =
         LAUNCHERS.iter().filter_map(|launcher| half(launcher, environment).or_else(|| unfit(launcher, environment)));
     let mut remarks: Vec<String> = of_rows.collect();
-    // A process that has been told why it is alone need not be told by whom else it was started.
+    // A process that has been told why it is alone need not be told which other program started it.
     if remarks.is_empty() {
         remarks.extend(stranger(environment));
     }
     remarks
 }
 
-/// A launcher's rank without its number of processes, or the other way round: it does not count.
+/// A launcher has set its rank without its number of processes, or the other way round: then it does not count.
 fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
     let is_set = |name: &'static str| environment.get(&spelled(name, environment)).is_some();
     let (rank, size) = (is_set(launcher.rank), is_set(launcher.size));
-    // One process alone is no surprise, and our own setting is missed elsewhere. A batch script's own process has a rank.
+    // One process alone is no surprise, and a missing setting of our own is reported elsewhere. A batch script's own
+    // process has a rank.
     let is_expected = match rank {
         true => launcher.condition == Condition::SrunStep && !is_in_step(environment),
         false => number(environment, launcher.size) == Some(1) || Setting::of_variable(launcher.size).is_some(),
@@ -43,7 +44,7 @@ fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
     ))
 }
 
-/// A launcher that tells a place, but not that of a process.
+/// A launcher tells a place, but it is not that of a process.
 fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
     let Launcher { name, rank, size, condition, .. } = launcher;
     if !launcher.has_place(environment) {
@@ -62,7 +63,7 @@ fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
     Some(format!("{rank} and {size} are set, but {why}"))
 }
 
-/// What says that some launcher started this process as one of several, though it is none that we can ask for more.
+/// A sign that some launcher started this process as one of several, where we cannot ask that launcher for more.
 fn stranger(environment: &Environment) -> Option<String> {
     let found = STRANGERS.iter().find(|stranger| {
         let size = stranger.size.and_then(|size| number(environment, size));

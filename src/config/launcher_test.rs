@@ -165,7 +165,7 @@ fn a_rank_without_a_size_is_no_launcher() {
         found.warnings,
         ["RANK is set, but WORLD_SIZE is not: this process is not taken for one that torchrun started"]
     );
-    // Else eight processes would each train alone, without a word.
+    // Otherwise eight processes would each train alone, without a word.
     let found = settings(&[("WORLD_SIZE", "8"), ("MASTER_ADDR", "a")], &[]);
     assert_eq!(found.assignment, Assignment::Alone { node_id: None });
     assert_eq!(

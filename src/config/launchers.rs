@@ -1,13 +1,13 @@
 //! The launchers that we know: which variables each of them sets. [`super::launcher`] says what these mean to our settings.
 //!
-//! In a variable's name `*` stands for the task of a Volcano job that this process is of.
+//! In a variable's name `*` stands for the task of a Volcano job to which this process belongs.
 
 /// Something by which a launcher tells its jobs apart.
 #[derive(Debug)]
 pub enum Mark {
     /// The values of these variables, one after the other. The first must be set.
     Variables(&'static [&'static str]),
-    /// Where the nearest of Hydra's proxies among the process's ancestors finds its launcher.
+    /// The place where the nearest of Hydra's proxies among the process's ancestors finds its launcher.
     HydraProxy,
 }
 
@@ -24,14 +24,14 @@ impl Mark {
 /// What must hold, beside rank and size being set, for a launcher to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// Nothing else must hold.
     Always,
     /// Slurm's own start of the programs has not set these variables: `srun --mpi=pmi2` does, and knows more than they say.
     NotSrun,
     /// The process is of one of Slurm's steps that have several tasks, and not of a batch script.
     SrunStep,
-    /// This variable, if it is set, says that the launcher starts one process on each node, and the size is a number. Else
-    /// somebody else must start the node's processes.
+    /// This variable, if it is set, says that the launcher starts one process on each node, and the size is a number.
+    /// Otherwise something else must start the node's processes.
     OnePerNode(&'static str),
 }
 
@@ -48,13 +48,13 @@ pub struct Launcher {
     pub local_rank: Option<&'static str>,
     /// How many processes its host has.
     pub local_size: Option<&'static str>,
-    /// Where rank 0 is: a host, or several of which the first has rank 0.
+    /// Where rank 0 is: a host, or several hosts, of which the first has rank 0.
     pub host: Option<&'static str>,
     /// The port beside `host`.
     pub port: Option<&'static str>,
     /// What else must hold.
     pub condition: Condition,
-    /// By what it tells its jobs apart; the first that there is counts.
+    /// The marks by which the launcher tells its jobs apart; the first that is there counts.
     pub marks: &'static [Mark],
 }
 
@@ -114,18 +114,19 @@ pub static LAUNCHERS: [Launcher; 8] = [
     Launcher { host: Some("LWS_LEADER_ADDRESS"), ..launcher("LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE") },
     Launcher { host: Some(VOLCANO_HOSTS), ..launcher("Volcano", VOLCANO_INDEX, VOLCANO_SIZE) },
     Launcher {
-        // By the downward API, from the label batch.kubernetes.io/job-name.
+        // Set by the downward API, from the label batch.kubernetes.io/job-name.
         marks: &[Mark::Variables(&["JOB_NAME"])],
         ..launcher("Kubernetes", "JOB_COMPLETION_INDEX", "MUSTER_WORKER_NUM")
     },
 ];
 
-/// Where the first rank can be reached, as torchrun and many scripts have it; they count under every launcher.
+/// The variable that says where the first rank can be reached, as torchrun and many scripts have it. This variable and
+/// the next count under every launcher.
 pub const MASTER_ADDR: &str = "MASTER_ADDR";
 /// The port beside [`MASTER_ADDR`].
 pub const MASTER_PORT: &str = "MASTER_PORT";
 
-/// A rank by which processes of MPICH's kind know themselves, whoever has started them.
+/// The rank by which a process of MPICH's kind knows itself, whichever launcher has started it.
 pub const PMI_RANK: &str = "PMI_RANK";
 /// A process of Slurm's step, how many there are, and which step it is.
 pub const SLURM_RANK: &str = "SLURM_PROCID";
@@ -141,21 +142,21 @@ pub const SLURM_STEP_MAX: u64 = 0xffff_fff0;
 pub const VOLCANO_INDEX: &str = "VC_TASK_INDEX";
 pub const VOLCANO_SIZE: &str = "VC_*_NUM";
 pub const VOLCANO_HOSTS: &str = "VC_*_HOSTS";
-/// The host's own name, by which a pod knows which of several tasks it is of.
+/// The host's own name, by which a pod knows its task among several.
 pub const HOSTNAME: &str = "HOSTNAME";
 
 /// Variables that name a file whose first host has rank 0: how Kubeflow's MPIJob tells `mpirun` its hosts.
 pub const HOST_FILES: [&str; 4] =
     ["I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"];
 
-/// By what a process knows that a launcher has started it which we can't ask for its place.
+/// The mark by which a process knows a launcher that has started it, and that we cannot ask for the process's place.
 #[derive(Debug)]
 pub struct Stranger {
     /// What people call it.
     pub name: &'static str,
     /// The variable that it sets.
     pub mark: &'static str,
-    /// How many processes it has started, where it says so; one alone is no surprise.
+    /// The variable that says how many processes it has started, if there is one. One alone is no surprise.
     pub size: Option<&'static str>,
 }
 
@@ -163,7 +164,7 @@ const fn stranger(name: &'static str, mark: &'static str, size: Option<&'static 
     Stranger { name, mark, size }
 }
 
-/// Those that we know by their marks alone.
+/// The launchers that we know by their marks alone.
 pub const STRANGERS: &[Stranger] = &[
     stranger("Flux", "FLUX_TASK_RANK", Some("FLUX_JOB_SIZE")),
     stranger("PALS", "PALS_RANKID", None),
@@ -172,7 +173,7 @@ pub const STRANGERS: &[Stranger] = &[
     stranger("Horovod", "HOROVOD_RANK", Some("HOROVOD_SIZE")),
     stranger("a launcher that speaks PMIx", "PMIX_RANK", None),
     stranger("Kubeflow's MPIJob", "K_MPI_JOB_ROLE", None),
-    // An old one's plugin `env` sets this name alone; newer ones set the row's, too.
+    // An old Volcano's plugin `env` sets this name alone; newer ones set the row's variable, too.
     stranger("Volcano", "VK_TASK_INDEX", None),
 ];
 
@@ -198,12 +199,12 @@ pub fn task_of<'a>(name: &'static str, variable: &'a str) -> Option<&'a str> {
     variable.strip_prefix(before)?.strip_suffix(after).filter(|task| !task.is_empty())
 }
 
-/// The variables that a launcher's row mentions, or a hint. Gathered once for an environment, for a start looks at each variable
-/// in it.
+/// The variables that a launcher's row or a hint mentions. They are gathered once for an environment, because a start
+/// looks at each variable in it.
 pub struct Names {
-    /// In order.
+    /// The whole names, in order.
     whole: Vec<&'static str>,
-    /// Those with a `*`, which stands for a task's name.
+    /// The names with a `*`, which stands for a task's name.
     of_tasks: Vec<&'static str>,
 }
 

@@ -106,7 +106,7 @@ fn srun_knows_more_than_its_pmi_says() {
     let found = settings(&SLURM, &pmi2);
     assert_eq!((place(&found).2, found.device_id), ("gpu07", Some(1)));
     assert_eq!(found.derived_job.map(|job| job.mark().to_owned()).as_deref(), Some("Slurm 71/2"));
-    // Hydra's proxies are a step of Slurm's, too; its ranks are told apart by what Hydra alone sets.
+    // Hydra's proxies are a step of Slurm's, too. Its ranks are told from others by what only Hydra sets.
     let hydra = [("PMI_RANK", "3"), ("PMI_SIZE", "8"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "4")];
     let found = settings(&SLURM, &hydra);
     assert_eq!((place(&found).0, place(&found).1, place(&found).2), (3, 8, "gpu05"));

@@ -1,4 +1,4 @@
-//! Which known name somebody may have meant.
+//! Finds the known name that somebody may have meant.
 
 use super::shown::show;
 use super::table::{Setting, TABLE};
@@ -26,13 +26,13 @@ pub fn variable(unknown: &str) -> Option<String> {
     Setting::named(name).map(Setting::variable)
 }
 
-/// The sentence about a variable that is as good as this one.
+/// The sentence about a variable that is no setting, and is nearly this one.
 pub fn slip(name: &str, near: &str) -> String {
     format!("{} is set, but nothing comes of it here; did you mean {near}?", show(name).trim_matches('"'))
 }
 
-/// Of the variables that users of the original set, the one that this must be a slip of: one letter may differ, in a long
-/// name two. Other programs have variables with the same beginning.
+/// The variable of the original that this one must be a slip of. One letter may differ, in a long name two, because
+/// other programs have variables with the same beginning.
 pub fn original(unknown: &str) -> Option<&'static str> {
     let names = TABLE.iter().flat_map(|setting| setting.ms.iter().copied());
     let slips = |name: &str| if name.len() > "MS_WORKER_IP".len() { 2 } else { 1 };
@@ -45,7 +45,7 @@ pub fn original(unknown: &str) -> Option<&'static str> {
 
 /// The nearest of these, if it is near enough to have been meant: a third of its letters may differ.
 pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A word much longer than any name is near to none, and is not worth the walk.
+    // A word much longer than any name is near to none: it is not worth the walk.
     if word.len() > 64 {
         return None;
     }
@@ -56,7 +56,8 @@ pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, name)| name)
 }
 
-/// How many letters must be put in, taken out, changed, or swapped with their neighbour to get from one to the other.
+/// How many letters must be put in, taken out, changed, or swapped with their neighbours to turn one word into the
+/// other.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut rows = vec![vec![0; to.len() + 1]; from.len() + 1];

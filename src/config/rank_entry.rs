@@ -1,8 +1,8 @@
-//! Which entry of a rank table is this process's, and so which rank it has.
+//! Finds the entry of a rank table that is this process's, and with it the process's rank.
 //!
-//! A rank that is known without the table (`RANK_ID`, a node id that is a number, a launcher's) finds the entry. Host
-//! and device must agree with the entry. Otherwise the entry is found by this host and `DEVICE_ID`. There is no third
-//! way: what is not found, or not without doubt, is an error.
+//! A rank that is known without the table (`RANK_ID`, a node id that is a number, a launcher's) leads to the entry.
+//! Host and device must agree with the entry. Otherwise the entry is found by this host and `DEVICE_ID`. There is no
+//! third way: an entry that is not found, or not without doubt, is an error.
 //!
 //! This host is the server whose id or address is one of `MS_WORKER_IP`, or is `MUSTER_HOST_ID`. If there is none, it
 //! is the server whose id is the host's name, or whose address is one of this host's. Tested in `rank_entry_test.rs`.
@@ -73,7 +73,7 @@ impl Settings {
         }))
     }
 
-    /// A rank that is known without the table, if the table does not speak against it.
+    /// The rank that is known without the table, if the table does not contradict it.
     fn agreed(&self, table: &RankTable, rank: u32, source: Key, host: &Host<'_>) -> Result<u32> {
         let source = self.origin(source);
         let Some((server, index)) = table.place_of(rank) else {
@@ -103,7 +103,7 @@ impl Settings {
         }
     }
 
-    /// `DEVICE_ID`, where that itself was set: other launchers' local ranks count devices that need not begin with 0.
+    /// `DEVICE_ID`, if that itself was set: other launchers' local ranks count devices that need not begin with 0.
     fn own_device(&self) -> Option<u32> {
         let origin = self.origin(Key::DeviceId);
         let setting = Setting::of_variable(&origin).or_else(|| Setting::named(&origin));
@@ -150,8 +150,8 @@ impl Settings {
         }
     }
 
-    /// The servers of the table that are this host, by their indexes; more than one only where the table gives addresses
-    /// of one host to several.
+    /// The indexes of the table's servers that are this host. There is more than one only if the table gives one host's
+    /// addresses to several servers.
     fn here(&self, table: &RankTable, host: &Host<'_>) -> Vec<usize> {
         let select = |is_this: &dyn Fn(&Server) -> bool| -> Vec<usize> {
             table.servers.iter().enumerate().filter(|(_, server)| is_this(server)).map(|(index, _)| index).collect()

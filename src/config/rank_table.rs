@@ -1,10 +1,10 @@
 //! The HCCL rank table, version 1.0: JSON that says which rank runs on which device of which server.
 //!
-//! Owns the way from a file's bytes to a [`RankTable`] that is known to be right: server ids are unique, device ids
-//! are unique within their server, and the ranks are 0 to n-1, each once. The first irregularity is an error that
-//! names the entry, as in `server_list[1].device[3].rank_id`, what it is, and what would be right. Values are strings,
-//! as HCCL wants them; a number in the place of one would be refused there, so it is here. Fields that say nothing
-//! about ranks are left alone.
+//! Owns the way from a file's bytes to a [`RankTable`] that is known to be right: server ids are unique, device ids are
+//! unique within their server, and the ranks are 0 to n-1, each once. The first irregularity is an error that names the
+//! entry, as in `server_list[1].device[3].rank_id`, what it is, and what would be right. Values are strings, as HCCL
+//! wants them. HCCL would refuse a number in the place of a string, so this code refuses it, too. Fields that say
+//! nothing about ranks are left alone.
 //!
 //! Deliberately not here: reading the file (runtime), and which entry is this process's (`rank_entry.rs`).
 //! Tested in `rank_table_test.rs`.
@@ -21,7 +21,7 @@ use super::{json, NODES_LIMIT};
 /// The one version that is known; later ones describe hardware of other kinds.
 const VERSION: &str = "1.0";
 
-/// What a finished table's status is.
+/// The status of a finished table.
 const COMPLETED: &str = "completed";
 
 /// The longest server id, as HCCL has it.
@@ -30,7 +30,7 @@ const SERVER_ID_MAX_BYTES: usize = 64;
 /// Further fields of a server in which its addresses may stand. Makers of tables differ there.
 const ADDRESS_FIELDS: [&str; 5] = ["host_ip", "server_ip", "container_ip", "pod_ip", "host_nic_ip"];
 
-/// What stands in an address field that is not used.
+/// The texts that stand in an address field that is not used.
 const NO_ADDRESS: [&str; 2] = ["", "reserve"];
 
 /// A table without irregularities.
@@ -45,7 +45,7 @@ pub struct RankTable {
 pub struct Server {
     /// Its name: an address, or any text.
     pub id: String,
-    /// The addresses that the table gives it, of its id and of other fields.
+    /// The addresses that the table gives it, in its id and in other fields.
     pub addresses: Vec<IpAddr>,
     /// Its devices, in the table's order; at least one.
     pub devices: Vec<Device>,
@@ -60,11 +60,11 @@ pub struct Device {
     pub rank: u32,
 }
 
-/// What was read, or what is wrong in words that follow the file's name and "has".
+/// The value that was read; or what is wrong, in words that follow the file's name and "has".
 type Parsed<T> = Result<T, String>;
 
 impl RankTable {
-    /// The table that a file of these bytes is. An error's words follow the file's name.
+    /// Reads the table from a file's bytes. An error's words follow the file's name.
     pub fn parse(bytes: &[u8]) -> Parsed<RankTable> {
         let value = json::parse(bytes)?;
         let root = Entry { path: String::new(), value: &value };
@@ -82,7 +82,7 @@ impl RankTable {
         Ok(table)
     }
 
-    /// How many ranks it has; they are 0 to one less.
+    /// How many ranks the table has; they are numbered from 0.
     pub fn ranks(&self) -> usize {
         self.servers.iter().map(|server| server.devices.len()).sum()
     }
@@ -234,7 +234,7 @@ impl<'a> Entry<'a> {
         self.value.as_str().ok_or_else(|| self.wrong(&format!("{expected}{in_quotes}")))
     }
 
-    /// A plain decimal number in quotes; `what` says of what.
+    /// A plain decimal number in quotes; `what` names what it is the number of.
     fn whole(&self, what: &str) -> Parsed<u32> {
         let expected = format!("{what}, a whole number from 0 to {}", NODES_LIMIT - 1);
         let number = plain_decimal(self.text(&expected)?).filter(|number| *number < NODES_LIMIT);

@@ -29,7 +29,8 @@ pub struct DeviceEntry {
     pub device_ip: Option<IpAddr>,
 }
 
-/// The table, as JSON text; the same for the same entries, which come in order of rank. An error's words stand alone.
+/// The table, as JSON text. The same entries give the same text; they come in order of rank. An error's words stand
+/// alone.
 pub fn text(entries: &[DeviceEntry]) -> Result<String, String> {
     let mut order: Vec<&str> = Vec::new();
     let mut hosts: BTreeMap<&str, Vec<&DeviceEntry>> = BTreeMap::new();
@@ -80,8 +81,8 @@ fn device(entry: &DeviceEntry) -> Value {
     Value::Object(object)
 }
 
-/// The host's address; its name where another host has the same address, as on loopback; a numbered one where that is
-/// another's, too.
+/// The host's address; its name if another host has the same address, as on loopback; a numbered name if another host
+/// has that name, too.
 fn server_id(there: &[&DeviceEntry], taken: &mut BTreeSet<String>) -> String {
     let name = cut(&there[0].host);
     let plain = there[0].address.map(|ip| ip.to_string()).into_iter().chain([name.to_owned()]);
@@ -91,7 +92,7 @@ fn server_id(there: &[&DeviceEntry], taken: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// As much of a name as leaves room for a number.
+/// The beginning of a name, short enough to leave room for a number.
 fn cut(name: &str) -> &str {
     let mut end = name.len().min(SERVER_ID_MAX_BYTES - 8);
     while !name.is_char_boundary(end) {

@@ -1,7 +1,8 @@
-//! At which addresses a process listens, and what it tells others: the settings of docs/networking.md, and how they are read.
+//! At which addresses a process listens, and which it tells others: the settings of docs/networking.md, and how they
+//! are read.
 //!
-//! Deliberately not here: any question to the system. Which of these addresses and interfaces there are is the runtime's to find
-//! out. Tested below.
+//! Deliberately not here: any question to the system. The runtime finds out which of these addresses and interfaces
+//! there are. Tested below.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -13,12 +14,12 @@ const INTERFACES_LIMIT: usize = 64;
 /// The longest name of an interface, as Linux has it.
 const INTERFACE_MAX_BYTES: usize = 15;
 
-/// At which addresses a process listens, and what it tells others.
+/// At which addresses a process listens, and which it tells others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// What the scheduler binds in place of its host; empty: its host.
+    /// The addresses that the scheduler binds in place of its host; empty: its host.
     pub sched_bind: Vec<IpAddr>,
-    /// What a node tells the others in place of what it binds; empty: that.
+    /// The addresses that a node tells the others in place of those that it binds; empty: those that it binds.
     pub advertise: Vec<Endpoint>,
     /// The ports of which a node takes the first that is free.
     pub port_range: Option<RangeInclusive<u16>>,
@@ -26,7 +27,7 @@ pub struct Reach {
     pub interfaces: Option<Interfaces>,
 }
 
-/// An address to tell, and its port, where that is not the one that is bound.
+/// An address to tell, and its port, if that is not the port that is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address.
@@ -52,24 +53,25 @@ impl Interfaces {
         self.names.iter().any(fits) != self.excluded
     }
 
-    /// Whether it is named, and not only not excluded.
+    /// Whether the interface is named itself, and does not only count because it is not excluded.
     pub fn name(&self, name: &str) -> bool {
         !self.excluded && self.admit(name)
     }
 }
 
-/// Whether many hosts may have it, so that nobody can connect to it: multicast, or the broadcast address of any network.
+/// Whether many hosts may have this address, so that nobody can connect to it: multicast, or the broadcast address of
+/// any network.
 pub fn is_of_many(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-/// Whether others can connect to it, as far as can be told without asking anybody.
+/// Whether others can connect to this address, as far as that is known without asking anybody.
 fn can_be_reached(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !is_of_many(ip)
 }
 
-/// What stands between commas, without blanks around it, each read; at least one, and not too many.
+/// Reads what stands between commas, without the blanks around it; at least one, and not too many.
 fn list<T>(text: &str, limit: usize, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let read: Option<Vec<T>> = text.split(',').map(|part| read(part.trim())).collect();
     read.filter(|list| list.len() <= limit)
@@ -84,7 +86,8 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical()).filter(|ip| can_be_reached(*ip))
 }
 
-/// `*`, which is every address of both families, or addresses, also the wildcard of one family.
+/// Addresses to bind: `*`, which is every address of both families, or single addresses; the wildcard of one family is
+/// allowed, too.
 pub(super) fn binds(text: &str) -> Option<Vec<IpAddr>> {
     if text == "*" {
         return Some(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]);

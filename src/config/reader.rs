@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `None` where nothing is set; within it, `None` is no limit.
+    /// A time. `None`: nothing is set; within it, `None`: no limit.
     pub(super) fn seconds(&self, key: Key) -> Result<Option<Option<Duration>>> {
         Ok(match self.value(key)? {
             Some(Value::Seconds(span)) => Some(span),
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         found.map_or(Origin::Default, |found| found.origin).name(key.setting())
     }
 
-    /// Where this setting is from, if anything but the default.
+    /// The source of this setting, if it is not the default.
     pub(super) fn set_by(&self, key: Key) -> Option<Origin> {
         let found = self.config.find(key, self.placement.as_ref())?;
         Some(found.origin).filter(|origin| *origin != Origin::Default)

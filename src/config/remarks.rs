@@ -1,4 +1,4 @@
-//! What is to be said of settings that are valid: what is odd about them, and what this version cannot honour.
+//! Remarks on valid settings: what is odd about them, and what this version cannot honour.
 
 use super::environment::Environment;
 use super::launcher_remarks;
@@ -27,8 +27,8 @@ impl Reader<'_> {
     }
 }
 
-/// A `MUSTER_` variable that no setting has is one that was meant for us. Of the `MS_` variables most are another
-/// program's, so that only a slip of the pen is told.
+/// A `MUSTER_` variable that no setting has was meant for us. Most `MS_` variables are another program's, so only a
+/// slip of the pen among them is reported.
 fn misspelt(environment: &Environment) -> Vec<String> {
     let of_original = environment.like_the_originals().iter();
     let slips = of_original.filter_map(|name| Some(nearest::slip(name, nearest::original(name)?)));

@@ -1,4 +1,5 @@
-//! From what counts to what it means: the validated settings, and the rules that join one setting to another.
+//! The way from the values that count to what they mean: the validated settings, and the rules that join one setting to
+//! another.
 
 use super::derived::DerivedJob;
 use super::hccl::hccl_chief_port;
@@ -31,8 +32,8 @@ pub enum Assignment {
     Scheduler {
         /// An address or a host name.
         host: String,
-        /// At least one: the first that is free counts. 0 lets the system choose; only where the caller can ask for the
-        /// address.
+        /// At least one port: the first that is free counts. 0 lets the system choose; it is allowed only if the caller
+        /// can ask for the address.
         ports: Vec<u16>,
     },
     /// A worker or a server.
@@ -41,7 +42,7 @@ pub enum Assignment {
         role: Role,
         /// The scheduler's address or host name.
         host: String,
-        /// The scheduler's port; never 0. Several where it has taken the first of these that was free.
+        /// The scheduler's port, never 0. Several, if the scheduler has taken the first of them that was free.
         ports: Vec<u16>,
         /// Its name, where it was given one.
         node_id: Option<String>,
@@ -74,13 +75,14 @@ pub struct Settings {
     pub server_num: u32,
     /// The job's name; nodes of another are refused.
     pub job_id: Option<String>,
-    /// The job as the launcher knows it that gave this process its rank; set where nobody has named the job or a port.
+    /// The job as the launcher knows it that gave this process its rank. It is set if nobody has named the job or a
+    /// port.
     pub derived_job: Option<DerivedJob>,
     /// Whether the launcher that gave this process its rank says that there are ranks on other hosts, too.
     pub spans_hosts: bool,
     /// How long forming and recovering may take; `None` is no limit.
     pub forming_timeout: Option<Duration>,
-    /// What says so, in words: `MS_CLUSTER_TIMEOUT is 5`.
+    /// The setting that says so, in words: `MS_CLUSTER_TIMEOUT is 5`.
     pub forming_setting: String,
     /// How long an operation on a group may take; `None` is no limit.
     pub operation_timeout: Option<Duration>,
@@ -94,7 +96,7 @@ pub struct Settings {
     pub host_id: Option<String>,
     /// The addresses to bind and to tell the others; empty: find them.
     pub worker_addresses: Vec<IpAddr>,
-    /// What else is set of its addresses and the scheduler's; nothing counts in a cluster of one.
+    /// What else is set about its addresses and the scheduler's. In a cluster of one nothing of it counts.
     pub reach: Reach,
     /// This process's index on its host, where a launcher gives one.
     pub device_id: Option<u32>,
@@ -102,11 +104,11 @@ pub struct Settings {
     pub device_ip: Option<IpAddr>,
     /// A listening socket that the scheduler inherits in place of binding its port.
     pub sched_fd: Option<i32>,
-    /// What its launcher knows this process by.
+    /// The word by which its launcher knows this process.
     pub launch_id: Option<String>,
     /// What the store may hold.
     pub store_limits: StoreLimits,
-    /// What of the data between nodes carries checksums.
+    /// Which data between nodes carries checksums.
     pub checksums: ChecksumScope,
     /// Whether the ranks of one host share memory.
     pub shared_memory: SharedMemory,
@@ -134,13 +136,13 @@ pub struct Settings {
     pub interrupt: Hook,
     /// What is odd though not wrong, one sentence each.
     pub warnings: Vec<String>,
-    /// Of those that are set.
+    /// The origins of the settings that are set.
     origins: BTreeMap<Key, Origin>,
 }
 
 impl Settings {
-    /// How the user knows this setting: the variable that it came from, or its name in code; where it is the default,
-    /// the variable that would change it. For errors that only show when a value is used.
+    /// How the user knows this setting: the variable that it came from, or its name in code. For the default, it is the
+    /// variable that would change it. For errors that only show when a value is used.
     pub fn origin(&self, key: Key) -> String {
         self.origins.get(&key).unwrap_or(&Origin::Default).name(key.setting())
     }
@@ -150,7 +152,8 @@ impl Settings {
         hccl_chief_port(sched_port, &self.origin(Key::SchedPort))
     }
 
-    /// The device of the chief of HCCL's cluster manager: of several workers the first, and of a single one its own, as the original has it.
+    /// The device of the chief of HCCL's cluster manager: the first worker's, if there are several; a single worker's
+    /// own, as the original has it.
     pub fn hccl_chief_device(&self) -> u32 {
         if self.worker_num == 1 {
             self.device_id.unwrap_or(0)
@@ -159,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// Whether the settings leave room for HCCL's cluster manager, where it is asked for.
+    /// Checks whether the settings leave room for HCCL's cluster manager, if it is asked for.
     fn check_hccl(&self) -> Result<()> {
         match &self.assignment {
             Assignment::Node { ports, .. } | Assignment::Scheduler { ports, .. } if self.hccl_cm_init => {
@@ -233,7 +236,7 @@ impl Reader<'_> {
         let (worker_num, server_num) = self.sizes(placement.launcher.name)?;
         let (node_id, rank) = self.identity(Role::Worker, worker_num, server_num)?;
         if worker_num == 1 && server_num == 0 {
-            // Nobody else will come, so there is no need of a port that another job on this host may hold.
+            // Nobody else will come. So this process needs no port, and another job on this host may hold it.
             return Ok((Assignment::Alone { node_id }, 1, 0));
         }
         if self.set_by(Key::SchedHost).is_none() {
@@ -260,7 +263,7 @@ impl Reader<'_> {
             let counts = matches!(self.set_by(key), Some(Origin::Code))
                 || matches!(self.set_by(key), Some(Origin::Variable(name)) if !key.setting().others.contains(&name.as_str()));
             let number = if counts { self.whole(key)? } else { None };
-            // A cluster of one has no servers, so that much may be said.
+            // A cluster of one has no servers, so this may be said.
             if let Some(number) = number.filter(|number| (key, *number) != (Key::ServerNum, 0)) {
                 let name = self.name(key);
                 return Err(Error::config(format!(
@@ -273,7 +276,7 @@ impl Reader<'_> {
         Ok((Assignment::Alone { node_id: self.text(Key::NodeId)? }, 1, 0))
     }
 
-    /// Where the scheduler is, for one that must know.
+    /// Where the scheduler is, for a process that must know.
     fn endpoint(&self, who: &str) -> Result<(String, u16)> {
         let host = self.host(who)?;
         let port = self.port()?.ok_or_else(|| Self::missing(Key::SchedPort, who))?;
@@ -303,7 +306,7 @@ impl Reader<'_> {
         Ok((workers, self.small(Key::ServerNum)?.unwrap_or(0)))
     }
 
-    /// Node id and rank; a node id that is a number below that of the role's nodes is the rank.
+    /// Node id and rank. A node id that is a number below the number of the role's nodes is the rank.
     fn identity(&self, role: Role, workers: u32, servers: u32) -> Result<(Option<String>, Option<u32>)> {
         let (count_key, count) =
             if role == Role::Server { (Key::ServerNum, servers) } else { (Key::WorkerNum, workers) };
@@ -335,7 +338,7 @@ impl Reader<'_> {
         Ok(self.forming()?.1)
     }
 
-    /// Which setting says that, and what it says.
+    /// The setting that decides the time for forming, and its value.
     fn forming_setting(&self) -> Result<String> {
         let (key, limit) = self.forming()?;
         let is_default = self.set_by(key).is_none();

@@ -55,7 +55,7 @@ impl Config {
         Ok(())
     }
 
-    /// The same with bytes that may not be UTF-8.
+    /// Sets one setting as [`Config::set`] does, from bytes that may not be UTF-8.
     pub fn set_bytes(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let setting = known(key)?;
         let garbled = |_| not_text(setting, "value", &String::from_utf8_lossy(value));
@@ -70,16 +70,17 @@ impl Config {
         self.learnt = Learnt::default();
     }
 
-    /// After that: learns which processes this one descends from, where a launcher's job may be known by nothing else. The
-    /// command line of each as the kernel tells it (arguments end with a zero byte), the nearest first.
+    /// To be called after `load_env`: learns from which processes this one descends, if only that can tell a launcher's
+    /// job. `read` gives the command line of each, as the kernel tells it (arguments end with a zero byte), the nearest
+    /// first.
     pub fn learn_ancestors(&mut self, read: impl FnOnce() -> Vec<Vec<u8>>) {
         if launcher::asks_for_ancestors(&self.environment) {
             self.learnt.ancestors = read();
         }
     }
 
-    /// After `load_env`: reads the launcher's file of hosts, where nothing else says where rank 0 is. `read` is given the file, and
-    /// the most bytes that are read of it; what is wrong it says in words that follow the file's name.
+    /// To be called after `load_env`: reads the launcher's file of hosts, if nothing else says where rank 0 is. `read`
+    /// is given the file, and the most bytes to read of it. It says what is wrong in words that follow the file's name.
     pub fn learn_host_file(&mut self, read: impl FnOnce(&Path, u64) -> std::result::Result<Vec<u8>, String>) {
         if self.find(Key::Role, None).is_some() || self.find(Key::SchedHost, None).is_some() {
             return;
@@ -92,7 +93,7 @@ impl Config {
         self.learnt.host_file = Some(HostFile { variable, path, first });
     }
 
-    /// What the program is asked while a call waits; in place of what was set before.
+    /// Sets what the program is asked while a call waits. It replaces what was set before.
     pub fn set_interrupt(&mut self, hook: Hook) {
         self.interrupt = hook;
     }
@@ -110,7 +111,7 @@ impl Config {
         }
     }
 
-    /// What another launcher says; nothing where a role is set.
+    /// What another launcher says; nothing if a role is set.
     pub(super) fn placement(&self) -> Option<Placement> {
         let has_role = self.find(Key::Role, None).is_some();
         if has_role {
@@ -174,7 +175,7 @@ impl fmt::Debug for Config {
 }
 
 impl Origin {
-    /// What the user has to mend to change it.
+    /// The name of what the user has to mend to change this setting.
     pub(super) fn name(&self, setting: &Setting) -> String {
         match self {
             Origin::Code => setting.name.to_string(),

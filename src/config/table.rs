@@ -6,7 +6,7 @@
 
 use super::value::Kind;
 
-/// A setting. What each is stands in the table's row.
+/// A setting. The table's row says what each is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // `Setting::doc` says what each means
 pub enum Key {
@@ -78,7 +78,7 @@ pub struct Setting {
     pub kind: Kind,
     /// Its value where nothing is set.
     pub default: Option<&'static str>,
-    /// Whether all nodes of a cluster must have the same.
+    /// Whether all nodes of a cluster must have the same value.
     pub agree: bool,
     /// Whether it is never shown.
     pub secret: bool,
@@ -126,7 +126,7 @@ impl Setting {
         format!("{OWN_PREFIX}{}", self.name.to_uppercase())
     }
 
-    /// Whether that is it. Asked often: makes no string.
+    /// Whether this is the setting's own variable. Asked often: makes no string.
     pub fn is_own_variable(&self, variable: &str) -> bool {
         let rest = variable.strip_prefix(OWN_PREFIX).unwrap_or_default();
         rest.len() == self.name.len() && rest.bytes().eq(self.name.bytes().map(|it| it.to_ascii_uppercase()))
@@ -165,7 +165,7 @@ pub const NODES_LIMIT: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 
-/// One that a process inherits, and that is not for its input, output and errors.
+/// A descriptor that a process inherits, and that is not for its input, output and errors.
 const DESCRIPTOR: Kind = Kind::Whole { min: 3, max: i32::MAX as u64 };
 
 /// Every setting, once, in the order of the documentation.

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// A text that is never shown. However often it is cloned it is there once, and it is wiped with its last clone.
+/// A text that is never shown. Its clones share one copy, which is wiped with the last of them.
 #[derive(Clone)]
 pub struct Password(Arc<str>);
 
 impl Password {
-    /// Hides it.
+    /// Hides this text.
     pub fn new(mut text: String) -> Password {
         let kept = keeping(|| Arc::from(text.as_str()));
         text.zeroize();
@@ -48,10 +48,10 @@ impl fmt::Debug for Password {
     }
 }
 
-/// The text itself, a file with it, a descriptor that says it.
+/// The settings for the client's password: the text itself, a file with it, a descriptor that yields it.
 const CLIENT_PASSWORD: [Key; 3] = [Key::ClientPassword, Key::ClientPasswordFile, Key::ClientPasswordFd];
 const SERVER_PASSWORD: [Key; 3] = [Key::ServerPassword, Key::ServerPasswordFile, Key::ServerPasswordFd];
-/// The same of the job's secret.
+/// The three settings for the job's secret, in the same order.
 pub(super) const JOB_SECRET: [Key; 3] = [Key::JobSecret, Key::JobSecretFile, Key::JobSecretFd];
 
 /// What is set about TLS, where it is on.
@@ -59,15 +59,15 @@ pub(super) const JOB_SECRET: [Key; 3] = [Key::JobSecret, Key::JobSecretFile, Key
 pub struct TlsSettings {
     /// The configuration file.
     pub config_file: PathBuf,
-    /// How the user knows the setting that names it.
+    /// How the user knows the setting that names that file.
     pub(super) origin: String,
-    /// Opens the client's file.
+    /// What opens the client's file.
     pub client_lock: Lock,
-    /// Opens the server's.
+    /// What opens the server's file.
     pub server_lock: Lock,
     /// What is demanded of names in certificates.
     pub names: NameChecks,
-    /// The only version that is spoken, if not each, and how the user knows the setting that says so.
+    /// The only TLS version that is spoken, if there is only one, and how the user knows the setting that says so.
     pub version: Option<(TlsVersion, String)>,
 }
 
@@ -124,7 +124,7 @@ impl TlsSettings {
 }
 
 impl Config {
-    /// Where the secret of a job comes from, for one that asks its scheduler.
+    /// Where the secret of a job comes from, for a process that asks its scheduler.
     pub fn job_secret(&self) -> Outcome<Lock> {
         Reader { config: self, placement: None }.lock(JOB_SECRET)
     }
@@ -168,7 +168,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Which of three settings says it; two would be a contradiction.
+    /// The one of three settings that is set; two would be a contradiction.
     pub(super) fn lock(&self, [given, file, descriptor]: [Key; 3]) -> Outcome<Lock> {
         let text = self.text(given)?.map(|text| (given, PasswordSource::Given(Password::new(text))));
         let path = self.text(file)?.map(|path| (file, PasswordSource::File(PathBuf::from(path))));
@@ -191,18 +191,18 @@ impl Reader<'_> {
 /// A file that a configuration file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Under which key it stands there.
+    /// The key under which it stands there.
     pub key: &'static str,
-    /// As it is to be opened.
+    /// The path, as it is to be opened.
     pub path: PathBuf,
 }
 
 /// What a configuration file says.
 #[derive(Debug)]
 pub struct TlsFile {
-    /// What is shown to those that connect.
+    /// The certificate that this process shows to processes that connect to it.
     pub server_cert: NamedFile,
-    /// What is shown to those that are connected to.
+    /// The certificate that this process shows to processes that it connects to.
     pub client_cert: NamedFile,
     /// The certificates that sign those of others.
     pub ca_cert: NamedFile,
@@ -210,7 +210,7 @@ pub struct TlsFile {
     pub crl: Option<NamedFile>,
     /// OpenSSL's names, separated by colons, commas or blanks.
     pub cipher_list: Option<String>,
-    /// From how many days before the end of a certificate of our own this is said.
+    /// How many days before the end of a certificate of our own a warning begins.
     pub warning_days: u32,
     /// Keys that mean nothing here.
     pub unknown: Vec<String>,
@@ -228,7 +228,8 @@ const DAYS: std::ops::RangeInclusive<u64> = 7..=180;
 const DAYS_DEFAULT: u32 = 90;
 
 impl TlsFile {
-    /// The file of these bytes in this folder. An error's words follow the file's name.
+    /// Reads the configuration file from these bytes; its paths are relative to this folder. An error's words follow
+    /// the file's name.
     pub fn parse(bytes: &[u8], folder: &Path) -> Result<TlsFile, String> {
         let value = json::parse(bytes)?;
         let Value::Object(entries) = &value else {
@@ -248,7 +249,7 @@ impl TlsFile {
     }
 }
 
-/// What stands there, if anything does.
+/// The text under this key, if there is one.
 fn text<'a>(entries: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match entries.get(key) {
         None | Some(Value::Null) => Ok(None),

@@ -49,31 +49,31 @@ pub enum Kind {
 /// A value, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of `Kind::Role`.
+    /// A value of `Kind::Role`.
     Role(Role),
-    /// Of `Kind::Host`, `Text`, `Path` and `Secret`.
+    /// A value of `Kind::Host`, `Text`, `Path` or `Secret`.
     Text(String),
-    /// Of `Kind::Port` and `Whole`.
+    /// A value of `Kind::Port` or `Whole`.
     Whole(u64),
-    /// Of `Kind::Seconds`; `None` is no limit.
+    /// A value of `Kind::Seconds`; `None` is no limit.
     Seconds(Option<Duration>),
-    /// Of `Kind::Flag`.
+    /// A value of `Kind::Flag`.
     Flag(bool),
-    /// Of `Kind::Addresses` and `Binds`; at least one.
+    /// A value of `Kind::Addresses` or `Binds`; at least one.
     Addresses(Vec<IpAddr>),
-    /// Of `Kind::Endpoints`; at least one.
+    /// A value of `Kind::Endpoints`; at least one.
     Endpoints(Vec<Endpoint>),
-    /// Of `Kind::Ports`; at least one.
+    /// A value of `Kind::Ports`; at least one.
     Ports(RangeInclusive<u16>),
-    /// Of `Kind::Interfaces`.
+    /// A value of `Kind::Interfaces`.
     Interfaces(Interfaces),
-    /// Of `Kind::Level`.
+    /// A value of `Kind::Level`.
     Level(LogLevel),
-    /// Of `Kind::Sharing`.
+    /// A value of `Kind::Sharing`.
     Sharing(SharedMemory),
-    /// Of `Kind::Checksums`.
+    /// A value of `Kind::Checksums`.
     Checksums(ChecksumScope),
-    /// Of `Kind::TlsVersion`.
+    /// A value of `Kind::TlsVersion`.
     TlsVersion(TlsVersion),
 }
 
@@ -93,14 +93,14 @@ impl TlsVersion {
         TlsVersion::NAMES.iter().find(|(_, known)| *known == name).map(|(version, _)| *version)
     }
 
-    /// As the setting has it.
+    /// The version's name in the setting.
     pub fn name(self) -> &'static str {
         let found = TlsVersion::NAMES.iter().find(|(version, _)| *version == self);
         found.map(|(_, name)| *name).expect("the table has both")
     }
 }
 
-/// How much is logged: messages of this level and the more severe ones.
+/// How much is logged: messages of this level and of the more severe ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum LogLevel {
@@ -207,7 +207,7 @@ impl Kind {
         }
     }
 
-    /// The same in a few words, for a table.
+    /// What would be right, in a few words, for a table.
     pub fn brief(&self) -> String {
         match *self {
             Kind::Role => "a role".into(),
@@ -249,7 +249,7 @@ pub fn plain_decimal(text: &str) -> Option<u64> {
     whole(text)
 }
 
-/// Seconds with an optional fraction; a negative number is no limit, where that is possible.
+/// Seconds with an optional fraction. A negative number means no limit, if that is possible.
 fn seconds(text: &str, min_ms: u64, limitless: bool) -> Option<Option<Duration>> {
     let (negative, magnitude) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (integer, fraction) = magnitude.split_once('.').unwrap_or((magnitude, "0"));
@@ -289,7 +289,7 @@ fn printable(text: &str, max_bytes: usize) -> bool {
     !text.is_empty() && text.len() <= max_bytes && text == text.trim() && !text.chars().any(is_hidden)
 }
 
-/// Text in which every character may have its meaning; C has no NUL within it.
+/// Whether each character of the text may keep its meaning: C allows no NUL within a text.
 fn plain(text: &str, max_bytes: usize) -> bool {
     !text.is_empty() && text.len() <= max_bytes && !text.contains('\0')
 }
@@ -301,14 +301,14 @@ fn host(text: &str) -> Option<String> {
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if bare.contains(':') {
-        // An IPv6 address, perhaps with the interface it holds on; anything else with a colon is host:port.
+        // An IPv6 address, perhaps with the interface that it belongs to. Anything else with a colon is host:port.
         let (address, zone) = bare.split_once('%').unwrap_or((bare, "lo"));
         let zone_is_name = !zone.is_empty() && zone.chars().all(|c| c.is_ascii_graphic());
         let is_address = address.parse::<Ipv6Addr>().is_ok_and(|address| !reach::is_of_many(address.into()));
         return (zone_is_name && is_address).then(|| bare.to_string());
     }
     let is_name = bare == text && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    // Digits and dots only are an address, or a slip in one; no host has such a name.
+    // Text of only digits and dots is an address, or a slip in one; no host has such a name.
     let is_numeric = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     let is_address = || text.parse::<IpAddr>().is_ok_and(|address| !reach::is_of_many(address));
     (is_name && (!is_numeric || is_address())).then(|| text.to_string())

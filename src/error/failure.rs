@@ -17,7 +17,7 @@ pub struct Culprit {
     pub host: String,
     /// Its process.
     pub pid: u32,
-    /// Of one that is lost: the newest collective of which it was heard that it had entered it.
+    /// For a lost node: the newest collective that it is known to have entered.
     pub last_call: Option<LastCall>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// The first cause of a broken group or cluster; the same on every rank that learns of it.
+/// The first cause of a broken group or cluster. It is the same on every rank that learns of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What kind of failure.
@@ -68,18 +68,19 @@ pub struct Failure {
     pub sequence: u64,
 }
 
-/// What the node that others call lost is told begins with this.
+/// The beginning of what a node is told that the others call lost.
 const TAKEN_FOR_LOST: &str = "was taken for lost by the others: it ";
 
 impl Failure {
-    /// The loss of a node, as that node has to take it: to itself it is not lost.
+    /// This loss of a node, as that node itself is told of it: to itself it is not lost.
     pub fn to_the_lost(mut self) -> Failure {
         self.status = Status::Fenced;
         self.cause.insert_str(0, TAKEN_FOR_LOST);
         self
     }
 
-    /// The same as the others know it. A node that they call lost passes their words on, and not its own.
+    /// This failure, as the other nodes know it. A node that the others call lost passes on their words, and not its
+    /// own.
     pub fn to_others(mut self) -> Failure {
         if let Some(cause) = self.cause.strip_prefix(TAKEN_FOR_LOST).filter(|_| self.status == Status::Fenced) {
             (self.status, self.cause) = (Status::PeerLost, cause.to_owned());

@@ -1,8 +1,9 @@
-//! What grows by a count or a size that a caller or the wire gives is tried first, and refused where there is no memory for it.
+//! Memory for what grows by a count or a size from a caller or the wire. It is tried first, and refused if there is
+//! none.
 //!
 //! Small things of a fixed size are not tried one by one: an allocation that fails ends the process. So code that is
-//! about to make a few of them first tries whether there is room for them and for a reserve ([`with_reserve`]). From
-//! that reserve the error's own words are made where all else is used up.
+//! about to make a few of them first tries whether there is room for them and for a reserve ([`with_reserve`]). The
+//! words of the error are made from that reserve where all other memory is used up.
 
 use super::{Error, Result, Status};
 use std::collections::TryReserveError;
@@ -19,8 +20,8 @@ pub fn room(bytes: usize, what: &str) -> Result<()> {
     with_reserve(what, || Vec::<u8>::new().try_reserve_exact(bytes)).map_err(|_| refused(bytes, what))
 }
 
-/// Tries something where there is the reserve before and after it. (Held meanwhile it would lie above the heap's end, and what
-/// grows could not grow in its place.)
+/// Runs `grow`, and tries before and after it whether there is room for the reserve. (A reserve that was held meanwhile
+/// would lie above the heap's end, and what grows could not grow in its place.)
 pub fn with_reserve<T>(what: &str, grow: impl FnOnce() -> Result<T, TryReserveError>) -> Result<T> {
     try_reserve(what)?;
     let grown = grow().map_err(|_| Error::new(Status::Memory, format!("no memory for {what}")))?;
@@ -35,7 +36,7 @@ fn try_reserve(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Room for so many more in a list.
+/// Makes room for so many more in a list.
 pub fn more<T>(list: &mut Vec<T>, count: usize, what: &str) -> Result<()> {
     if list.capacity() - list.len() >= count {
         return Ok(());

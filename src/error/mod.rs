@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// What every fallible function of the crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A status and the sentence that goes with it. Its clones share what it says: a group that has broken with many requests pending
-/// ends them all with one error, where there may be no memory left for more.
+/// A status and the sentence that goes with it. Clones of an error share its text. A group that breaks with many
+/// requests pending ends all of them with one error, and there may be no memory left for more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Arc<Said>);
 

@@ -12,8 +12,8 @@ fn outcome(disk: &MemoryDisk, seed: u64) -> Contents {
     all(&open(disk).unwrap_or_else(|error| panic!("seed {seed}: {error}")))
 }
 
-/// Dies in the middle of each operation of `work`, by several seeds. What is left must be one of `allowed`, and the
-/// last of them once `work` has come to its end. Each of them must be left at times.
+/// The process or the machine dies in the middle of each operation of `work`, by several seeds. What is left must be one of
+/// `allowed`, and the last of them once `work` has come to its end. Each of them must be left at times.
 fn die_everywhere(prepare: impl Fn(&mut Journal), work: impl Fn(&mut Journal) -> Result<()>, allowed: &[&[&[u8]]]) {
     let mut left = vec![0; allowed.len()];
     for seed in 0..60 {
@@ -102,7 +102,7 @@ fn a_start_that_dies_loses_nothing() {
     }
 }
 
-/// One life after the other: what was synced comes back, in order, with at most some of what was not.
+/// Lives follow each other. What was synced comes back, in order, with at most some of what was not synced.
 #[test]
 fn whatever_was_synced_is_read_again() {
     let (mut torn, mut records) = (0, 0);
@@ -135,7 +135,7 @@ fn whatever_was_synced_is_read_again() {
                     }
                     1 => {
                         instead = Some(Contents::new());
-                        // It syncs first.
+                        // Archiving syncs first.
                         journal.archive().map(|()| (sure, maybe) = Default::default())
                     }
                     2..6 => journal.sync().map(|()| sure.append(&mut maybe)),

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// A directory.
 pub trait Disk: Send {
-    /// Where it is, for messages.
+    /// The directory's path, for messages.
     fn path(&self) -> &Path;
-    /// A whole file; none where there is no such file.
+    /// Reads a whole file. None if there is no such file.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
-    /// A new, empty file in the place of whatever has that name.
+    /// Makes a new, empty file in the place of whatever has that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn Appender>>;
     /// Puts a file in the place of another, which may be missing.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -33,15 +33,15 @@ pub trait Appender: Send {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Returns when length and bytes are durable as they are.
     fn sync(&mut self) -> io::Result<()>;
-    /// Whether it is the file of this name: somebody else may have removed it, or put another in its place.
+    /// Whether this is the file that has this name: somebody else may have removed it, or put another in its place.
     fn is_called(&self, name: &str) -> io::Result<bool>;
 }
 
 /// What came of [`Disk::lock`].
 pub enum Locked {
-    /// It is held until this is dropped, or the process dies.
+    /// The lock is held until this is dropped, or the process dies.
     Held(Box<dyn Send>),
-    /// Somebody else holds it: the word that is in the file.
+    /// Somebody else holds the lock. This is the word about the owner in its file.
     Taken(String),
 }
 
@@ -50,12 +50,12 @@ pub(super) fn path_of(disk: &dyn Disk, name: &str) -> PathBuf {
     disk.path().join(name)
 }
 
-/// Puts into words what was tried (`write to`) on a file of the disk, where it was refused.
+/// If something was refused, says in words what was tried (such as `write to`) on which file of the disk.
 pub(super) fn tried<T>(disk: &dyn Disk, what: &str, name: &str, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| refused(what, &path_of(disk, name), &error))
 }
 
-/// The same for the directory itself.
+/// If something was refused, says in words what was tried on the directory itself.
 pub(super) fn tried_directory<T>(disk: &dyn Disk, what: &str, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| refused(what, disk.path(), &error))
 }

@@ -24,7 +24,7 @@ const FILE_MODE: u32 = 0o600;
 const SUPERUSER: u32 = 0;
 /// How much of a lock's file is read.
 const OWNER_MAX_BYTES: usize = 64;
-/// How long an owner is waited for that has not said who it is.
+/// How long to wait until an owner has written who it is.
 const OWNER_WAIT: Duration = Duration::from_millis(100);
 
 /// A file that stays open.
@@ -38,11 +38,11 @@ pub type Keep = fn(&mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept>;
 pub struct FileDisk {
     path: PathBuf,
     keep: Keep,
-    /// The user whose files are taken for this process's own.
+    /// The users whose files are taken for this process's own.
     users: Users,
 }
 
-/// The user of this process, the superuser, and one that the superuser's process trusts because the directory is his.
+/// The user of this process, the superuser, and the directory's owner, whom a process of the superuser trusts.
 #[derive(Clone, Copy)]
 struct Users {
     own: u32,
@@ -56,7 +56,7 @@ impl Users {
 }
 
 impl FileDisk {
-    /// The directory at `path`, which is made, parents included, where it is missing; for a process of this (effective) user.
+    /// Opens the directory at `path`, for a process of this (effective) user. If it is missing it is made, parents included.
     pub fn open(path: impl Into<PathBuf>, keep: Keep, user: u32) -> Result<FileDisk> {
         let path = path.into();
         make_directory(&path).map_err(|error| refused("make the directory", &path, &error))?;
@@ -71,7 +71,7 @@ impl FileDisk {
     }
 }
 
-/// Each directory that is made is made durable in its parent.
+/// Makes a directory, and the parents that are missing. Each is made durable in its parent.
 fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -93,7 +93,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// A user who may remove a journal, and put another in its place, may say what the job is.
+/// Refuses a directory in which another user may put a journal in the place of ours: that user could say what the job is.
 fn check_directory(path: &Path, mode: u32, owner: u32, user: u32) -> Result<()> {
     let is_open = mode & libc::S_IWOTH != 0 && mode & libc::S_ISVTX == 0;
     let is_foreign = ![user, SUPERUSER].contains(&owner) && user != SUPERUSER;
@@ -113,12 +113,12 @@ fn check_directory(path: &Path, mode: u32, owner: u32, user: u32) -> Result<()> 
 
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // Where a pipe has the name nobody waits for its other end.
+    // If a pipe has the name, the call does not wait for the pipe's other end.
     options.mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
 }
 
-/// Whether it is a plain file of this process's user, and of no other name: what was put there in its place is left as it is.
+/// Checks that this is a plain file of this process's user, with no other name. What else was put in its place is left as it is.
 fn check_own(file: &File, users: Users) -> io::Result<()> {
     let about = file.metadata()?;
     let wrong = match () {
@@ -149,7 +149,7 @@ impl Disk for FileDisk {
         };
         check_own(&file, self.users)?;
         mend_mode(&file)?;
-        // Sets the room aside beforehand, and gives an error where there is not enough.
+        // This reserves the memory beforehand, and returns an error if there is not enough.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(Some(bytes))
@@ -198,7 +198,7 @@ impl Disk for FileDisk {
     }
 }
 
-/// What a lock's owner has written into its file. One that has just taken it may not have come to that yet.
+/// What a lock's owner has written into its file. An owner that has just taken the lock may not have written yet.
 fn owner_of(file: &File, wait: Duration) -> io::Result<String> {
     let deadline = Instant::now() + wait;
     loop {
@@ -222,7 +222,7 @@ impl Appender for OpenFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // Does not sync times; a changed length it does.
+        // This syncs a changed length, but not the file's times.
         self.file.sync_data()
     }
 
@@ -245,8 +245,8 @@ struct FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing alone would leave it to a child that is just being started, until it is another program. A forked
-        // child that drops its copy must not take it from its parent.
+        // If the file were only closed, a child that is just being started would keep the lock until its exec. A forked
+        // child that drops its copy must not take the lock from its parent.
         if self.pid == std::process::id() {
             let _ = self.file.set_len(0); // the next owner is not to be taken for this one
             let _ = self.file.unlock();

@@ -34,12 +34,12 @@ impl Drop for Folder {
     }
 }
 
-/// As the runtime does it: children that are forked by other tests must not hold these tests' locks.
+/// Opens a file as the runtime does: children that are forked by other tests must not hold these tests' locks.
 fn guarded(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
     Ok(Box::new(Guarded::create(open)?))
 }
 
-/// Without the fork table.
+/// Opens a file without the fork table.
 fn plain(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
     Ok(Box::new(Box::new(open()?)))
 }
@@ -124,7 +124,7 @@ fn what_is_no_directory_is_refused_in_words() {
     }
 }
 
-/// What made a file of the same name in the same moment is no word about the directory.
+/// That a file of the same name was made in the same moment says nothing about the directory.
 #[test]
 fn a_file_that_is_there_already_says_nothing_about_the_directory() {
     let folder = Folder::new("exists");
@@ -223,7 +223,7 @@ fn an_owner_that_has_not_said_yet_who_it_is_is_waited_for() {
     assert!(matches!(disk.lock("lock", "1\n").unwrap(), Locked::Taken(by) if by.is_empty()), "and not for ever");
     thread::scope(|scope| {
         let asks = scope.spawn(|| owner_of(&File::open(&path).unwrap(), PATIENCE).unwrap());
-        thread::sleep(Duration::from_millis(20)); // so that it asks before, as a rule
+        thread::sleep(Duration::from_millis(20)); // so that it usually asks before
         (&owner).write_all(b"4711\n").unwrap();
         assert_eq!(asks.join().unwrap(), "4711\n");
     });
@@ -292,7 +292,7 @@ fn a_forked_child_that_outlives_the_scheduler_does_not_keep_its_lock() {
 
 #[test]
 fn the_lock_is_given_back_though_a_child_still_has_the_file_open() {
-    // As a program has it that is just being started by another thread.
+    // The child stands for a program that another thread is just starting, and that has the file open.
     let folder = Folder::new("starting");
     let path = folder.recovery();
     let open_plain = || Journal::open(Box::new(FileDisk::open(&path, plain, user()).unwrap()), 1);

@@ -1,4 +1,4 @@
-//! What both kinds of file begin with, in every version of them: who wrote it, in which version, and a checksum of that.
+//! What both kinds of file begin with, in every version: what kind it is, its format version, and a checksum of both.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //!
 //! All numbers are little-endian. Tested through `record_test.rs` and `identity_test.rs`.
 
-/// How long it is.
+/// How long this beginning is.
 pub(super) const PREFIX_BYTES: usize = 16;
 
 /// The beginning of a file.

@@ -2,7 +2,7 @@
 
 use super::{identity, record};
 
-/// A whole journal, and one whose first record these bytes are.
+/// Reads the bytes as a whole journal, and as what follows the right head of one.
 pub fn journal(bytes: &[u8]) {
     if let Ok(scan) = record::scan(bytes) {
         scan.payloads.iter().for_each(|payload| drop(bytes[payload.clone()].to_vec()));
@@ -33,7 +33,7 @@ pub fn identity_file() -> Vec<u8> {
     identity::Identity { node_id, own: entry("job"), aside }.encode()
 }
 
-/// An identity file, and one whose checksum is made right.
+/// Reads the bytes as an identity file, and as the body of one whose checksum is right.
 pub fn identity(bytes: &[u8]) {
     let _ = identity::decode(bytes);
     if let Ok(found) = identity::decode(&identity::around(bytes)) {

@@ -1,4 +1,4 @@
-//! A node's identity file: by what it proves, after a restart, that it is the same node.
+//! A node's identity file: with it the node proves, after a restart, that it is the same node.
 //!
 //! A node stores its next token beside its current one before it registers with the next. So it has the one that the
 //! scheduler knows, even if either of them dies in between.
@@ -26,7 +26,7 @@ const VERSION: u32 = 2;
 const BODY: usize = PREFIX_BYTES + 4;
 /// The longest escaped id that is a file's name as it is, in bytes. File names end at 255.
 const ESCAPED_MAX: usize = 200;
-/// How much of a longer one is kept, for people to recognize.
+/// How many bytes of a longer escaped id stay in the name, so that people recognize it.
 const ESCAPED_KEPT: usize = 160;
 
 /// A node's secret.
@@ -37,32 +37,32 @@ pub type Token = [u8; 32];
 pub struct Identity {
     /// The node that it belongs to.
     pub node_id: String,
-    /// Of the job that it was started for last.
+    /// The entry of the job that it was started for last.
     pub own: Entry,
-    /// Of other jobs, as long as it is not known that the job of `own` has this node; the newest first.
+    /// The entries of other jobs, as long as it is not known that the job of `own` has this node; the newest first.
     pub aside: Vec<Entry>,
 }
 
 /// A node's tokens in one job.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The job, where the node was told one.
+    /// The job, if the node was told one.
     pub job_id: Option<String>,
     /// The token with which it is known to have registered last.
     pub current: Option<Token>,
-    /// The token with which it registers next, or has without having heard of it.
+    /// The token with which it registers next, or has registered without knowing that it succeeded.
     pub next: Option<Token>,
 }
 
 impl Identity {
-    /// Keeps every other start with this node id and this directory away until the result is dropped. If two read and
-    /// then write at once, one would lose what the other has kept. Nobody waits for it.
+    /// Keeps every other start with this node id and this directory away until the result is dropped. If two read and then
+    /// wrote at once, one would lose what the other has kept. The call does not wait for the lock.
     pub fn lock(disk: &dyn Disk, node_id: &str) -> Result<Locked> {
         let name = format!("{}.lock", file_name(node_id));
         tried(disk, "lock", &name, disk.lock(&name, &format!("{}\n", std::process::id())))
     }
 
-    /// Reads what this node has kept; none where it has kept nothing.
+    /// Reads what this node has kept. None if it has kept nothing.
     pub fn load(disk: &dyn Disk, node_id: &str) -> Result<Option<Identity>> {
         let name = file_name(node_id);
         let Some(bytes) = tried(disk, "read", &name, disk.read(&name))? else { return Ok(None) };
@@ -79,7 +79,7 @@ impl Identity {
         Err(Error::new(Status::Journal, message))
     }
 
-    /// Keeps it, in the place of what was kept. It is durable when this returns; after an error it is that or this.
+    /// Stores the identity in the place of the one before. It is durable when this returns. After an error the file holds either.
     pub fn store(&self, disk: &dyn Disk) -> Result<()> {
         for (what, text) in [("node id", Some(&self.node_id)), ("job id", self.own.job_id.as_ref())] {
             if let Some(length) = text.map(String::len).filter(|length| *length > NAME_MAX) {
@@ -111,7 +111,7 @@ pub(super) fn around(body: &[u8]) -> Vec<u8> {
     [&prefix(MAGIC, VERSION)[..], &check, body].concat()
 }
 
-/// An error is the end of the sentence that begins with the file's path.
+/// Reads a whole file. An error is the end of the sentence that begins with the file's path.
 pub(super) fn decode(bytes: &[u8]) -> Result<Identity, String> {
     check_prefix(bytes, MAGIC, VERSION)?;
     let (begin, body) = bytes.split_at_checked(BODY).ok_or("is damaged: it is cut short")?;
@@ -161,7 +161,7 @@ fn file_name(node_id: &str) -> String {
     }
     if escaped.len() > ESCAPED_MAX {
         escaped.truncate(ESCAPED_KEPT);
-        // No short one has a `~`.
+        // No short name has a `~`.
         write!(escaped, "~{:032x}", fnv1a(node_id.as_bytes())).expect("a String takes everything");
     }
     format!("node-{escaped}.identity")

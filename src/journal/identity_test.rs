@@ -154,7 +154,7 @@ fn distinct_ids_have_distinct_names_that_any_file_system_takes() {
             .iter()
             .map(|id| (*id).to_owned())
             .collect();
-    // Around the border, and beyond it equal at the beginning or at the end.
+    // Ids around the longest length that is a name as it is; longer ones are equal at the beginning or at the end.
     for length in 64..=NAME_MAX {
         for letter in ["a", "A", "/"] {
             ids.push(letter.repeat(length));

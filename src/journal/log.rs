@@ -7,8 +7,8 @@
 //! - A new file is whole and durable before it takes the journal's name, and the name is durable before anything is
 //!   appended. So after a crash the journal is the old file or the new one.
 //! - `synced`, which every record carries, never runs ahead of what a sync has returned for (`record.rs` builds on it).
-//! - The first error of the disk is the last: it is given again at every later call, and nothing is written or synced
-//!   any more. The next start reads what became durable.
+//! - After the first error of the disk, every later call returns that error, and nothing is written or synced any more.
+//!   The next start reads what became durable.
 //!
 //! Nothing is promised of a record before [`Journal::sync`] has returned. Tested in `log_test.rs`.
 
@@ -41,23 +41,23 @@ pub struct Journal {
     synced: u64,
     /// How much of it the snapshot takes; 0: not known.
     snapshot: u64,
-    /// It was found that the file is not the journal any more, by its name.
+    /// Whether the last sync has found that the journal's name does not lead to this file any more.
     displaced: bool,
     /// The salt of the next file.
     next_salt: u64,
     broken: Option<Error>,
     disk: Box<dyn Disk>,
-    /// Last, so that it is given up last.
+    /// The last field, so that the lock is given up last.
     _lock: Box<dyn Send>,
 }
 
 /// A journal that was opened.
 pub struct Opened {
-    /// To go on with.
+    /// The journal, to which more can be appended.
     pub journal: Journal,
     /// What it holds.
     pub records: Records,
-    /// A line for the log, where a torn tail was cut off.
+    /// A line for the log, if a torn tail was cut off.
     pub note: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Journal {
     /// Takes the lock, reads the journal in this directory, and begins one where there is none. Everything that is read
     /// is durable when this returns, for it is written anew.
     ///
-    /// `salt` is a random number: what is told apart by it is this file from what an older one left on the disk.
+    /// `salt` is a random number. By it this file's bytes are told from what an older file left on the disk.
     pub fn open(disk: Box<dyn Disk>, salt: u64) -> Result<Opened> {
         let lock = lock(&*disk)?;
         tried(&*disk, "remove", NEW, disk.remove(NEW))?;
@@ -116,8 +116,8 @@ impl Journal {
         // What is read may be in the system's memory only. Perhaps the last scheduler died before it synced it, or its
         // sync failed; a later sync of that file would not say so again. So it is written anew.
         let begun = begin(&*disk, salt, scan.payloads.iter().map(|payload| &bytes[payload.clone()]))?;
-        // What was appended cannot be told from a snapshot any more, after several starts at the latest: the next rewrite shows
-        // how much one takes.
+        // After several starts at the latest, what was appended cannot be told from the snapshot any more. The next rewrite shows
+        // how much a snapshot takes.
         let begun = Begun { snapshot: 0, ..begun };
         let journal = Journal::new(disk, lock, begun, salt.wrapping_add(1));
         Ok(Opened { journal, records: Records { bytes, payloads: scan.payloads }, note })
@@ -176,13 +176,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether somebody has removed the file, or put another in its place, as of the last sync. Nobody finds what is
-    /// appended then, until [`Journal::rewrite`] makes a new file.
+    /// Whether somebody had removed the file, or put another in its place, at the last sync. The next start would not find
+    /// what is appended then, until [`Journal::rewrite`] makes a new file.
     pub fn is_displaced(&self) -> bool {
         self.displaced
     }
 
-    /// Whether the file has become so long that [`Journal::rewrite`] is worth its while.
+    /// Whether the file has become so long that [`Journal::rewrite`] is worthwhile.
     pub fn should_compact(&self) -> bool {
         self.length > COMPACT_LEAST.max(self.snapshot.saturating_mul(COMPACT_FACTOR))
     }
@@ -200,8 +200,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts the journal of a job that is done aside, under the next free number, and begins an empty one. Those of the
-    /// last three jobs are kept.
+    /// Puts the journal of a job that is done aside, under the next free number, and begins an empty one. The journals of
+    /// the last three jobs are kept.
     pub fn archive(&mut self) -> Result<()> {
         self.attempt(|journal| {
             journal.flush()?;
@@ -211,7 +211,7 @@ impl Journal {
             let to = format!("{ARCHIVED}{next}");
             let disk = &*journal.disk;
             tried(disk, "archive", JOURNAL, disk.rename(JOURNAL, &to))?;
-            // Before the name goes to another file.
+            // This comes before the name goes to another file.
             tried_directory(disk, "sync the directory", disk.sync())?;
             for old in &numbers[..numbers.len().saturating_sub(ARCHIVES_KEPT)] {
                 let name = format!("{ARCHIVED}{old}");
@@ -233,7 +233,7 @@ impl Journal {
         Ok(numbers)
     }
 
-    /// Does it, unless something has failed before; an error is kept.
+    /// Does the work, unless something has failed before. An error is kept.
     fn attempt(&mut self, work: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -278,7 +278,7 @@ struct Begun {
     snapshot: u64,
 }
 
-/// Makes a file with these records, whole and durable, the journal.
+/// Makes a file with these records, whole and durable, and gives it the journal's name.
 fn begin<R: AsRef<[u8]>>(disk: &dyn Disk, salt: u64, records: impl IntoIterator<Item = R>) -> Result<Begun> {
     let writer = Writer { salt };
     let mut file = tried(disk, "create", NEW, disk.create(NEW))?;

@@ -353,7 +353,7 @@ fn starts_do_not_make_a_journal_grow() {
 #[test]
 fn the_journals_of_the_last_three_jobs_are_kept() {
     let mut disk = MemoryDisk::new(8);
-    // Not numbers of ours.
+    // These are not numbers of ours.
     for name in ["scheduler.journal.03", "scheduler.journal.x", "scheduler.journal."] {
         disk.put(name, b"");
     }

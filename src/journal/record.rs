@@ -22,8 +22,8 @@
 //!
 //! Whole records behind it are found at any offset, also where bytes were lost or added before them, so that neither a
 //! damaged length nor a shift hides one. The salt goes into each checksum, so that what an older file left on the disk
-//! is not taken for a record. Nor is a payload that has a copy of this file's own bytes: these come from before, and
-//! say nothing of what lies behind them.
+//! is not taken for a record. A copy of this file's own bytes within a payload is not taken for a proof, either: these bytes
+//! were written before, and say nothing of what lies behind them.
 //!
 //! What this can't see: damage to the very last batch after it was synced looks like a torn tail until another batch
 //! stands behind it. Opening says what it cuts off. Tested in `record_test.rs`.
@@ -62,7 +62,7 @@ impl Writer {
         self.put_parts(to, offset, synced, length, payload);
     }
 
-    /// Puts the mark there.
+    /// Puts the mark, which will begin at `offset`, behind `to`.
     pub fn put_mark(self, to: &mut Vec<u8>, offset: u64) {
         self.put_parts(to, offset, HEAD_BYTES as u64, MARK, &[]);
     }
@@ -97,12 +97,12 @@ pub(super) struct Scan {
 
 /// How much is hashed at most, as a multiple of the file's length, in the search for records that have shifted.
 const SEARCH_TIMES: usize = 16;
-/// Farther than this no file reaches.
+/// No file is longer than this.
 const FARTHEST: u64 = 1 << 48;
 
 /// A whole record.
 struct Found {
-    /// Where it says that it begins.
+    /// The offset at which it says that it begins.
     offset: u64,
     synced: u64,
     is_mark: bool,
@@ -153,7 +153,7 @@ impl Reader<'_> {
         (found.offset == offset as u64 && self.is_whole(&found)).then_some(found)
     }
 
-    /// What would be a record there, if its checksum is right.
+    /// The record that would begin at `at`. Whether its checksum is right is not looked at yet.
     fn says(&self, at: usize) -> Option<Found> {
         let begin = self.bytes.get(at..)?.first_chunk::<RECORD_HEAD_BYTES>()?;
         let number = |from: usize| u64::from_le_bytes(begin[from..from + 8].try_into().expect("8 bytes"));
@@ -173,8 +173,8 @@ impl Reader<'_> {
         checksum(self.salt, begin, &self.bytes[found.payload.clone()]).to_le_bytes() == check
     }
 
-    /// A whole record behind `torn` that says that the file was synced beyond it. An error: so much looks like records there
-    /// that looking at all of it would take for ever.
+    /// Finds a whole record behind `torn` that says that the file was synced beyond `torn`. An error: so many bytes there look
+    /// like records that it would take for ever to look at all of them.
     fn proof_behind(&self, torn: usize) -> Result<Option<usize>, String> {
         let mut left = self.bytes.len().saturating_mul(SEARCH_TIMES);
         for at in torn + 1..self.bytes.len() {

@@ -59,7 +59,7 @@ fn what_lies_behind_the_first_hole_of_an_unsynced_batch_is_torn_off() {
         torn[hole.clone()].fill(0);
         let found = scan(&torn).unwrap_or_else(|wrong| panic!("{hole:?}: {wrong}"));
         assert_eq!((found.payloads.len(), found.end), (3, second), "{hole:?}");
-        // Another batch behind it: the one with the hole had been synced.
+        // Another batch stands behind it: so the batch with the hole had been synced.
         let (offset, synced) = (torn.len() as u64, torn.len() as u64);
         Writer { salt: SALT }.put(&mut torn, offset, synced, b"later");
         assert_eq!(
@@ -94,7 +94,7 @@ fn what_a_file_began_with_is_never_torn() {
 
 #[test]
 fn records_of_another_file_are_not_taken_for_its_own() {
-    // The same bytes at the same place, but for the salt: what an older file left on the disk.
+    // These bytes stand for what an older file left on the disk: the same bytes at the same place, but with another salt.
     let old = file(&[], &[&[b"first"], &[b"stale"]]);
     let mut new = head(SALT + 1);
     Writer { salt: SALT + 1 }.put_mark(&mut new, HEAD_BYTES as u64);
@@ -107,7 +107,7 @@ fn records_of_another_file_are_not_taken_for_its_own() {
 #[test]
 fn a_copy_of_the_journal_within_it_is_a_payload() {
     let inner = file(&[b"x"], &[&[b"y"], &[b"z"]]);
-    // Right behind a torn record, where a search for whole ones begins.
+    // The copy lies right behind a torn record, where a search for whole ones begins.
     let mut bytes = inner.clone();
     let (start, writer) = (bytes.len(), Writer { salt: SALT });
     writer.put(&mut bytes, start as u64, start as u64, b"torn");
@@ -123,7 +123,7 @@ fn bytes_that_are_lost_or_added_in_the_middle_are_damage() {
     let whole = file(&[b"snapshot"], &[&[b"first"], &[&long, b"second"], &[b"third"], &[b"fourth"]]);
     let last = whole.len() - RECORD_HEAD_BYTES - b"fourth".len();
     let begins = file(&[b"snapshot"], &[]).len();
-    // Up to the last batch but one: of the last one nothing tells that it was synced.
+    // This goes up to the last batch but one: nothing tells that the last one was synced.
     let end = last - RECORD_HEAD_BYTES - b"third".len();
     for at in (begins..end).step_by(7) {
         for count in [1, 2, 23, 24, 25, 4096] {

@@ -1,10 +1,10 @@
-//! A disk for tests, in memory, that does by seed whatever a disk may do to what was not synced.
+//! A disk for tests, in memory. By seed it does whatever a disk may do to what was not synced.
 //!
 //! There are two states of everything, the one that programs see and the durable one, and two ends of a life. When the
 //! *process* dies ([`MemoryDisk::kill`]) what it has written stays. When the *machine* does ([`MemoryDisk::crash`])
 //! names go back to the durable ones, except that any of the changes since may be kept. Each sector that was written
-//! since is new, old, zero or garbage. The file's length is one in between. A handle of an earlier life does nothing
-//! any more.
+//! since is new, old, zero or garbage. The file's length is one between the old and the new. A handle of an earlier life
+//! does nothing any more.
 //!
 //! Faults: a crash in the middle of any operation, a full disk, refusals, a sync that fails and loses what it was to
 //! save. All but refusals end with the life that they were planned for. Invariant: a seed decides everything.
@@ -58,13 +58,13 @@ impl Change {
 struct State {
     random: u64,
     life: u64,
-    /// By number; a file without a name stays.
+    /// The files by number. A file without a name stays.
     files: Vec<File>,
     seen: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,
     /// What happened to names since they were synced.
     changes: Vec<Change>,
-    /// Locks that are held, by the number of their taking, and what their files say.
+    /// The locks that are held, by name: the number of the taking, and what the lock's file says.
     locks: BTreeMap<String, (u64, String)>,
     taken: u64,
     operations: u64,
@@ -82,14 +82,14 @@ impl MemoryDisk {
         MemoryDisk { state: Arc::new(Mutex::new(state)), life: 0 }
     }
 
-    /// The machine dies: the handle of the next life.
+    /// The machine dies. Returns the handle of the next life.
     pub fn crash(&self) -> MemoryDisk {
         let mut state = self.lock();
         state.forget();
         self.next_life(state)
     }
 
-    /// The process dies: the handle of the next life.
+    /// The process dies. Returns the handle of the next life.
     pub fn kill(&self) -> MemoryDisk {
         self.next_life(self.lock())
     }
@@ -106,7 +106,7 @@ impl MemoryDisk {
         self.lock().operations
     }
 
-    /// How many of them were syncs of files.
+    /// How many operations were syncs of files.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
     }
@@ -123,7 +123,7 @@ impl MemoryDisk {
         state.fail_sync_at = Some(state.syncs + syncs);
     }
 
-    /// The disk takes so many bytes more.
+    /// The disk takes only so many more bytes.
     pub fn fill_after(&self, bytes: usize) {
         self.lock().space = Some(bytes);
     }
@@ -133,12 +133,12 @@ impl MemoryDisk {
         self.lock().refusal = Some(code);
     }
 
-    /// Every look is refused with it.
+    /// Every read is refused with this error of the system.
     pub fn refuse_reads(&self, code: i32) {
         self.lock().read_refusal = Some(code);
     }
 
-    /// Puts a durable file there.
+    /// Puts a durable file on the disk.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.lock();
         state.files.push(File { seen: bytes.to_vec(), durable: bytes.to_vec(), lost: false });
@@ -181,7 +181,7 @@ impl MemoryDisk {
         let parts = state.below(257);
         let done = work(&mut state, parts);
         state.life += 1;
-        // A lock that it took asks for the state as it goes.
+        // A lock that the work took needs the state when it is dropped.
         drop(state);
         drop(done);
         Err(dead())
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// SplitMix64.
+    /// A random number below `end`, by SplitMix64.
     fn below(&mut self, end: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.random;
@@ -219,7 +219,7 @@ impl State {
         change.apply(&mut self.seen);
     }
 
-    /// What was not synced becomes what the disk makes of it.
+    /// The disk does what it likes with what was not synced.
     fn forget(&mut self) {
         for number in 0..self.files.len() {
             let left = self.left_of(number);
@@ -347,7 +347,7 @@ struct MemoryLock {
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        // A test may be on its way down: then nobody asks any more.
+        // The lock is poisoned if a test has failed: then nobody asks any more.
         let Ok(mut state) = self.state.lock() else { return };
         if state.locks.get(&self.name).is_some_and(|(taken, _)| *taken == self.taken) {
             state.locks.remove(&self.name);

@@ -1,4 +1,4 @@
-//! A place that nobody is started in any more.
+//! A place in which nobody is started any more.
 
 use crate::error::Status;
 use crate::membership::testing::{host, named, rules, Bench};
@@ -36,7 +36,7 @@ fn process(serial: u32) -> Process {
     Process { pid: 1000 + serial, start_ticks: 1, pid_namespace: 7 }
 }
 
-/// A launcher says so of these lives, over a connection of its own, which is closed.
+/// A launcher says of these lives that their places are abandoned, over a connection of its own, which is closed.
 fn gives_up(bench: &mut Bench, serials: &[u32], on: &str) {
     let conn = WORD + bench.closed.len() as u64;
     bench.open(conn);
@@ -52,7 +52,7 @@ fn lose(bench: &mut Bench) {
     bench.pass(MS * 100);
 }
 
-/// Lets time pass; whoever is looked at on this host is gone.
+/// Lets time pass. A process of this host that is looked at is gone.
 fn pass_dead(bench: &mut Bench, span: Duration) {
     bench.pass_with(span, |bench| {
         while let Some(process) = bench.probes.pop() {
@@ -93,7 +93,7 @@ fn survivors_are_told_the_first_cause_at_once() {
     bench.sent.clear();
     recover(&mut bench, 2);
     assert_eq!(end_of_recovery(&mut bench, 2), FIRST_CAUSE, "whoever asks later is told again");
-    // One whose connection broke meanwhile is told, too.
+    // A node whose connection broke meanwhile is told, too.
     bench.close(3, Closed::Broken);
     bench.join(13, Register { instance: Some(JobInstance([9; 16])), ..register(3, 3) });
     assert_eq!(end_of_recovery(&mut bench, 13), FIRST_CAUSE);
@@ -152,7 +152,7 @@ fn who_leaves_then_leaves_this_run_and_not_the_job() {
     bench.say(3, Message::Leave);
     let error = bench.ended.clone().expect("all have gone").expect_err("it is broken");
     assert_eq!((error.status(), bench.written.clone()), (Status::PeerLost, kept), "nothing is written of that");
-    // Everything is started once more, from what was written or from what that was rewritten with.
+    // Everything is started once more, with the records as they were written, or with those of a rewritten file.
     for records in [bench.written, bench.scheduler.snapshot()] {
         let identity =
             Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
@@ -197,7 +197,7 @@ fn a_word_that_comes_before_the_loss_counts_once_it_is_one() {
     assert_eq!(end_of_recovery(&mut bench, 0), None, "it takes nobody's place");
     lose(&mut bench);
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
-    // And where another was lost first.
+    // The same if another node was lost first.
     let mut bench = formed();
     bench.close(2, Closed::Ended);
     bench.pass(MS * 100);
@@ -311,7 +311,7 @@ fn without_recovery_and_while_forming_it_changes_nothing() {
     assert!(bench.told(1).is_empty());
 }
 
-/// Such a word can end a job: it is said where it came from.
+/// Such a word can end a job, so the log says where it came from.
 #[test]
 fn the_log_says_who_gave_places_up() {
     let mut bench = formed();
@@ -331,7 +331,7 @@ fn an_abort_ends_the_job_for_good_all_the_same() {
     assert!(bench.ended.is_some() && bench.written.contains(&Record::Done));
 }
 
-/// The same scheduler, started again with what was written, or with what a rewritten file says.
+/// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let mut again = Bench::new(recovering());
     let identity =
@@ -346,7 +346,7 @@ fn attach(bench: &mut Bench, rank: u32) {
     bench.join(rank.into(), Register { instance: Some(JobInstance([9; 16])), ..register(rank, rank) });
 }
 
-/// What survivors of rank 1's loss bring.
+/// What survivors of rank 1's loss tell when they attach again.
 fn known() -> Message {
     let mut lost = formed();
     lose(&mut lost);
@@ -382,7 +382,7 @@ fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
             lose(&mut bench);
         }
         gives_up(&mut bench, &[1], "there");
-        // It dies twice.
+        // The scheduler dies twice.
         let again = started_again(&bench, rewritten);
         let mut again = started_again(&again, true);
         for rank in [0, 2] {

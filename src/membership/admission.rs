@@ -1,7 +1,7 @@
 //! Admission. Every refusal is one sentence that names both sides of the disagreement.
 //!
-//! Decisions: where only one side was given a job id, the two disagree; a node id is unique among workers and
-//! servers together. Tested in `admission_test.rs`.
+//! Decisions: where only one side was given a job id, the two disagree. A node id is unique among workers and servers
+//! together. Tested in `admission_test.rs`.
 
 use super::cluster::Cluster;
 use super::conductor::Conductor;
@@ -13,7 +13,7 @@ use crate::error::Status;
 use crate::types::{is_hidden, shown, Role, Time};
 use crate::wire::{Register, NAME_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
-/// Why not, and as which status.
+/// A refusal: its status and its reason.
 pub(super) type Refusal = (Status, String);
 
 pub(super) fn refused<T>(reason: String) -> Result<T, Refusal> {
@@ -46,7 +46,7 @@ impl<'a> Newcomer<'a> {
         Ok(rank)
     }
 
-    /// What must be right of every life that begins: the rank that its id or its launcher gives it.
+    /// Checks what must be right of every life that begins. Returns the rank that its id or its launcher gives it.
     pub(super) fn check_life(&self) -> Result<Option<u32>, Refusal> {
         check_protocol(self.register)?;
         check_id_shows(self.register)?;
@@ -61,8 +61,8 @@ impl<'a> Newcomer<'a> {
         self.explicit_rank()
     }
 
-    /// Whether nothing says that this node, which knows its job from its launcher, is of this scheduler's: if it cannot stay it
-    /// is to look for its own. A member is one whatever its launcher says.
+    /// Whether nothing says that this node, which knows its job from its launcher, belongs to this scheduler. If it
+    /// cannot stay, it is to look for its own scheduler. A member belongs here, whatever its launcher says.
     pub(super) fn has_another_job(&self) -> bool {
         let (register, ours) = (self.register, &self.cluster.rules.derived_job);
         let is_new = register.instance.is_none() && self.cluster.nodes.of_life(register.incarnation).is_none();
@@ -131,8 +131,8 @@ impl<'a> Newcomer<'a> {
         }
     }
 
-    /// With recovery: a process that comes in the name of a life that is known has its token. What that hashes to was told to nobody
-    /// but this scheduler; the incarnation is told to every peer.
+    /// With recovery: a process that comes in the name of a known life must have that life's token. Only this scheduler
+    /// was told the token's hash; every peer is told the incarnation.
     pub(super) fn check_same_life(&self, key: u32) -> Result<(), Refusal> {
         let token = |register: &Register| register.reentry.as_ref().map(|reentry| reentry.next);
         match self.cluster.nodes.get(&key).filter(|_| self.cluster.rules.recovery) {
@@ -156,7 +156,7 @@ impl<'a> Newcomer<'a> {
                 "{} has rank {by_id} by its node id and rank {by_launcher} by its launcher: the two must agree",
                 name(register)
             ),
-            _ if number == 0 => return Ok(None), // said better by `check_full`
+            _ if number == 0 => return Ok(None), // `check_full` has a better sentence for it
             _ if by_launcher >= number => format!(
                 "{} was given rank {by_launcher} by its launcher, this scheduler's job has {} (ranks 0 to {})",
                 name(register),
@@ -176,7 +176,7 @@ impl<'a> Newcomer<'a> {
         let held = &holder.register;
         let seat = |register: &Register| (register.role, register.rank.filter(|_| !register.node_id_given));
         if seat(register).1.is_some() && seat(register) == seat(held) {
-            return Ok(()); // both are called by the rank that their launchers gave: said better by `check_rank`
+            return Ok(()); // both ids are the ranks that their launchers gave: `check_rank` has a better sentence
         }
         let state = match holder.presence {
             Presence::Member => "is already held by",
@@ -264,7 +264,7 @@ impl<'a> Newcomer<'a> {
         self.cluster.nodes.get(&key).filter(|node| is_it(&node.register)).map(|_| key)
     }
 
-    /// The node to whose place it has a claim.
+    /// The node whose place this newcomer has a claim to.
     pub(super) fn place_of(&self, rank: Option<u32>) -> Result<Option<u32>, Refusal> {
         let register = self.register;
         let by_id = register.node_id_given.then(|| self.cluster.nodes.named(&register.node_id)).flatten();
@@ -295,7 +295,7 @@ fn check_protocol(register: &Register) -> Result<(), Refusal> {
     ))
 }
 
-/// Whether people can tell the id from another.
+/// Whether people can tell the id from other ids when they see it.
 fn check_id_shows(register: &Register) -> Result<(), Refusal> {
     let (host, pid) = (&register.host.name, register.process.pid);
     let who = format!("the {} on host {host:?} (pid {pid}) registers with", register.role);

@@ -90,7 +90,7 @@ fn of_launcher(job: Option<&str>) -> Rules {
     Rules { derived_job: job.map(str::to_string), ..rules(2, 0) }
 }
 
-/// With which words the last message to this connection sends its node past this scheduler.
+/// The words with which the last message to this connection sends its node past this scheduler.
 fn passed_by(bench: &mut Bench, conn: u64) -> String {
     assert!(bench.closed.contains(&ConnId(conn)), "connection {conn} is closed");
     match bench.told(conn).pop() {
@@ -109,11 +109,11 @@ fn a_node_of_another_launchers_job_passes_by_and_leaves_no_trace() {
          \"Open MPI 2\", not to \"Open MPI 1\""
     );
     assert!(bench.lines.is_empty(), "that is no complaint: {:?}", bench.lines);
-    // Its place is free, for the one whose it is.
+    // Its place is free for the node that it belongs to.
     bench.join(2, launched(1, "Open MPI 1"));
     bench.join(3, launched(2, "Open MPI 1"));
     assert_eq!((bench.formed_message(2).rank, bench.formed_message(3).rank), (0, 1));
-    // And so it is told once the cluster is complete, which is no place for it either.
+    // It is told the same once the cluster is complete, which has no place for it either.
     bench.join(4, Register { rank: Some(0), ..launched(3, "Open MPI 2") });
     assert!(passed_by(&mut bench, 4).contains("belongs to another job than this scheduler"));
 }
@@ -132,11 +132,11 @@ fn only_proof_of_two_jobs_is_refused() {
 
 #[test]
 fn a_node_that_may_have_its_own_scheduler_elsewhere_is_not_refused_for_good() {
-    // Without a launcher's job this scheduler cannot know whose node it is; but it has no place for it.
+    // Without a launcher's job this scheduler cannot know which job the node belongs to; but it has no place for it.
     let mut bench = Bench::new(of_launcher(None));
     bench.join(1, Register { worker_num: 7, ..launched(1, "Open MPI 2") });
     assert!(passed_by(&mut bench, 1).contains("expects 7 workers, this scheduler's job has 2"));
-    // One of its own job is told for good that something is wrong.
+    // A node of its own job is told for good that something is wrong.
     let mut bench = Bench::new(of_launcher(Some("Open MPI 2")));
     bench.join(1, Register { worker_num: 7, ..launched(1, "Open MPI 2") });
     assert!(bench.rejected(1).1.contains("expects 7 workers, this scheduler's job has 2"));
@@ -193,7 +193,7 @@ fn leading_zeros() {
             )
         );
     }
-    // By itself it is a name, not a rank.
+    // Such an id alone is a name, not a rank.
     let mut bench = Bench::new(rules(2, 0));
     bench.join(1, named(1, 2, "00"));
     bench.join(2, Register { rank: Some(0), ..worker(2, 2) });
@@ -225,7 +225,7 @@ fn ranks_that_can_not_be() {
     );
 }
 
-/// Nodes that were given no id are called by their launcher's rank: what they must differ in is said by that.
+/// Nodes that were given no id are named after their launcher's rank. A sentence about what they must differ in says so.
 #[test]
 fn a_rank_that_two_launchers_give() {
     let launched = |serial, rank| Register {
@@ -239,7 +239,7 @@ fn a_rank_that_two_launchers_give() {
         "rank 2 of worker node \"rank 2\" on host b (pid 1002) is already held by node \"rank 2\" on host here (pid 1001), \
          registered 1 s ago"
     );
-    // A node that was given that name by its user, or has it without the rank, is refused by name.
+    // A node whose user gave it that name, or which has the name without the rank, is refused by name.
     for other in [named(2, 4, "rank 2"), Register { rank: None, ..launched(2, 2) }] {
         let reason = refusal(rules(4, 0), &[launched(1, 2), on_b(other)]);
         assert!(
@@ -445,7 +445,7 @@ fn who_is_refused_again_and_again_is_mentioned_once() {
         assert_eq!(refusals(&bench.lines), mentioned, "connection {conn}");
         assert!([2, 3, 5].contains(&conn) || bench.lines.last().is_some_and(|line| line.ends_with(&address)));
     }
-    // A node that has lives without number does not take memory without end.
+    // A node that has countless lives does not take up endless memory.
     let limit = crate::membership::joining::REFUSED_MAX as u32;
     for serial in 3..limit + 3 {
         bench.join(u64::from(serial) + 5, named(serial, 5, "3"));

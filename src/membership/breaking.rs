@@ -63,23 +63,24 @@ impl Conductor {
         let cause = node.evidence.confirmed_lost.clone().unwrap_or_else(|| "is lost".to_string());
         let culprit = Culprit { last_call: node.course.last_call(), ..node.culprit() };
         let lost = cluster.failure(Status::PeerLost, Some(culprit), cause);
-        let waits = self.recovery.holds(key); // then it was about to go on
+        let waits = self.recovery.holds(key); // a node that waits for the next epoch was about to go on
         let before = self.groups.cause_before(cluster, key, cluster.nodes.gone_since(key)).filter(|_| !waits);
         self.lose(now, key);
         if !self.cluster.rules.recovery {
             self.store.gone(key);
         }
         if before.is_some() {
-            // It went because its group was revoked: that remains the first cause.
+            // The node went because its group was revoked: that remains the first cause.
             self.cluster.out.note(format!("in consequence: {lost}"));
         }
         self.break_job(now, before.unwrap_or(lost));
         if waits {
-            self.cluster.refuse_recovery_of_lost(key); // should it still live, it waits in vain
+            self.cluster.refuse_recovery_of_lost(key); // if it still lives, it waits in vain
         }
     }
 
-    /// A member is lost. What it has written is remembered: it may come back to hear the verdict, and ask again.
+    /// A member is lost. The results of its store requests stay known: it may come back to hear the verdict, and ask
+    /// again.
     fn lose(&mut self, now: Time, key: u32) {
         self.cluster.nodes.lose(key, now);
         self.answers_no_more(now, key);
@@ -88,13 +89,13 @@ impl Conductor {
         }
     }
 
-    /// The first cause, told to everybody once; the survivors have a while to go.
+    /// Tells everybody the first cause, once. The survivors have a while to go.
     pub(super) fn break_job(&mut self, now: Time, failure: Failure) {
         let cluster = &mut self.cluster;
         cluster.out.warn(format!("the job is broken: {failure}"));
         cluster.job.break_with(failure.clone());
         let is_over = cluster.job.is_refused();
-        cluster.tell_lost(); // before the verdict, so that a node that hears that knows who is meant
+        cluster.tell_lost(); // before the verdict: a node that hears the verdict then knows who is lost
         cluster.send_to_all(&Message::Verdict(Verdict { failure }));
         let confirmed =
             cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.evidence.confirmed_lost.is_some());
@@ -113,7 +114,7 @@ impl Conductor {
         self.end_if_empty(now);
     }
 
-    /// A consequence of the first cause: never reported.
+    /// A node has gone after the verdict: a consequence of the first cause, and never reported.
     fn gone_after_verdict(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get(&key).filter(|node| node.is_member()) else { return };
         let line =
@@ -127,7 +128,7 @@ impl Conductor {
         self.end_if_empty(now);
     }
 
-    /// What a node was told by this scheduler before it was started again: everybody is to know.
+    /// Takes up what a node was told by this scheduler before it was started again: everybody is to know.
     pub(super) fn known(&mut self, now: Time, known: Known) {
         if known.epoch != self.cluster.epoch || !self.cluster.job.is_complete() {
             return;
@@ -136,7 +137,7 @@ impl Conductor {
             for key in known.lost {
                 self.is_lost_already(now, key);
             }
-            // An abort is for good, whichever node was found lost, or has left, before it was known again.
+            // An abort is final, even if a node was found lost, or has left, before the abort was known again.
             let job = &self.cluster.job;
             if !job.is_broken() || (failure.status == Status::Aborted && !job.is_aborted()) {
                 self.break_job(now, failure);
@@ -165,7 +166,7 @@ impl Conductor {
         self.end_if_abandoned(now, key);
     }
 
-    /// A node will not answer any more, over the connection that it had.
+    /// A node will not answer any more over the connection that it had.
     pub(super) fn answers_no_more(&mut self, now: Time, key: u32) {
         self.store.detached(key);
         self.stragglers.settle(&mut self.cluster, &self.groups, now, key);

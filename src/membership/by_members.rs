@@ -1,8 +1,8 @@
-//! Groups that their members make by themselves: nobody else takes part, and there is no parent whose sequence orders them. So
-//! each has a name, which its members say alike. Tested in `by_members_test.rs`.
+//! Groups that their members make by themselves: nobody else takes part, and there is no parent whose sequence orders
+//! them. So each has a name, and all its members must use the same. Tested in `by_members_test.rs`.
 //!
-//! Two nodes that are in both of two lists, and ask at the same time for one of them each under the same tag, disagree: each waits for
-//! the other. Anything less may be another order of the same calls.
+//! Two nodes disagree if both are in both of two lists, and each asks at the same time for another of the two under the
+//! same tag: each waits for the other. Anything less may be another order of the same calls.
 
 use super::cluster::Cluster;
 use super::conductor::Conductor;
@@ -13,7 +13,8 @@ use crate::types::GroupId;
 use crate::wire::{MadeByMembers, MakeByMembers, Message, Record};
 
 impl Conductor {
-    /// A member wants the group, or does not wait for it any more. A member that has come back asks for those that were made before.
+    /// A member wants the group, or does not wait for it any more. A member that has come back asks again for groups
+    /// made before.
     pub(super) fn make_by_members(&mut self, key: u32, wanted: MakeByMembers) {
         let MakeByMembers { ask, wants, tag, nth, members } = wanted;
         let (cluster, table) = (&mut self.cluster, &mut self.groups.table);
@@ -53,7 +54,7 @@ impl Conductor {
         }
     }
 
-    /// A node has called `muster_recover`: nobody waits for what this epoch would have made.
+    /// A node has called `muster_recover`: nobody waits any more for groups that this epoch would have made.
     pub(super) fn end_all_pacts(&mut self, by: u32) {
         let culprit = self.cluster.nodes.get(&by).map(|node| node.culprit());
         let cause = format!("called muster_recover, which ends epoch {}", self.cluster.epoch.0);
@@ -61,7 +62,7 @@ impl Conductor {
         end_pacts(&mut self.cluster, &mut self.groups.table, |_| true, |_, _| failure.clone());
     }
 
-    /// A node has left: what needs it cannot be.
+    /// A node has left: groups that need it cannot be made.
     pub(super) fn end_pacts_with(&mut self, key: u32) {
         let culprit = self.cluster.nodes.get(&key).map(|node| node.culprit());
         let needs_it = |name: &Name| name.members.contains(&key);
@@ -80,7 +81,7 @@ fn tell(cluster: &mut Cluster, key: u32, ask: u64, outcome: Result<GroupId, Fail
     cluster.send_to(key, Message::MadeByMembers(MadeByMembers { ask, group, failure }));
 }
 
-/// Those of these that are open end so.
+/// Ends the open groups for which `which` is true, each with the failure that `failure` gives.
 fn end_pacts(
     cluster: &mut Cluster,
     table: &mut GroupTable,
@@ -99,7 +100,7 @@ fn left(name: &Name) -> String {
     format!("has left the cluster, and {} needs it", name.in_words())
 }
 
-/// Why there will be no such group, if that is known.
+/// The reason why there will be no such group, if that is known.
 fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Option<Failure> {
     if let Some(gone) = name.members.iter().find(|member| cluster.nodes.has_left(**member)) {
         let culprit = cluster.nodes.get(gone).map(|node| node.culprit());
@@ -112,7 +113,7 @@ fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Opti
     })
 }
 
-/// The members that have not asked, as one hears that does not wait any more.
+/// Names the members that have not asked: this is what a member is told that does not wait any more.
 fn awaited(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Failure {
     let mut missing = name.members.iter().filter(|member| **member != key && !table.pacts.waits(name, **member));
     let first = missing.next().and_then(|member| cluster.nodes.get(member)).map(|node| node.culprit());

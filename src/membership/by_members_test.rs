@@ -1,4 +1,4 @@
-//! Groups that their members make alone: who is told what, and what is known of them after a restart.
+//! Groups that their members make alone: what each node is told, and what is known of the groups after a restart.
 
 use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
@@ -55,7 +55,7 @@ fn the_members_get_it_when_the_last_has_asked_and_nobody_else_is_told() {
     assert_eq!((told(&mut bench, 0), told(&mut bench, 2)), (vec![(100, Ok(FIRST))], vec![(102, Ok(FIRST))]));
     assert!(bench.sent.is_empty());
     assert_eq!(bench.scheduler.conductor.groups.table.members_of(FIRST), Some(vec![2, 0]));
-    // Once more, after a broken connection; also to say that nobody waits any more.
+    // They ask once more, after a broken connection; they also say again that nobody waits any more.
     ask(&mut bench, 0, &[2, 0], "x");
     wish(&mut bench, 0, &[2, 0], ("x", 1), false);
     assert_eq!(told(&mut bench, 0), [(100, Ok(FIRST)), (100, Ok(FIRST))]);
@@ -106,7 +106,7 @@ fn two_who_are_in_both_of_two_lists_and_ask_for_one_each_disagree() {
         }
         assert_eq!(bench.scheduler.conductor.groups.table.entries(), 1, "the other tag's is open still");
     }
-    // Another order of the same calls is no disagreement, as long as it can be made.
+    // Members that make the same calls in another order do not disagree, as long as the groups can be made.
     let mut bench = cluster();
     ask(&mut bench, 0, &[0, 1], "x");
     ask(&mut bench, 1, &[1, 2], "x");
@@ -173,7 +173,7 @@ fn life(rank: u32) -> Register {
     Register { host: host("there"), recovery: true, reentry, ..named(rank, NODES, &rank.to_string()) }
 }
 
-/// The same scheduler, started again with what was written, or with what a rewritten file says.
+/// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let instance = JobInstance([9; 16]);
     let identity = Identity { instance, secret: Secret([0; 32]), host: host("here"), pid_namespace: 7 };
@@ -208,7 +208,7 @@ fn a_scheduler_that_is_started_again_answers_whoever_asks_again() {
         assert!(told(&mut again, 3).is_empty(), "rank 2 has to ask again");
         ask(&mut again, 2, &[2, 3], "x");
         assert_eq!(told(&mut again, 3), [(103, Ok(GroupId(4)))]);
-        // Freed by all, it is answered still: whoever comes back makes what it made.
+        // A group that all have freed is answered still: a node that comes back makes again what it had made.
         for rank in [0, 1] {
             again.say(rank, Message::FreeGroup(FreeGroup { group: FIRST }));
         }

@@ -23,11 +23,11 @@ pub(super) struct Cluster {
     pub(super) started: Time,
     /// How often this job's scheduler was started.
     pub(super) generation: u64,
-    /// The newest complete one.
+    /// The number of the newest complete epoch.
     pub(super) epoch: Epoch,
     pub(super) job: Job,
     pub(super) nodes: Nodes,
-    /// Once formed: every node, as the others are told of it.
+    /// Once the cluster has formed: every node, as the others are told of it.
     pub(super) table: MemberTable,
     pub(super) connections: Connections,
     /// What those that watch the job were told last: whether it forms, and what has broken it.
@@ -89,7 +89,7 @@ impl Cluster {
         self.nodes.get(&key).is_some_and(|node| first.culprit.as_ref().is_some_and(|named| named.is(&node.culprit())))
     }
 
-    /// A cause in this epoch, of no group.
+    /// A cause that lies in this epoch, and in no group.
     pub(super) fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String) -> Failure {
         Failure { status, culprit, cause, epoch: self.epoch, group: None, sequence: 0 }
     }
@@ -125,21 +125,21 @@ impl Cluster {
         }
     }
 
-    /// Closes a connection behind what it is still to be sent, and forgets it.
+    /// Closes a connection once all that is still to be sent on it has been sent, and forgets it.
     pub(super) fn drop_connection(&mut self, conn: ConnId) {
         if self.connections.forget(conn).is_some() {
             self.out.close(conn);
         }
     }
 
-    /// A connection's wish is refused for this reason, and it is closed.
+    /// Refuses what a connection wants, for this reason, and closes it.
     pub(super) fn reject(&mut self, conn: ConnId, status: Status, reason: String) {
         self.out.send(conn, Message::Rejected(Rejected { status, reason }));
         self.drop_connection(conn);
     }
 
-    /// Closes a connection that its node has replaced: what was still to be said on it is asked for again, and the node may
-    /// have to hear at once that it is closed.
+    /// Closes a connection that its node has replaced. The node asks again for what was still to be said on it, and it
+    /// may have to hear at once that the connection is closed.
     pub(super) fn close_at_once(&mut self, conn: ConnId) {
         self.out.promises.forget(conn);
         if self.connections.forget(conn).is_some() {
@@ -147,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// The cluster will not be complete: everybody fails with the same sentence.
+    /// The cluster will not become complete: everybody fails with the same sentence.
     pub(super) fn fail_forming(&mut self, status: Status, reason: String) {
         for conn in self.connections.all().into_iter().filter(|conn| !self.connections.is_watcher(*conn)) {
             self.out.send(conn, Message::Rejected(Rejected { status, reason: reason.clone() }));
@@ -156,7 +156,7 @@ impl Cluster {
         self.end(Err(Error::new(status, reason)));
     }
 
-    /// Tells those that watch the job, if it has changed since they were told.
+    /// Tells those that watch the job how it is, if it has changed since they were told.
     pub(super) fn tell_watchers(&mut self) {
         let stage = (self.job.is_forming(), self.job.verdict().map(|failure| failure.status));
         if !self.job.has_ended() && std::mem::replace(&mut self.watched, stage) != stage {

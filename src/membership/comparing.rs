@@ -1,8 +1,10 @@
-//! Members of a group that called different collectives under one number: who called something else than the others.
+//! Finds out which members called something else than the others, where a group's members called different collectives
+//! under one number.
 //!
-//! Two calls show that they differ, but not who is wrong. So before the group is revoked all members are asked what they
-//! called, and have [`PATIENCE`] to answer; one that has not called yet may do so, and is asked again. A rank that gave up because
-//! another called something else, or has left, waits longer than that for the scheduler's word. Tested in `dispute_test.rs`.
+//! Two calls show that they differ, but not which is wrong. So before the group is revoked all members are asked what
+//! they called, and have [`PATIENCE`] to answer. A member that has not called yet may do so, and is asked again. A rank
+//! that gave up because another called something else, or has left, waits longer than that for the scheduler's word.
+//! Tested in `dispute_test.rs`.
 //!
 //! Invariant: a rank is named only where a strict majority of the group's members called the same, and it did not.
 
@@ -17,9 +19,9 @@ use crate::wire::{AskCall, Called, GroupProgress, Message, Revoked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often those are asked who had not called when they were asked before.
+/// How often members are asked again that had not called yet when they were asked before.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// How many of those who called something else a sentence names.
+/// How many of the members that called something else a sentence names.
 const NAMED_MAX: usize = 8;
 
 impl Groups {
@@ -35,7 +37,7 @@ impl Groups {
             return cluster.send_to(key, Message::Revoked(Revoked { failure }));
         }
         if let Some(first) = cluster.job.verdict().cloned() {
-            // The job broke before: that is the cause here too, and everybody has been told.
+            // The job broke before: that is the cause here, too, and everybody has been told of it.
             let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
             self.revoked.insert(group, Revocation::new(now, failure.clone()));
             return cluster.send_to(key, Message::Revoked(Revoked { failure }));
@@ -64,8 +66,8 @@ impl Groups {
         self.settle_answered(cluster, now);
     }
 
-    /// A member gives up on a group for a reason that may only follow from another's call: it needs one who has left, or
-    /// met a frame that it did not expect.
+    /// A member gives up on a group for a reason that may only follow from another member's call: it needs one that has
+    /// left, or met a frame that it did not expect.
     pub(super) fn doubt(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
         if !self.disputes.contains_key(&group) {
             self.ask_calls(cluster, now, group, failure.sequence, BTreeMap::new(), Some(failure));
@@ -126,9 +128,9 @@ impl Groups {
         cluster.out.at(until.min(now + ASK_AGAIN), Due::Dispute(group, id));
     }
 
-    /// A member says what it called.
+    /// A member answers what it called.
     pub(super) fn called(&mut self, cluster: &mut Cluster, now: Time, key: u32, called: &Called) {
-        let is_present = cluster.is_present(key); // else it is of an epoch that is over
+        let is_present = cluster.is_present(key); // an answer that is not present is of an epoch that is over
         let open = self.disputes.get_mut(&called.group).filter(|open| is_present && open.sequence == called.sequence);
         let Some(open) = open else { return };
         open.waiting.remove(&key);
@@ -138,7 +140,7 @@ impl Groups {
         self.settle_answered(cluster, now);
     }
 
-    /// A member has said so with a heartbeat.
+    /// A member has told what it called with a heartbeat.
     pub(super) fn told_call(&mut self, key: u32, group: GroupId, sequence: u64, call: Call) {
         if let Some(open) = self.disputes.get_mut(&group).filter(|open| open.sequence == sequence) {
             open.calls.insert(key, call);
@@ -163,7 +165,7 @@ impl Groups {
         settled.into_iter().for_each(|group| self.settle_dispute(cluster, now, group));
     }
 
-    /// Those who have not answered have had their time, or have not called yet and are asked again.
+    /// The members that have not answered have had their time; members that have not called yet are asked again.
     pub(super) fn dispute_due(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, id: u64) {
         match self.disputes.get(&group).filter(|open| open.id == id) {
             Some(open) if now >= open.until => self.settle_dispute(cluster, now, group),
@@ -172,7 +174,7 @@ impl Groups {
         }
     }
 
-    /// Something else is about to end groups: what came before it is told first, by what is known.
+    /// Something else is about to end groups. What came before it is told first, as far as it is known.
     pub(super) fn settle_disputes(&mut self, cluster: &mut Cluster, now: Time) {
         let open: Vec<GroupId> = self.disputes.keys().copied().collect();
         open.into_iter().for_each(|group| self.settle_dispute(cluster, now, group));
@@ -192,7 +194,7 @@ impl Groups {
     }
 }
 
-/// The whole sentence, and whom it blames; nothing where all of these calls are the same.
+/// The whole sentence, and the node that it blames; nothing where all of these calls are the same.
 fn who_differs(
     cluster: &Cluster,
     group: GroupId,

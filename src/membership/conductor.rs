@@ -1,5 +1,5 @@
-//! All parts of the brain, and what follows in several of them from one thing: `breaking.rs`, `leaving.rs`, `rejoining.rs`,
-//! `ending.rs`, and `restart.rs` where another scheduler was there before.
+//! All parts of the brain, and what happens in several of them because of one thing: `breaking.rs`, `leaving.rs`,
+//! `rejoining.rs`, `ending.rs`, and `restart.rs` where another scheduler was there before.
 
 use super::cluster::Cluster;
 use super::contract::{Identity, Rules};

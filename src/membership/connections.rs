@@ -1,6 +1,7 @@
 //! Connections before and after they belong to a node, and what becomes of strangers on the port.
 //!
-//! Those that have not registered are a [`Crowd`]: where there are too many, or descriptors are short, it says which goes.
+//! Connections that have not registered are a [`Crowd`]. It says which of them goes where there are too many, or
+//! descriptors are short.
 
 use super::contract::{Closed, ConnId, Output};
 use super::outbox::Outbox;
@@ -17,9 +18,9 @@ use std::time::Duration;
 pub(super) const GREETING: Duration = Duration::from_secs(5);
 /// How many connections may be unregistered beyond one for each node; then one is closed.
 pub(super) const UNREGISTERED_SPARE: usize = 256;
-/// How many may be where this process is short of descriptors.
+/// How many connections may be unregistered while this process is short of descriptors.
 pub(super) const UNREGISTERED_WHEN_SHORT: usize = 32;
-/// How many deadlines of connections are kept that have registered or closed since.
+/// How many deadlines are kept of connections that have registered or closed since.
 const STALE_MAX: usize = 1024;
 
 const ENDED: Kind = Kind { name: "connections that ended before they registered", lines: 1 };
@@ -32,7 +33,7 @@ const OUT_OF_TURN: Kind = Kind { name: "connections that began with what no node
 /// How far a connection has been told how the job is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// Of which cluster. When another has formed meanwhile all is told anew.
+    /// The epoch of the cluster that it was told of. When another epoch has formed meanwhile, everything is told anew.
     pub(super) of: Option<Epoch>,
     pub(super) next: Next,
 }
@@ -73,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is one that has a time within which it must have registered, or been answered.
+    /// Whether this connection has a limited time to register or to be answered.
     fn is_passing(&self) -> bool {
         matches!(self.purpose, Purpose::Unknown | Purpose::Reads(_))
     }
@@ -83,9 +84,9 @@ impl Connection {
 #[derive(Debug)]
 pub(super) struct Connections {
     open: HashMap<ConnId, Connection>,
-    /// In order of opening, with their deadlines; some have registered or closed since.
+    /// The connections in order of opening, with their deadlines. Some have registered or closed since.
     unregistered: VecDeque<(Time, ConnId)>,
-    /// The same, by the host from which each comes.
+    /// The unregistered connections by the host from which each comes.
     crowd: Crowd<ConnId, String>,
     unregistered_max: usize,
     /// How many are being told how the job is.
@@ -132,7 +133,7 @@ impl Connections {
         self.readers
     }
 
-    /// This one has been told so far how the job is.
+    /// This connection has been told so far how the job is.
     pub(super) fn reads(&mut self, conn: ConnId, reading: Reading) {
         let Some(connection) = self.open.get_mut(&conn) else { return };
         if !matches!(std::mem::replace(&mut connection.purpose, Purpose::Reads(reading)), Purpose::Reads(_)) {
@@ -141,8 +142,8 @@ impl Connections {
         }
     }
 
-    /// This one is told from now on whenever the job has changed, if there are not too many. No host needs more than one; a
-    /// launcher whose connection has broken may have a second one before the end of the first is known.
+    /// This connection is told from now on whenever the job has changed, if there are not too many. No host needs more
+    /// than one. A launcher whose connection has broken may have a second one before the end of the first is known.
     pub(super) fn watches(&mut self, conn: ConnId) -> Result<(), usize> {
         let is_full = self.watchers.len() >= self.watchers_max && !self.watchers.contains(&conn);
         let Some(connection) = self.open.get_mut(&conn).filter(|_| !is_full) else { return Err(self.watchers_max) };
@@ -178,7 +179,7 @@ impl Connections {
         all
     }
 
-    /// The scheduler itself stood still for this long: those that have not registered yet have as much longer.
+    /// The scheduler itself stood still for this long: connections that have not registered yet have as much longer.
     pub(super) fn forgive(&mut self, late: Duration) {
         self.unregistered.iter_mut().for_each(|(deadline, _)| *deadline = *deadline + late);
     }
@@ -208,8 +209,8 @@ impl Connections {
         self.make_room(self.unregistered_max, "too many connections have not registered", out);
     }
 
-    /// This process is short of descriptors: they are for nodes, and for the program that it may belong to. Where there is none
-    /// left, the older half of those that have not registered goes.
+    /// This process is short of descriptors: nodes need them, and the program that the scheduler may belong to. If none
+    /// is left, the older half of the connections that have not registered goes.
     pub(super) fn are_short(&mut self, none_left: bool, out: &mut Outbox) {
         if none_left {
             self.let_watchers_go(out);
@@ -218,7 +219,7 @@ impl Connections {
         self.make_room(half.min(UNREGISTERED_WHEN_SHORT), "this process is short of descriptors", out);
     }
 
-    /// Launchers can do without, if they know it.
+    /// Closes the connections of launchers. A launcher can do without the news if it is told so.
     fn let_watchers_go(&mut self, out: &mut Outbox) {
         for conn in std::mem::take(&mut self.watchers) {
             let reason = "this process is short of descriptors: ask again".to_owned();
@@ -236,7 +237,7 @@ impl Connections {
         }
     }
 
-    /// A connection has ended: the node whose it was, if it was one's.
+    /// A connection has ended. Returns the node that it belonged to, if it belonged to one.
     pub(super) fn closed(&mut self, conn: ConnId, how: Closed, words: &str, out: &mut Outbox) -> Option<u32> {
         out.promises.forget(conn);
         let connection = self.forget(conn)?;
@@ -250,7 +251,8 @@ impl Connections {
             let (kind, what) = match how {
                 Closed::Garbage => (GARBAGE, "it sent what is not this protocol"),
                 Closed::Ended => (ENDED, ended),
-                // Whom TLS or the job's secret keeps out, too: a port scan is not to silence why.
+                // This is also the end of connections that TLS or the job's secret keeps out: a port scan must not
+                // silence why.
                 Closed::Broken => (REFUSED, ended),
             };
             mention(kind, &connection.address, &format!("{what} ({words})"), out);

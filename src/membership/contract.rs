@@ -39,7 +39,7 @@ pub enum Input {
     ShortOfDescriptors(bool),
     /// A whole message came in.
     Received(ConnId, Message),
-    /// Bytes came in that do not yet make a message, or do: a sign of life. Told at most once per round of reading.
+    /// Bytes came in, whether or not they make a whole message: a sign of life. Told at most once per round of reading.
     Heard(ConnId),
     /// A connection ended, for the reason in words.
     Closed(ConnId, Closed, String),
@@ -65,9 +65,9 @@ pub enum Output {
     Close(ConnId),
     /// Look whether a process on this host lives, and feed `Input::Probed`.
     Probe(Process),
-    /// Draw a secret, and feed `Input::Secret`. Where that fails it is asked for again.
+    /// Draw a secret, and feed `Input::Secret`. If drawing fails, the brain asks again.
     WantSecret,
-    /// Write this record, in order, and feed `Input::Persisted` with its number, or a later one's, when it is durable. What
+    /// Write this record, in order. When it is durable, feed `Input::Persisted` with its number, or a later one's. What
     /// depends on it comes out after that.
     Persist(u64, Record),
     /// Feed `Input::Timer` at this time; replaces what was armed before.
@@ -88,7 +88,7 @@ pub enum Output {
 pub struct Identity {
     /// The job's random name.
     pub instance: JobInstance,
-    /// The present epoch's data-plane secret; of the first, to begin with.
+    /// The present epoch's data-plane secret; at the beginning that of the first epoch.
     pub secret: Secret,
     /// Its host: processes there can be probed.
     pub host: HostName,
@@ -101,7 +101,7 @@ pub struct Identity {
 pub struct Rules {
     /// The job's id, if it has one.
     pub job_id: Option<String>,
-    /// The job as this process's launcher tells it from others, if nobody has named it.
+    /// The id by which this process's launcher tells the job from others, if nobody has named the job.
     pub derived_job: Option<String>,
     /// How many workers there will be.
     pub worker_num: u32,
@@ -113,11 +113,11 @@ pub struct Rules {
     pub durable: bool,
     /// How long forming may take, counted from the scheduler's start.
     pub forming_timeout: Option<Duration>,
-    /// What says so, in words.
+    /// The setting that says so, in words.
     pub forming_setting: String,
-    /// What all nodes do alike; told to them in `Formed`.
+    /// What all nodes do alike. `Formed` tells it to them.
     pub agreed: Agreed,
-    /// The thresholds in its place where all nodes are on one host.
+    /// The thresholds that take the place of the agreed ones where all nodes are on one host.
     pub one_host: Vec<u64>,
     /// What the store holds at most.
     pub store: StoreLimits,

@@ -9,11 +9,11 @@ use std::time::Duration;
 /// What a node said with its newest heartbeat.
 #[derive(Debug, Default)]
 pub(super) struct Course {
-    /// How far it is in each group, and when it said so. Few groups: searched in order.
+    /// How far it is in each group, and when it said so. There are few groups, so they are searched in order.
     pub(super) progress: Vec<(GroupProgress, Time)>,
-    /// For which messages it waits, and when it said so.
+    /// The messages for which it waits, and when it said so.
     pub(super) waits: Option<Box<(Vec<MessageWait>, Time)>>,
-    /// What carries the groups of which it tells that.
+    /// What carries the collectives of each group, as far as it tells that.
     pub(super) carriers: Vec<GroupCarrier>,
 }
 
@@ -22,7 +22,8 @@ impl Course {
         self.progress.iter().find(|(progress, _)| progress.group == group)
     }
 
-    /// The collective in which it was heard last, as the end of a sentence; or after which, where it was in none.
+    /// The collective in which it was when it was heard last, as the end of a sentence; if it was in none, the one
+    /// after which.
     pub(super) fn heard_in(&self, now: Time) -> String {
         let Some((progress, told)) = self.newest_call() else { return String::new() };
         let place = if is_inside(progress) { "in" } else { "after" };
@@ -31,12 +32,12 @@ impl Course {
         format!("; last heard {place} {kind} #{number} on {group}, {ago:.1} s before")
     }
 
-    /// The same collective.
+    /// The collective in which, or after which, it was heard last.
     pub(super) fn last_call(&self) -> Option<LastCall> {
         self.newest_call().map(|(progress, _)| LastCall { group: progress.group, sequence: progress.entered })
     }
 
-    /// The newest that it has entered, rather one that it was in.
+    /// The newest collective that it has entered; rather one that it was still in.
     pub(super) fn newest_call(&self) -> Option<&(GroupProgress, Time)> {
         let entered = |(progress, told): &(GroupProgress, Time)| *told - Duration::from_millis(progress.age_ms);
         let known = self.progress.iter().filter(|(progress, _)| progress.entered > 0);

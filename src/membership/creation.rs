@@ -11,11 +11,11 @@ use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record, COMPARED_WITHIN};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a member asks for that is out of its mind.
+/// A member that asks for so many groups at once is out of its mind.
 const TOO_MANY: Kind = Kind { name: "groups that were asked for beyond the limit", lines: 1 };
 
 impl Groups {
-    /// A node makes once more what was made before it came back; whether that is so.
+    /// A node makes once more what was made before it came back. Returns whether this is such a case.
     fn make_again(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: &MakeGroup) -> bool {
         let (parent, nth, call) = (wanted.parent, wanted.nth, call(&wanted.wish));
         let Some(creation) = self.table.creation(parent, nth).filter(|creation| creation.done.is_some()) else {
@@ -26,7 +26,7 @@ impl Groups {
             self.tell_made(cluster, key, parent, nth);
             return true;
         };
-        // Its own earlier life may be the one that wanted the other: no process is named for that.
+        // Perhaps the node's own earlier life wanted the other groups: so no process is named.
         let cause = format!(
             "{} came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
              that comes back makes its groups again in the order in which it first did",
@@ -95,13 +95,14 @@ impl Groups {
         cluster.send_to(key, Message::GroupMade(GroupMade { parent, nth, group, members }));
     }
 
-    /// A creation that needs one who has left cannot end; nor one whose makers have not called the same before.
+    /// Ends the open creations that cannot be: they need a node that has left, or their makers called different
+    /// collectives before.
     pub(super) fn settle_creations(&mut self, cluster: &mut Cluster, now: Time) {
         let open: Vec<(GroupId, u64)> = self.table.open_creations().collect();
         self.settle(cluster, now, &open);
     }
 
-    /// The same, of these alone.
+    /// Ends those of these creations that cannot be.
     fn settle(&mut self, cluster: &mut Cluster, now: Time, those: &[(GroupId, u64)]) {
         let mut stuck = Vec::new();
         for (parent, nth) in those.iter().copied() {
@@ -142,8 +143,9 @@ impl Groups {
         }
     }
 
-    /// A node uses a group no longer: a scheduler that is started again is to know. The node says so until it is told that this
-    /// is kept, also of a group that is kept no more: then it was told in vain.
+    /// A node uses a group no longer. It is written down, for a scheduler that is started again. The node goes on
+    /// saying so until it is told that it is kept. It is told even if the group is gone already: then an earlier answer
+    /// did not reach it.
     pub(super) fn free_group(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) {
         if let Some(last) = self.end_use(cluster, key, group) {
             cluster.out.promise(Record::Freed(FreedRecord { group, by: key, last }));
@@ -151,7 +153,7 @@ impl Groups {
         cluster.send_to(key, Message::GroupFreed(GroupFreed { group }));
     }
 
-    /// Whether nobody uses the group any more; nothing, where this node did not.
+    /// Ends a node's use of a group. Returns whether nobody uses it any more; nothing where this node did not use it.
     fn end_use(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) -> Option<bool> {
         let is_last = self.table.end_use(key, group)?;
         if is_last {
@@ -166,7 +168,8 @@ impl Groups {
     }
 }
 
-/// Why a creation cannot be, if its makers have called different collectives before, and have not said which in time.
+/// The reason why a creation cannot be: its makers called different collectives before, and have not said in time
+/// which.
 fn differing(cluster: &Cluster, now: Time, parent: GroupId, creation: &Creation) -> Option<Failure> {
     let (other, _) = creation.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
     let (first, _) = creation.digest?;
@@ -199,7 +202,8 @@ fn call(wish: &GroupWish) -> Call {
     }
 }
 
-/// The groups that the members' wishes come to. They agree on how a group is made, as their calls do.
+/// The groups that follow from the members' wishes. All wishes ask for the same kind of making, as their calls are the
+/// same.
 fn divided(members: &[u32], wishes: &BTreeMap<u32, GroupWish>) -> Vec<Vec<u32>> {
     let mut colours: BTreeMap<u32, Vec<(i32, usize)>> = BTreeMap::new();
     for (rank, member) in members.iter().enumerate() {

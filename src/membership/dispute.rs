@@ -1,4 +1,4 @@
-//! A question to the members of one group, that called different collectives under one number: `comparing.rs` puts it.
+//! A question to the members of one group that called different collectives under one number. `comparing.rs` asks it.
 
 use crate::error::Failure;
 use crate::types::{Call, Time};
@@ -11,18 +11,19 @@ pub(super) struct Dispute {
     pub(super) sequence: u64,
     /// What is known of what they called.
     pub(super) calls: BTreeMap<u32, Call>,
-    /// Of whom that is not known, and who may still say it.
+    /// The members whose call is not known, and who may still tell it.
     pub(super) asked: BTreeSet<u32>,
     /// The members among them that have not answered at all.
     pub(super) waiting: BTreeSet<u32>,
     /// When their time is up.
     pub(super) until: Time,
-    /// Why the group is over where all called the same, as far as that comes to be known.
+    /// The reason for the group's end if all members called the same, as far as the calls become known.
     pub(super) otherwise: Option<Failure>,
 }
 
 impl Dispute {
-    /// Whether nothing more is to be learnt, in a group of so many: the others may not call it for long.
+    /// Whether nothing more is to be learnt, in a group of so many: the others may not call the collective for a long
+    /// time.
     pub(super) fn is_settled(&self, size: usize) -> bool {
         self.asked.is_empty() || (self.waiting.is_empty() && common(&self.calls, size).is_some())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 const REDUCE: Call = Call { kind: CallKind::Reduce, root: Some(0), ..ALLREDUCE };
 const HOSTS: [&str; 4] = ["here", "there", "there", "there"];
 
-/// What this rank is asked, if it is.
+/// The question that this rank is asked, if it is asked one.
 fn asked(bench: &mut Bench, conn: u64) -> Option<AskCall> {
     bench.told(conn).into_iter().find_map(|message| match message {
         Message::AskCall(asked) => Some(asked),
@@ -49,7 +49,8 @@ fn who_called_something_else_than_most_is_named() {
         enters(&mut bench, second, GroupId::WORLD, 7, of(second));
         assert_eq!(revoked(&mut bench, 0).len() + revoked(&mut bench, 1).len(), 0, "who is wrong is not known yet");
         bench.sent.clear();
-        // Those two have said so: only the others are asked. Here they were asked before the queue was looked at.
+        // Those two have told their calls already: only the others are asked. Here they were asked before the queue was
+        // looked at.
         for rank in (0..4).filter(|rank| ![first, second].contains(rank)) {
             bench.say(rank, Message::Called(Called { group: GroupId::WORLD, sequence: 7, call: Some(of(rank)) }));
         }
@@ -84,7 +85,8 @@ fn of_several_the_lowest_rank_is_named_and_the_sentence_names_all() {
 
 #[test]
 fn without_a_strict_majority_nobody_is_named() {
-    // Two of four each; and two of four against one, while the last has called nothing yet, does not answer, or is gone.
+    // Two of four called each; or two called one and one the other, while the last has called nothing yet, does not answer,
+    // or is gone.
     for (third, fourth) in
         [(ALLREDUCE, Some(Some(BARRIER))), (ALLREDUCE, Some(None)), (ALLREDUCE, None), (REDUCE, None)]
     {
@@ -107,7 +109,7 @@ fn without_a_strict_majority_nobody_is_named() {
             format!("{} called {ALLREDUCE}, {} called {BARRIER} as collective #7 on world", in_words(0), in_words(1));
         assert_eq!(failure.to_string(), sentence);
     }
-    // Of two ranks neither is more than the other.
+    // Among two ranks neither is a majority.
     let mut bench = Bench::formed(&["here", "there"]);
     enters(&mut bench, 1, GroupId::WORLD, 7, BARRIER);
     enters(&mut bench, 0, GroupId::WORLD, 7, ALLREDUCE);
@@ -128,7 +130,7 @@ fn one_that_calls_a_moment_later_counts() {
     }
     answers(&mut bench, 3, 7, Some(ALLREDUCE));
     assert_eq!(named(&told_all(&mut bench, 4)), Some(1));
-    // Where most have said the same nobody waits for one that has not.
+    // If most have said the same, nobody waits for a rank that has not.
     let mut bench = Bench::formed(&HOSTS);
     enters(&mut bench, 1, GroupId::WORLD, 7, BARRIER);
     enters(&mut bench, 0, GroupId::WORLD, 7, BARRIER);
@@ -158,7 +160,7 @@ fn who_gives_up_over_a_frame_hears_who_was_wrong() {
     assert_eq!(revoked(&mut bench, 0), []);
     answers(&mut bench, 3, 3, Some(ALLREDUCE));
     assert_eq!(named(&told_all(&mut bench, 4)), Some(1));
-    // Where all called the same it was about something else.
+    // If all called the same, the reason was something else.
     let mut bench = Bench::formed(&HOSTS);
     let own = gives_up(&mut bench, 1, Status::Mismatch, 3);
     (0..3).for_each(|rank| answers(&mut bench, rank, 3, Some(ALLREDUCE)));
@@ -195,7 +197,7 @@ fn one_that_has_left_is_not_only_said_to_have_left_where_it_called_something_els
         assert_eq!(told[0].to_string(), sentence);
         assert_eq!([2, 3].map(|conn| revoked(&mut bench, conn)), [told.clone(), told]);
     }
-    // Where it called the same, or nothing, that it has left is all there is to say.
+    // If it called the same, or nothing, the only thing to say is that it has left.
     let mut bench = Bench::formed(&HOSTS);
     bench.say(1, Message::Leave);
     let own = gives_up(&mut bench, 2, Status::PeerLeft, 1);
@@ -205,7 +207,7 @@ fn one_that_has_left_is_not_only_said_to_have_left_where_it_called_something_els
     assert_eq!(revoked(&mut bench, 0), [own]);
 }
 
-/// Which collective it was is found by what who needs the one that left called before.
+/// The collective in which they differed is found by what the rank called before that needs the one that left.
 #[test]
 fn the_difference_may_lie_before_the_collective_that_needs_one_who_left() {
     let mut bench = Bench::formed(&HOSTS);
@@ -225,7 +227,7 @@ fn the_difference_may_lie_before_the_collective_that_needs_one_who_left() {
 
 #[test]
 fn what_ends_the_cluster_meanwhile_comes_after_it() {
-    // A loss, an abort, and the wish for the next epoch.
+    // What ends the groups: a loss, an abort, and the wish for the next epoch.
     for what in 0..3 {
         let mut bench = Bench::formed(&HOSTS);
         enters(&mut bench, 1, GroupId::WORLD, 7, BARRIER);

@@ -53,7 +53,7 @@ impl Conductor {
         }
     }
 
-    /// Where this node is lost, and nobody will have its place, the survivors wait for nothing.
+    /// If this node is lost, and nobody will have its place, the survivors wait for nothing: the job ends.
     pub(super) fn end_if_abandoned(&mut self, now: Time, key: u32) {
         let cluster = &mut self.cluster;
         let Some(node) = cluster.nodes.get(&key).filter(|node| node.presence.is_lost()) else { return };

@@ -54,7 +54,7 @@ impl Entries {
         self.map.get(key)
     }
 
-    /// Puts in what a key holds from now on; none: it is deleted. Whether there was something.
+    /// Sets what a key holds from now on; with none, deletes the key. Returns whether it held something.
     pub(super) fn put(&mut self, key: &[u8], value: Option<Blob>) -> bool {
         let old = match value {
             Some(value) => {
@@ -72,7 +72,7 @@ impl Entries {
         keys.iter().position(|key| !self.map.contains_key(key.as_slice()))
     }
 
-    /// Does what a request asks for, which has as many keys as it must have.
+    /// Does what a request asks for. The request has as many keys as it must have.
     pub(super) fn carry_out(&mut self, begin: &StoreBegin, bytes: Vec<u8>, room: Room) -> Result<Outcome, Refusal> {
         use StoreOperation::*;
         let keys = &begin.keys;
@@ -146,7 +146,7 @@ impl Entries {
         Ok(Outcome::Done(1, self.get(key).cloned(), true))
     }
 
-    /// The values of keys that are there, in one.
+    /// The values of keys that are there, joined in one value.
     fn values(&self, keys: &[Blob], room: Room) -> Result<Blob, Refusal> {
         let values = || keys.iter().filter_map(|key| self.get(key.as_slice()));
         let bytes: usize = values().map(Blob::len).sum();
@@ -161,7 +161,8 @@ impl Entries {
         Ok(Blob::new(parts.bytes))
     }
 
-    /// The first keys with this beginning behind that one, as many as go into one message, and whether there are more.
+    /// The first keys behind `after` that begin with `prefix`, as many as go into one message, and whether there are
+    /// more.
     fn list(&self, prefix: &[u8], after: &[u8]) -> (Parts, bool) {
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         // Every key has at least one byte, so nothing is lost where both are empty.
@@ -176,7 +177,7 @@ impl Entries {
         (parts, false)
     }
 
-    /// Sets these keys, all or none. Of a key that stands there twice the later value counts.
+    /// Sets these keys, all or none. If a key stands there twice, its later value counts.
     fn insert(&mut self, pairs: &[Pair<'_>], room: Room) -> Result<(), Refusal> {
         let new: BTreeMap<&[u8], &[u8]> = pairs.iter().copied().collect();
         let held = |key: &[u8]| self.get(key).map_or(0, |old| key.len() + old.len());
@@ -190,7 +191,7 @@ impl Entries {
     }
 }
 
-/// Keys and their values, of which each keeps its limit.
+/// Keys and their values. Each value keeps the limit.
 fn pairs<'a>(keys: &'a [Blob], values: Vec<&'a [u8]>, room: Room) -> Result<Vec<Pair<'a>>, Refusal> {
     if keys.len() != values.len() {
         return Err((Status::Invalid, format!("{} values for {} keys in a store request", values.len(), keys.len())));

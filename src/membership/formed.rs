@@ -21,7 +21,7 @@ impl Cluster {
         self.table = MemberTable::of(&self.nodes);
     }
 
-    /// Every node that is connected is told of the epoch.
+    /// Tells every connected node of the epoch.
     pub(super) fn tell_all(&mut self) {
         let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index))).collect();
         self.out.put_out(Behind::Epoch, Queued::Formed(self.epoch, all));
@@ -54,8 +54,8 @@ impl Cluster {
         }
     }
 
-    /// What an epoch had agreed on that was begun before this scheduler was started. Some have been told of it already: the others
-    /// are told the same, wherever this scheduler was started.
+    /// Takes up what the nodes of an epoch had agreed on that began before this scheduler was started. Some nodes have
+    /// been told of it already: the others are told the same, wherever this scheduler was started.
     pub(super) fn take_up_agreed(&mut self, agreed: Agreed) {
         if self.table.is_one_host {
             self.rules.one_host.clone_from(&agreed.thresholds);

@@ -13,18 +13,18 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// When the log first says how far forming is; from then on every second.
+/// When the log first says how far forming is. From then on it says so every second.
 pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// How many hosts, and how many runs of missing ranks, a sentence lists.
 const LISTED_MAX: usize = 8;
-/// How many refusals it gives the reasons of.
+/// How many refusals a sentence gives the reasons of.
 const REASONS_MAX: usize = 2;
 
 /// What is known while the cluster forms, and not afterwards.
 #[derive(Debug)]
 pub(super) struct Forming {
-    /// When the time for it is up; none: never.
+    /// When the time for forming is up; none: never.
     pub(super) deadline: Option<Time>,
     /// The key of the next node that comes.
     next_key: u32,
@@ -75,7 +75,7 @@ impl Forming {
         self.complete(cluster, now);
     }
 
-    /// A life may not come in, for this reason: those who wait are told, as it may be the one that is missing.
+    /// A life may not come in, for this reason. The nodes that wait are told, as it may be the one that is missing.
     pub(super) fn refuses(&mut self, reason: &str) {
         self.refused = self.refused.saturating_add(1);
         if self.reasons.len() < REASONS_MAX {
@@ -83,7 +83,7 @@ impl Forming {
         }
     }
 
-    /// Forms the cluster if everybody is here, connected.
+    /// Forms the cluster if everybody is here and connected.
     pub(super) fn complete(&mut self, cluster: &mut Cluster, now: Time) {
         let wanted = [cluster.rules.worker_num, cluster.rules.server_num];
         let is_away = |node: &Node| node.conn.is_none();
@@ -136,7 +136,8 @@ impl Forming {
         }
     }
 
-    /// Those that have sent heartbeats, and do so no longer; and those whose next lives have come, and that never did.
+    /// Frees the places of nodes that have sent heartbeats and do so no longer. A node whose next life has come loses
+    /// its place even if it never sent one.
     pub(super) fn free_silent_places(&mut self, cluster: &mut Cluster, now: Time) {
         let silence = cluster.silence();
         let silent: Vec<(u32, ConnId)> = cluster
@@ -152,7 +153,7 @@ impl Forming {
         }
     }
 
-    /// Somebody else, or the same node started again, may have its id and its rank.
+    /// Frees this node's place: somebody else, or the same node started again, may have its id and its rank.
     pub(super) fn free_place(&mut self, cluster: &mut Cluster, key: u32, why: &str) {
         let Some(node) = cluster.nodes.remove(key) else { return };
         if let Some(rank) = node.explicit_rank {
@@ -168,7 +169,7 @@ impl Forming {
 
     /// The time is up, by the clock of this node or, without one, by the scheduler's own.
     pub(super) fn time_is_up(&self, cluster: &mut Cluster, now: Time, of: Option<u32>) {
-        // A node's clock may have begun a little earlier than this one's: the budget is the same.
+        // A node's clock may have begun a little earlier than this scheduler's: both count the same budget.
         let waited = now.since(cluster.started);
         let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
         let budget = cluster.rules.forming_timeout.filter(near);
@@ -224,7 +225,8 @@ impl Forming {
         words
     }
 
-    /// Which ranks of a role are missing, where everybody who is here said which it has; otherwise how many.
+    /// The ranks of a role that are missing, if everybody who is here said which rank it has; otherwise how many are
+    /// missing.
     fn missing(&self, cluster: &Cluster, role: Role) -> Option<String> {
         let (number, here) = (cluster.number_of(role), self.here(role));
         if here >= number {

@@ -131,7 +131,7 @@ fn a_node_whose_own_time_is_up_ends_it_for_all() {
                 MS_CLUSTER_TIMEOUT is 600): 2 of 3 workers have come";
     assert!(first.1.starts_with(said), "{first:?}");
     assert!(bench.ended.is_some());
-    // Too late, it is not acted on.
+    // It comes too late, and is not acted on.
     let mut bench = Bench::formed(&["here"]);
     bench.say(0, Message::TimeUp);
     assert!(bench.ended.is_none() && bench.sent.is_empty());

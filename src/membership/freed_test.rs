@@ -1,4 +1,4 @@
-//! What is known of groups that were freed after the scheduler was started again.
+//! What a scheduler that is started again knows of groups that were freed.
 
 use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
@@ -38,7 +38,7 @@ fn free(bench: &mut Bench, conn: u64) {
     bench.say(conn, Message::FreeGroup(FreeGroup { group: MADE }));
 }
 
-/// The same scheduler, started again with what was written, or with what a rewritten file says.
+/// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
     let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
@@ -80,7 +80,7 @@ fn it_is_answered_when_it_is_durable() {
     assert_eq!(answers(&mut bench, 0), 0, "a scheduler that dies now has forgotten it");
     bench.feed(Input::Persisted(bench.written.len() as u64));
     assert_eq!(answers(&mut bench, 0), 2);
-    // It dies before that, and its next life as well: the node says it again.
+    // The scheduler dies before that, and so does its next life: the node says it again.
     let mut bench = with_group();
     bench.syncs = false;
     free(&mut bench, 0);
@@ -98,7 +98,8 @@ fn it_is_answered_when_it_is_durable() {
         (None, 0)
     );
     assert_eq!((answers(&mut once_more, 0), answers(&mut once_more, 1)), (1, 1));
-    // What is not used any more, or never was, is answered all the same: nobody is to say it for ever.
+    // A word about a group that nobody uses any more, or that never was, is answered all the same: nobody is to repeat it
+    // for ever.
     free(&mut once_more, 0);
     free(&mut once_more, 2);
     assert_eq!((answers(&mut once_more, 0), answers(&mut once_more, 2)), (1, 1));
@@ -136,7 +137,7 @@ fn who_has_left_uses_it_no_more_after_it_either() {
         assert_eq!(bench.scheduler.conductor.groups.table.members_of(MADE), None);
         let again = started_again(&bench, rewritten);
         assert_eq!(again.scheduler.conductor.groups.table.members_of(MADE), None);
-        // And the other way round.
+        // The same in the other order.
         let mut bench = with_group();
         bench.say(0, Message::Leave);
         let mut again = started_again(&bench, rewritten);

@@ -1,4 +1,4 @@
-//! Which groups there are, and of which members: the built-in ones, and those that the user makes.
+//! Which groups there are, and which members each has: the built-in ones, and those that the user makes.
 //!
 //! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more. Tested in `groups_test.rs` and
 //! `freed_test.rs`, through the whole brain.
@@ -26,18 +26,18 @@ pub(super) struct GroupTable {
     recovery: bool,
     made: BTreeMap<GroupId, Made>,
     creations: BTreeMap<(GroupId, u64), Creation>,
-    /// Those of them that are not done.
+    /// The creations that are not done.
     open: BTreeSet<(GroupId, u64)>,
-    /// Those that their members make by themselves.
+    /// The groups that their members make by themselves.
     pub(super) pacts: Pacts,
-    /// How many were ever made: numbers are never used again.
+    /// How many groups were ever made: numbers are never used again.
     count: u32,
 }
 
 /// One group.
 #[derive(Debug)]
 struct Made {
-    /// Indices, in order of rank.
+    /// The members' indices, in order of rank.
     members: Vec<u32>,
     /// The members that have freed it.
     freed: BTreeSet<u32>,
@@ -48,13 +48,15 @@ struct Made {
 pub(super) struct Creation {
     pub(super) sequence: u64,
     pub(super) wishes: BTreeMap<u32, GroupWish>,
-    /// The one that asked first, and what it had called before.
+    /// The node that asked first, and the digest of what it had called before.
     pub(super) digest: Option<(u32, u32)>,
-    /// One who had called something else, and since when that is known: it is not made then.
+    /// A node that had called something else, and since when that is known: then the groups are not made.
     pub(super) differs: Option<(u32, Time)>,
-    /// What it was, and one who wanted it, once it is done.
+    /// Once the creation is done: a node that wanted it, and its call.
     pub(super) call: Option<(u32, Call)>,
-    /// Once all have asked: what each member of the parent is in. Kept until the next one, for whoever asks again.
+    /// Once all have asked: the groups that were made, with their members. Kept until the next creation, for nodes that
+    /// ask again.
+    /// again.
     pub(super) done: Option<Vec<(GroupId, Vec<u32>)>>,
 }
 
@@ -98,7 +100,7 @@ impl GroupTable {
             || self.pacts.has_made(group, key)
     }
 
-    /// Of which of a node's groups others have been made, and how many.
+    /// The groups of a node from which others have been made, and how many creations each of them has had.
     pub(super) fn creations_of(&self, key: u32) -> Vec<Creations> {
         let done = self.creations.iter().filter(|(_, creation)| creation.done.is_some());
         let mut counts: BTreeMap<GroupId, u64> = BTreeMap::new();
@@ -124,7 +126,8 @@ impl GroupTable {
         })
     }
 
-    /// Whether one more may be begun. Members make the groups of one parent one after the other, so that hardly more than one is open.
+    /// Whether one more creation may be begun. Members make the groups of one parent one after the other, so that
+    /// hardly more than one is open.
     pub(super) fn may_begin(&self, parent: GroupId, nth: u64) -> bool {
         let of_parent = self.open.range((parent, 0)..=(parent, u64::MAX));
         self.creations.contains_key(&(parent, nth)) || of_parent.take(OPEN_MAX).count() < OPEN_MAX
@@ -135,7 +138,7 @@ impl GroupTable {
         self.open.iter().copied()
     }
 
-    /// A creation is done, by this call of this node: it came to groups of these members. The record of it.
+    /// A creation is done, by this call of this node, and has led to groups of these members. Returns the record of it.
     pub(super) fn finish(
         &mut self,
         parent: GroupId,
@@ -144,7 +147,7 @@ impl GroupTable {
         groups: Vec<Vec<u32>>,
     ) -> CreationRecord {
         let done: Vec<(GroupId, Vec<u32>)> = groups.into_iter().map(|members| self.make(members)).collect();
-        // A node that has asked for this one has had the answer to the one before.
+        // A node that has asked for this creation has had the answer to the one before.
         if !self.recovery {
             self.creations.remove(&(parent, nth.saturating_sub(1)));
             self.open.remove(&(parent, nth.saturating_sub(1)));
@@ -162,7 +165,7 @@ impl GroupTable {
         groups.into_iter().for_each(|group| self.uses(group, by));
     }
 
-    /// A node uses a group, again perhaps.
+    /// A node uses a group, perhaps once more.
     pub(super) fn uses(&mut self, group: GroupId, by: u32) {
         if let Some(made) = self.made.get_mut(&group) {
             made.freed.remove(&by);
@@ -179,7 +182,7 @@ impl GroupTable {
         self.made.iter().filter(|(_, made)| made.members.contains(&key)).map(|(group, _)| *group).collect()
     }
 
-    /// A node uses a group no longer. Whether nobody does any more; nothing, where this node did not.
+    /// A node uses a group no longer. Returns whether nobody uses it any more; nothing where this node did not use it.
     pub(super) fn end_use(&mut self, key: u32, group: GroupId) -> Option<bool> {
         let made = self.made.get_mut(&group).filter(|made| made.members.contains(&key))?;
         if !made.freed.insert(key) {
@@ -197,7 +200,7 @@ impl GroupTable {
         Some(is_last)
     }
 
-    /// All members of this one have asked for it.
+    /// All members of this group have asked for it: it is made.
     pub(super) fn make_by_members(&mut self, name: Name) -> (GroupId, ByMembersRecord) {
         let (group, _) = self.make(name.members.clone());
         let record = name.record(group, true);
@@ -205,7 +208,7 @@ impl GroupTable {
         (group, record)
     }
 
-    /// One that its members made was written down.
+    /// Takes up the record of a group that its members made.
     pub(super) fn restore_by_members(&mut self, record: ByMembersRecord) {
         let ByMembersRecord { tag, nth, group } = record;
         self.restore_group(&group);
@@ -224,7 +227,7 @@ impl GroupTable {
         self.count.checked_sub(1).map_or(0, |count| FIRST_MADE + count)
     }
 
-    /// What was to be made of a group that is revoked will not be.
+    /// A group is revoked: what was still to be made of it will not be made.
     pub(super) fn give_up(&mut self, parent: GroupId) {
         self.creations.retain(|(of, _), creation| *of != parent || creation.done.is_some());
         self.open.retain(|(of, _)| *of != parent);
@@ -235,15 +238,16 @@ impl GroupTable {
         self.made.keys().copied().collect()
     }
 
-    /// An epoch was written down after these: with recovery, what was made is told again in it.
+    /// Takes up that an epoch was written down after these creations. With recovery, what was made is told again in
+    /// that epoch.
     pub(super) fn take_up_epoch(&mut self) {
         self.creations.retain(|_, creation| creation.done.is_some());
         self.open.clear();
         self.pacts.forget_open();
     }
 
-    /// A new epoch counts its creations anew; with recovery it goes on counting, and what was made is told again to nodes that
-    /// come back.
+    /// A new epoch begins, and counts its creations anew. With recovery the count goes on, and what was made is told
+    /// again to nodes that come back.
     pub(super) fn begin_epoch(&mut self) {
         self.creations.retain(|_, creation| self.recovery && creation.done.is_some());
         self.open.clear();
@@ -268,7 +272,7 @@ impl GroupTable {
         Some(CreationRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
     }
 
-    /// All creations that are done, and who has freed which of their groups.
+    /// The records of all creations that are done, and of which member has freed which of their groups.
     pub(super) fn records(&self) -> Vec<Record> {
         let made = self.creations.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Creation);
         let freed = self.made.iter().flat_map(|(group, made)| {
@@ -278,7 +282,7 @@ impl GroupTable {
         made.chain(by_members).chain(freed).collect()
     }
 
-    /// A creation that was written down.
+    /// Takes up the record of a creation.
     pub(super) fn restore(&mut self, record: CreationRecord) {
         let CreationRecord { parent, nth, by, call, groups } = record;
         groups.iter().for_each(|group| self.restore_group(group));
@@ -288,7 +292,7 @@ impl GroupTable {
         self.creations.insert((parent, nth), creation);
     }
 
-    /// One group that was written down.
+    /// Takes up the record of one group.
     fn restore_group(&mut self, record: &GroupRecord) {
         self.count = self.count.max(record.group.0 + 1 - FIRST_MADE);
         if record.used {
@@ -296,7 +300,7 @@ impl GroupTable {
         }
     }
 
-    /// That a group was freed was written down.
+    /// Takes up the record that a group was freed.
     pub(super) fn restore_freed(&mut self, record: &FreedRecord) {
         if record.last {
             self.made.remove(&record.group);

@@ -1,7 +1,7 @@
 //! The groups of an epoch: which there are, what their members call, and which are revoked.
 //!
-//! `revoking.rs` ends groups, `comparing.rs` compares what their members call, `creation.rs` makes and frees them; each calls those
-//! before it.
+//! `revoking.rs` ends groups, `comparing.rs` compares what their members call, `creation.rs` makes and frees them. Each
+//! of these files calls those before it.
 
 use super::dispute::Dispute;
 use super::group_table::GroupTable;

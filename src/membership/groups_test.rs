@@ -7,7 +7,7 @@ use crate::wire::{
 };
 use std::time::Duration;
 
-/// So many workers, whose connections have the numbers of their ranks.
+/// A cluster of so many workers, whose connections have the numbers of their ranks.
 fn cluster(workers: u32) -> Bench {
     let mut bench = Bench::new(rules(workers, 0));
     for serial in 0..workers {
@@ -192,7 +192,7 @@ fn revoked_for_a_mismatch(group: GroupId) -> (Bench, Failure) {
     (bench, first)
 }
 
-/// Rank 1 dies: whether that is told as a consequence, or as the loss that it is.
+/// Rank 1 dies. Returns whether that is told as a consequence, or as the loss that it is.
 fn dies(mut bench: Bench, first: &Failure, is_why: bool) {
     bench.close(1, Closed::Ended);
     bench.pass(Duration::from_millis(100));
@@ -235,7 +235,7 @@ fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
         bench.pass(Duration::from_millis(500));
         dies(bench, &first, is_why);
     }
-    // Or it says so itself, however soon: after which groups.
+    // Or the node says itself, however soon, after the end of which groups it has gone on.
     for (gone_on, is_why) in [(vec![GroupId(8), made], false), (vec![GroupId(8)], true)] {
         let (mut bench, first) = revoked_for_a_mismatch(made);
         bench.say(1, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 0, gone_on, ..Heartbeat::default() }));
@@ -292,7 +292,7 @@ fn a_member_that_begins_ever_more_groups_is_heard_up_to_a_limit() {
     assert_eq!(bench.scheduler.conductor.groups.table.entries(), limit);
     let told: Vec<&String> = bench.lines.iter().filter(|line| line.contains("groups of world at a time")).collect();
     assert_eq!(told.len(), 1, "{:?}", bench.lines);
-    // What the others make with it is made, and leaves room for what follows.
+    // The groups that the others make with it are made, and leave room for what follows.
     for nth in 1..=3 * limit as u64 {
         let asks_again = nth > limit as u64; // it has asked for the first ones already
         for rank in [0, 2, 1].into_iter().take(if asks_again { 3 } else { 2 }) {

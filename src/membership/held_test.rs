@@ -1,4 +1,4 @@
-//! What waits for the disk, and what a record may hold.
+//! Answers that wait for the disk, and the limits of a record.
 
 use super::super::contract::{ConnId, Input, Liveness};
 use super::super::store::OPEN_MAX;
@@ -65,7 +65,7 @@ fn answers_that_wait_for_the_disk_count_as_unanswered() {
     bench.syncs = false;
     let before = bench.written.len() as u64;
     let most = OPEN_MAX as u64;
-    // Half of them change something; what the others have read may not be durable yet.
+    // Half of the requests change something. What the others have read may not be durable yet.
     (0..most).for_each(|request| {
         ask(&mut bench, 0, request, [StoreOperation::Add, StoreOperation::TryGet][request as usize % 2]);
     });
@@ -81,7 +81,7 @@ fn answers_that_wait_for_the_disk_count_as_unanswered() {
     assert_eq!(bench.written.len(), written, "nothing of it was carried out");
     ask(&mut bench, 1, 0, StoreOperation::Add);
     assert!(bench.sent.is_empty(), "another node has its own");
-    // Whatever has become durable is answered, and makes room.
+    // A request is answered once its change is durable, and makes room.
     bench.feed(Input::Persisted(before + most / 4));
     let told = replies(&mut bench, 0).len() as u64;
     assert!(told >= most / 2 && told < most, "{told}");
@@ -142,7 +142,7 @@ fn nobody_is_told_of_an_epoch_before_it_is_durable_however_it_comes() {
     let durable = bench.written.len() as u64;
     (0..2).for_each(|conn| recover(&mut bench, conn, true));
     assert!(matches!(bench.written.last(), Some(Record::Epoch(record)) if record.epoch == Epoch(2)));
-    // One attaches again meanwhile, one asks once more, and time passes.
+    // One node attaches again meanwhile, another asks once more, and time passes.
     bench.close(0, Closed::Broken);
     bench.join(10, attached(0));
     recover(&mut bench, 10, true);

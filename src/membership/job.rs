@@ -7,8 +7,8 @@
 //!                '-- next epoch
 //! ```
 //!
-//! Each of them may end. A broken job keeps its first cause; only an abort takes the place of that. Tested below, and as a
-//! whole in `ending_test.rs` and `recovery_test.rs`.
+//! The job may end from each of these states. A broken job keeps its first cause; only an abort replaces it. Tested
+//! below, and as a whole in `ending_test.rs` and `recovery_test.rs`.
 
 use crate::error::{Failure, Status};
 use crate::types::{JobInstance, Time};
@@ -32,7 +32,7 @@ enum State {
     Running { since: Time },
     /// Complete since then, and broken for this cause.
     Broken { since: Time, first: Failure, outlook: Outlook },
-    /// Nothing follows. What the journal keeps of it still depends on whether it was abandoned.
+    /// Nothing follows. What the journal keeps of the job still depends on whether it was abandoned.
     Ended { abandoned: bool },
 }
 
@@ -48,7 +48,7 @@ enum Outlook {
 }
 
 impl Job {
-    /// One that begins to form.
+    /// A job that begins to form.
     pub(super) fn new(has_recovery: bool) -> Job {
         Job { state: State::Forming, has_recovery, first_left: None }
     }
@@ -58,7 +58,7 @@ impl Job {
         self.state = State::Running { since };
     }
 
-    /// It is broken for this cause, or aborted after that.
+    /// The job is broken for this cause, or is aborted after it broke.
     pub(super) fn break_with(&mut self, failure: Failure) {
         let outlook = match &self.state {
             State::Broken { outlook: Outlook::Abandoned, .. } => Outlook::Abandoned,
@@ -69,12 +69,12 @@ impl Job {
         self.state = State::Broken { since, first: failure, outlook };
     }
 
-    /// A lost node is not started again while this scheduler serves. Whether that is news.
+    /// A lost node is not started again while this scheduler serves. Returns whether that is news.
     pub(super) fn abandon(&mut self) -> bool {
         self.close(Outlook::Abandoned)
     }
 
-    /// This member has left for good. Whether that took a broken job its hope.
+    /// This member has left for good. Returns whether a broken job lost its hope by that.
     pub(super) fn left_by(&mut self, key: u32) -> bool {
         self.first_left.get_or_insert(key);
         self.close(Outlook::Over)
@@ -111,7 +111,7 @@ impl Job {
         self.complete_since().is_some()
     }
 
-    /// Since when that is so.
+    /// Since when every node has had its place.
     pub(super) fn complete_since(&self) -> Option<Time> {
         match self.state {
             State::Running { since } | State::Broken { since, .. } => Some(since),
@@ -155,7 +155,8 @@ impl Job {
         matches!(self.state, State::Broken { outlook: Outlook::Abandoned | Outlook::Over, .. })
     }
 
-    /// The same, where there was hope by the settings, and nodes are told that there is none. An abort says it itself.
+    /// Whether the job is broken for good, and its nodes are told that there is no hope. It is so where the settings
+    /// gave hope, and the job was not aborted: an abort says it itself.
     pub(super) fn is_refused(&self) -> bool {
         self.is_broken_for_good() && self.has_recovery && !self.is_aborted()
     }

@@ -15,7 +15,7 @@ use crate::wire::{LostNodes, Message, PassBy, Register, Rejected, Revoked, Verdi
 
 /// How many lives that were refused are remembered.
 pub(super) const REFUSED_MAX: usize = 4096;
-/// Lives that are refused are told one by one, up to so many.
+/// Registrations that are refused appear in the log one by one, up to this number.
 const REFUSED: Kind = Kind { name: "registrations that were refused", lines: 8 };
 
 impl Scheduler {
@@ -50,7 +50,7 @@ impl Scheduler {
         if self.refused.insert(life) && !is_elsewheres {
             self.conductor.cluster.out.nuisance(REFUSED, &from, &line);
             self.conductor.forming.refuses(&reason);
-        } // else it asks again and again, or looks for its own
+        } // no second line for a life that asks again, none for one of another job
         let answer = match is_elsewheres {
             true => Message::PassBy(PassBy { reason }),
             false => Message::Rejected(Rejected { status, reason }),
@@ -59,8 +59,9 @@ impl Scheduler {
         self.conductor.cluster.drop_connection(conn);
     }
 
-    /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be a node's next one, whose
-    /// last one still waits here: that is asked whether it lives, as when the cluster is complete.
+    /// A life that is not known registers while the cluster forms, or in vain. With recovery it may be the next life of
+    /// a node whose last life still waits here. The last life is then asked whether it lives, as when the cluster is
+    /// complete.
     fn come(&mut self, now: Time, conn: ConnId, register: Register) -> Result<(), Refusal> {
         let newcomer = Newcomer::of(&self.conductor, now, &register);
         let Some(key) = newcomer.last_life() else {
@@ -74,7 +75,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The same life of a node once more, over a new connection or the same: it gets the same answer.
+    /// A life that is known registers once more, over a new connection or the same: it gets the same answer.
     fn register_again(&mut self, now: Time, conn: ConnId, key: u32, has_joined: bool) {
         let Some(node) = self.conductor.cluster.nodes.get(&key) else { return };
         let (presence, is_back) = (node.presence, node.is_back());
@@ -100,7 +101,7 @@ impl Scheduler {
             return self.conductor.cluster.reject(conn, failure.status, format!("it cannot come back: {failure}"));
         }
         if presence.is_lost() {
-            // It closed after the job broke, perhaps before it could hear so.
+            // Its connection closed after the job broke, perhaps before the node could hear of that.
             self.conductor.cluster.nodes.counts_again(key);
         }
         self.attach(now, conn, key);
@@ -115,8 +116,9 @@ impl Scheduler {
         let cluster = &mut self.conductor.cluster;
         let (silence, interval) = (cluster.silence(), cluster.interval());
         let Some(node) = cluster.nodes.get_mut(key) else { return };
-        // One whose connection ended has an interval to show that it hears. A member is told of its epoch now, and answers; one
-        // that waits for an epoch hears of its first heartbeat, says so with its second, and that has to get here.
+        // A node whose connection ended has an interval to show that it hears. A member is told of its epoch now, and
+        // answers. A node that waits for an epoch hears the echo of its first heartbeat, says so with its second, and
+        // that has to arrive here.
         let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
         let replaced = node.conn.filter(|old| *old != conn);
         node.attach(conn, now, hearing);
@@ -146,13 +148,13 @@ impl Scheduler {
         if was_lost && self.conductor.cluster.job.is_recoverable() {
             self.conductor.cluster.tell_lost();
         }
-        // It is to know of the nodes for which it waits in vain.
+        // The node is to know which nodes it waits for in vain.
         for key in self.conductor.cluster.nodes.count_earlier_words(now) {
             self.conductor.end_if_abandoned(now, key);
         }
     }
 
-    /// Everything that a node which was away must know.
+    /// Repeats everything that a node which was away must know.
     fn repeat_answers(&mut self, conn: ConnId, key: u32) {
         let cluster = &mut self.conductor.cluster;
         cluster.queue_formed(conn, key);

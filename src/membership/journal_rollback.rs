@@ -1,15 +1,17 @@
-//! A journal that is an older copy: somebody has put it in the place of a newer one, or the file system has lost what was synced.
+//! Detects a journal that is an older copy: somebody has put it in the place of a newer one, or the file system has
+//! lost what was synced.
 //!
-//! Whatever a node is told by [`Formed`], [`GroupMade`] or [`StoreReply`] was durable before. Of each it brings the newest when it
-//! registers again ([`Told`]), and a scheduler that does not know that much ends: what it would go on with is not what it had
-//! promised. A change of the store is counted in the order of the journal, so that who knows one knows all before it. That is
-//! for each life of a node by itself, so that nothing that others do with the copy hides it, however often it is started.
+//! Whatever a node is told by [`Formed`], [`GroupMade`] or [`StoreReply`] was durable before. When the node registers
+//! again, it brings the newest number of each that it was told ([`Told`]). A scheduler that does not know that much
+//! ends: it would go on with something else than what it had promised. A change of the store is counted in the order of
+//! the journal, so that a scheduler that knows one change knows all before it. Each life of a node is counted by
+//! itself: so nothing that others do with the copy hides the rollback, however often the copy is started.
 //!
-//! What this can't see: what was acknowledged to nodes that have ended since, or have left. And until the first one registers that
-//! was told more, others are served.
+//! This cannot see what was acknowledged to nodes that have ended since, or have left. And others are served until the
+//! first node registers that was told more.
 //!
-//! Only the word of a life that is known, with its token, ends a scheduler; anybody else's is a reason to refuse him, for anybody
-//! can reach the port. Tested in `journal_rollback_test.rs`.
+//! Only the word of a known life, with its token, ends a scheduler. Anybody else's word is a reason to refuse him, for
+//! anybody can reach the port. Tested in `journal_rollback_test.rs`.
 //!
 //! [`Formed`]: crate::wire::Formed
 //! [`GroupMade`]: crate::wire::GroupMade
@@ -26,7 +28,7 @@ use crate::error::{Error, Status};
 use crate::types::Epoch;
 
 impl Newcomer<'_> {
-    /// What this life was told and this scheduler does not know, in words.
+    /// What this life was told, and this scheduler does not know, in words.
     pub(super) fn is_behind(&self, key: u32, store: &Store, groups: &GroupTable) -> Option<String> {
         let node = self.cluster.nodes.get(&key).filter(|node| node.presence != Presence::Left)?;
         if !self.cluster.rules.durable || self.register.instance.is_none() {
@@ -51,7 +53,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// A life that is not known, and that was told of a later epoch: it has its place in that.
+    /// Checks a life that is not known here, and that was told of a later epoch: it has its place in that epoch.
     pub(super) fn check_epoch_told(&self) -> Result<(), Refusal> {
         let (register, epoch) = (self.register, newest_epoch(self.cluster));
         if !self.cluster.rules.durable || register.told.epoch <= epoch {
@@ -67,7 +69,8 @@ impl Newcomer<'_> {
     }
 }
 
-/// The sentence with which a scheduler ends whose journal is not the one that was promised by: nothing is promised by it any more.
+/// The sentence with which a scheduler ends if its journal is older than what it has promised. It promises nothing any
+/// more.
 pub(super) fn rolled_back(words: &str) -> Error {
     let message = format!(
         "the journal is an older copy: {words}; expected the newest one in its place, or all nodes to have ended: a job \

@@ -20,7 +20,7 @@ fn register(rank: u32) -> Register {
     Register { host: host("here"), recovery: true, reentry, ..named(rank, NODES, &rank.to_string()) }
 }
 
-/// The same life once more, which was told so much.
+/// The same life registers once more. It was told so much.
 fn again(rank: u32, epoch: u64, change: u64, group: u32) -> Register {
     let told = Told { epoch: Epoch(epoch), change, group };
     Register { instance: Some(INSTANCE), told, ..register(rank) }
@@ -90,7 +90,7 @@ fn one_that_lacks_an_acknowledged_change_is_not_gone_on_with_from_whatever_start
     let copy = bench.written.clone();
     assert_eq!(add(&mut bench, 1, 5).change, 2);
     let words = "was told that its change 2 of the store was made, and the last that this scheduler knows is 1";
-    // Within the present start, after one more, and after many starts with the copy itself.
+    // The copy is found out within the present start, after one more, and after many starts with the copy itself.
     ends_over(started(copy.clone()), again(1, 1, 2, 0), words);
     let mut later = started(bench.written.clone());
     is_let_in(&mut later, 10, again(1, 1, 2, 0));
@@ -102,7 +102,7 @@ fn one_that_lacks_an_acknowledged_change_is_not_gone_on_with_from_whatever_start
     );
     let mut many = started(copy);
     for _ in 0..5 {
-        // Nor does it help that another node goes on with the copy.
+        // It does not help either that another node goes on with the copy.
         is_let_in(&mut many, 20, again(0, 1, 0, 0));
         (0..9).for_each(|request| drop(add(&mut many, 20, request)));
         many = started(many.written);
@@ -119,7 +119,7 @@ fn changes_count_in_the_order_of_the_journal_not_in_that_of_their_requests() {
     bench.say(1, Message::StorePiece(StorePiece { request: 1, bytes: Blob::new(b"abc".to_vec()) }));
     assert_eq!(reply(&mut bench, 1).change, 2);
     ends_over(started(copy), again(1, 1, 2, 0), "its change 2 of the store was made");
-    // The same request once more is the same change, and what changes nothing is none.
+    // A request that is repeated is the same change. A request that changes nothing is no change.
     begin(&mut bench, 1, 2, 0, 0);
     assert_eq!(reply(&mut bench, 1).change, 1);
     let keys = vec![Blob::new(&b"k2"[..])];

@@ -1,4 +1,4 @@
-//! In which call one was heard last that is lost.
+//! The call in which a lost node was heard last.
 
 use crate::membership::testing::{host, worker, Bench};
 use crate::membership::Closed;
@@ -6,7 +6,7 @@ use crate::types::{Call, CallKind, GroupId};
 use crate::wire::{ChildEnded, GroupProgress, Heartbeat, HowEnded, Message, Suspect};
 use std::time::Duration;
 
-/// What this rank was in, as its last heartbeat tells, and how it is lost.
+/// Each case: the progress in the last heartbeat of a rank that is then lost, and what its loss says of that.
 #[test]
 fn a_loss_says_in_which_call_its_victim_was_heard_last() {
     let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -14,7 +14,7 @@ fn a_loss_says_in_which_call_its_victim_was_heard_last() {
         |group, entered, finished, age_ms| GroupProgress { group, entered, finished, call: Some(call), age_ms };
     let world = |entered, finished| progress(GroupId::WORLD, entered, finished, 50);
     let universe = |entered, finished| progress(GroupId::UNIVERSE, entered, finished, 10);
-    // One that it is in counts before one that it has finished; of two such the one that it entered last.
+    // A call that it is in counts before one that it has finished; of two such calls the one that it entered last.
     for (told, last, words) in [
         (vec![world(7, 6)], Some((GroupId::WORLD, 7)), "last heard in barrier #7 on world, 0.4 s before"),
         (

@@ -1,5 +1,5 @@
-//! What the scheduler makes of a time in which it stood still itself: all deadlines move by as much, in every direction, and
-//! what came first stays first.
+//! What the scheduler does about a time in which it stood still itself: all deadlines move by as much, in every direction,
+//! and their order stays the same.
 
 use crate::error::{Failure, Status};
 use crate::membership::connections::GREETING;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// The scheduler stands still, and wakes; what the nodes do meanwhile is fed after that.
+/// The scheduler stands still, and wakes. What the nodes do meanwhile is fed after that.
 fn stands_still(bench: &mut Bench, pause: Duration) {
     bench.now = bench.now + pause;
     bench.feed(Input::Timer);
@@ -117,7 +117,7 @@ fn one_that_does_not_hear_has_the_rest_of_its_time() {
         };
         deaf(&mut bench, conn, MS * 3_900);
         if attaches {
-            // It says in the new connection that it hears: that counts from its beginning.
+            // It says in the new connection that it hears: that counts from the connection's beginning.
             conn = 11;
             bench.close(1, Closed::Broken);
             bench.join(conn, again(2));
@@ -159,7 +159,7 @@ fn recoverable(rank: u32, life: u8) -> Register {
     Register { host: host("there"), recovery: true, reentry, ..named(serial, 2, &rank.to_string()) }
 }
 
-/// Two of them, of a scheduler with this heartbeat time-out.
+/// Two such workers, of a scheduler with this heartbeat time-out.
 fn recovering(heartbeat_timeout_ms: u64) -> Bench {
     let mut rules = Rules { recovery: true, ..rules(2, 0) };
     rules.agreed.heartbeat_timeout_ms = heartbeat_timeout_ms;

@@ -20,7 +20,7 @@ fn killed(rank: u32, on: &str) -> ChildEnded {
     ChildEnded { host: host(on), process: process(rank), how: HowEnded::Killed, number: 9, launch: None }
 }
 
-/// A launcher says so over a connection of its own, which is closed.
+/// A launcher says this over a connection of its own, which is closed.
 fn word(bench: &mut Bench, word: ChildEnded) {
     let conn = WORD + bench.closed.len() as u64;
     bench.open(conn);
@@ -81,7 +81,7 @@ fn however_its_connection_ended() {
         bench.pass(Duration::ZERO);
         assert!(cause(&mut bench, 0).expect("told at once").contains(SAID));
     }
-    // What a peer saw is not enough for that: the network may have broken for both.
+    // A peer's evidence is not enough for that: the network may have broken for both.
     let mut bench = Bench::formed(&["here", "there"]);
     bench.close(1, Closed::Broken);
     bench.say(0, Message::Suspect(Suspect { peer: 1, evidence: "timed out".to_string() }));
@@ -112,7 +112,7 @@ fn a_word_about_another_process_counts_for_nothing() {
     }
 }
 
-/// Two nodes, of which the second is a script's child: what it inherited, and the script's end.
+/// Two nodes, the second of which is a script's child: what it inherited, and the script's end.
 fn with_script() -> (Bench, ChildEnded) {
     let mut bench = Bench::new(rules(2, 0));
     bench.join(0, Register { launch: Some(LaunchId([5; 16])), ..named(0, 2, "0") });
@@ -133,7 +133,7 @@ fn a_scripts_child_is_known_by_what_it_inherited() {
     let sentence = cause(&mut bench, 0).expect("told at once");
     let said = "and it was run by a process that exited with code 137 (its launcher); last heard";
     assert!(sentence.contains(said), "{sentence}");
-    // A word out of the air puts out no node that is connected.
+    // A word without any ground puts out no node that is connected.
     let (mut bench, ended) = with_script();
     for beat in 1..=20 {
         word(&mut bench, ended.clone());
@@ -159,7 +159,7 @@ fn who_knows_no_more_than_its_rank_says_nothing() {
         bench.pass(REATTACH - MS);
         assert_eq!(bench.verdict(0), None, "{other:?}");
     }
-    // Nor is one meant that was given nothing by a word that has nothing.
+    // A node that inherited no launch id is not meant either by a word that names none.
     let mut bench = Bench::formed(&["here", "there"]);
     bench.close(1, Closed::Ended);
     word(&mut bench, ChildEnded { process: Process { pid: 900, ..process(1) }, ..killed(1, "there") });
@@ -193,7 +193,8 @@ fn a_lie_does_not_put_out_a_node_that_is_connected() {
     }
     assert_eq!((bench.verdict(0), bench.ended.clone()), (None, None));
     assert!(bench.lines.is_empty(), "{:?}", bench.lines);
-    // It was heard long after the last of them: now the end of its connection counts as if nobody had said anything.
+    // The node was heard long after the last of these words: the end of its connection now counts as if nobody had said
+    // anything.
     beats += 1;
     bench.beat(1, beats);
     bench.close(1, Closed::Ended);
@@ -266,7 +267,7 @@ fn a_peers_suspicion_does_not_take_its_place() {
     bench.close(1, Closed::Ended);
     bench.pass(Duration::ZERO);
     assert!(cause(&mut bench, 0).expect("told at once").contains(SAID));
-    // But a lie does not shut a peer's mouth.
+    // But a lie does not keep a peer's evidence from counting.
     let mut bench = Bench::formed(&["here", "there"]);
     word(&mut bench, killed(1, "there"));
     bench.now = bench.now + HELD;
@@ -302,7 +303,7 @@ fn who_has_left_or_is_lost_already() {
     bench.pass(Duration::ZERO);
     let first = bench.verdict(0).expect("rank 2 is lost");
     word(&mut bench, killed(2, "there"));
-    // A consequence of a job that is broken for good is told to nobody.
+    // Nobody is told of a consequence in a job that is broken for good.
     bench.close(0, Closed::Broken);
     word(&mut bench, killed(0, "here"));
     bench.pass(Duration::from_secs(6));

@@ -13,7 +13,8 @@ impl Conductor {
         let Some((node, conn)) = cluster.nodes.get(&key).and_then(|node| Some((node, node.conn?))) else { return };
         let is_member = !cluster.job.is_forming() && node.is_member();
         let line = format!("{} has left", node.culprit());
-        // Of a job that ends unfinished it leaves this run: in the next one its place is there as those of the others are.
+        // A node that leaves an abandoned job leaves only this run. In the next run its place is there, as those of the
+        // others are.
         let for_good = !cluster.job.is_abandoned();
         if is_member && for_good {
             cluster.out.promise(Record::Left(key));
@@ -93,7 +94,7 @@ impl Conductor {
         self.end_broken();
     }
 
-    /// The time of a node is up that has come back, and waits for the cluster to be whole again.
+    /// The time is up of a node that has come back, and waits for the cluster to be whole again.
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_back()) else { return };
         let Some(conn) = node.conn.take() else { return };

@@ -1,7 +1,8 @@
 //! Signs of life: heartbeats and their echo, connections that end, processes that are looked at.
 //!
-//! It finds out which losses are certain, with the cause in words, and changes nothing for them: what follows from a loss is decided
-//! above (`breaking.rs`). Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler itself is late.
+//! It finds out which losses are certain, with the cause in words, and changes nothing for them. `breaking.rs`, which
+//! stands above, decides what follows. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler
+//! itself is late.
 
 use super::cluster::Cluster;
 use super::contract::{Closed, ConnId, Liveness, Output};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 /// After so many intervals without a word a process of this host is looked at.
 const LATE: u32 = 2;
-/// How long a node on another host may take to come back after its connection ended, where there is no second witness.
+/// How long a node on another host may take to come back after its connection ended, if there is no second witness.
 pub(super) const REATTACH: Duration = Duration::from_millis(100);
 /// The kernel closes a dying process's descriptors shortly before the process can be seen as gone: look again soon ...
 const PROBE_FIRST: Duration = Duration::from_millis(1);
@@ -52,8 +53,9 @@ impl FailureDetector {
         cluster.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
     }
 
-    /// Looks at every node's last sign of life, once an interval. A process that was killed while it waits for a disk keeps its
-    /// connection open until the disk answers: so one that is late is looked at before its time is up.
+    /// Looks at every node's last sign of life, once an interval. A process that was killed while it waits for a disk
+    /// keeps its connection open until the disk answers. So the process of a late node is looked at before the node's
+    /// time is up.
     pub(super) fn tick(&mut self, cluster: &mut Cluster, now: Time) -> Vec<Loss> {
         if cluster.job.is_broken_for_good() {
             return Vec::new();
@@ -93,7 +95,7 @@ impl FailureDetector {
         }
     }
 
-    /// Looks whether a node's process lives, if it is on this host. False: it is not.
+    /// Looks whether a node's process lives, if it is on this host. Returns false if it is on another.
     fn probe(&mut self, cluster: &mut Cluster, key: u32) -> bool {
         let Some(node) = cluster.nodes.get(&key) else { return false };
         let (register, own) = (&node.register, &cluster.identity);
@@ -112,7 +114,7 @@ impl FailureDetector {
         true
     }
 
-    /// A process was looked at: the nodes that it was one's.
+    /// A process was looked at, for the nodes whose process it was.
     pub(super) fn probed(
         &mut self,
         cluster: &mut Cluster,
@@ -124,7 +126,7 @@ impl FailureDetector {
         let mut losses = Vec::new();
         for key in keys.into_iter().filter(|_| cluster.job.is_complete()) {
             let silence = cluster.silence();
-            // Another life may have its place.
+            // Another life may have its place by now.
             let is_it = |node: &&mut Node| node.register.process == process && node.is_member();
             let Some(node) = cluster.nodes.get_mut(key).filter(is_it) else { continue };
             let unheard = now.since(node.signs.heard);
@@ -134,7 +136,8 @@ impl FailureDetector {
                     losses.extend(process_gone(cluster, now, key));
                 }
                 (Liveness::Gone, None) => {
-                    // What it last said (that it leaves, that it aborts) may not have been read: a timer comes after that.
+                    // The last thing it said (that it leaves, or aborts) may not have been read yet: a timer comes
+                    // after everything was read.
                     node.evidence.process_gone = true;
                     cluster.out.at(now, Due::Judge(key));
                 }
@@ -156,7 +159,7 @@ impl FailureDetector {
         losses
     }
 
-    /// Judges once everything that is readable has been read: a new connection of the node's may be among it.
+    /// Judges a node once everything that is readable has been read: a new connection of the node may be among it.
     pub(super) fn judge_soon(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
         if !self.probe(cluster, key) {
             cluster.out.at(now, Due::Judge(key));
@@ -227,7 +230,7 @@ fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
 }
 
 impl Cluster {
-    /// A node's connection ended. Whether it is to be judged soon.
+    /// A node's connection ended. Returns whether the node is to be judged soon.
     pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) -> bool {
         let Some(node) = self.nodes.get_mut(key) else { return false };
         node.conn = None;
@@ -241,7 +244,8 @@ impl Cluster {
         };
         node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
         if self.job.is_broken_for_good() {
-            // It has been told, and goes; or the verdict was lost with its connection, and it comes back to hear it.
+            // The node has been told, and goes; or the verdict was lost with its connection, and the node comes back to
+            // hear it.
             self.out.at(now + REATTACH, Due::Judge(key));
             return false;
         }
@@ -251,7 +255,8 @@ impl Cluster {
         true
     }
 
-    /// A node whose goodbye waits for the disk hears all the same that this scheduler lives, or it would look for it elsewhere.
+    /// A node whose goodbye waits for the disk hears all the same that this scheduler lives. Otherwise it would look
+    /// for it elsewhere.
     pub(super) fn answer_behind_goodbye(&mut self, conn: ConnId, sequence: u64) {
         if self.out.promises.holds_for(conn) {
             self.out.send(conn, Message::HeartbeatEcho(HeartbeatEcho { sequence }));

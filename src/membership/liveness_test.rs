@@ -207,7 +207,7 @@ fn silence_on_this_host_is_looked_into() {
     }
 }
 
-/// It keeps its connection open for as long as one of its threads waits for a disk.
+/// A killed process keeps its connection open as long as one of its threads waits for a disk.
 #[test]
 fn a_process_that_has_been_killed_is_lost_before_its_time_is_up() {
     let mut bench = Bench::formed(&["there", "here"]);
@@ -242,8 +242,8 @@ fn a_node_that_does_not_hear_is_lost_too() {
     assert!(failure.cause.ends_with("; last heard 0 ms ago"), "{failure}");
 }
 
-/// Its heartbeats are held up for most of the time-out, as behind a long value on a slow link, or on a machine that is too busy,
-/// and come all at once. There was no echo in between that it could have heard.
+/// Its heartbeats are held up for most of the time-out, as behind a long value on a slow link, or on a machine that is too
+/// busy. Then they come all at once. There was no echo in between that it could have heard.
 #[test]
 fn a_node_whose_heartbeats_are_held_up_is_not_called_deaf_for_that_time() {
     for hears in [true, false] {
@@ -297,11 +297,11 @@ fn a_node_that_does_not_hear_gains_no_time_by_registering_again() {
     assert!(failure.cause.starts_with("is lost: it has not heard the scheduler for "), "{failure}");
 }
 
-/// A node on a link that goes silent in either direction, or both, as its agent sees to it: a heartbeat each interval, a
-/// new connection where nothing was heard for all but one interval of the time-out.
+/// A node on a link that goes silent in either direction, or both, as its agent sees to it: it sends a heartbeat each
+/// interval, and opens a new connection if nothing was heard for all but one interval of the time-out.
 struct Cut {
     timeout: Duration,
-    /// In eighths of an interval: when it beats, and when the link goes silent.
+    /// When the node beats, and when the link goes silent, in eighths of an interval.
     beats_at: u32,
     silent_at: u32,
     speaks: bool,
@@ -390,7 +390,7 @@ fn a_node_that_comes_back_over_a_new_connection_is_not_lost() {
 fn one_whose_connection_broke_has_an_interval_to_show_that_it_hears() {
     for shows in [true, false] {
         let mut bench = Bench::formed(&["here", "there"]);
-        // Asked for a second heartbeat, it sends it before it has the first one's echo.
+        // It is asked for a second heartbeat, and sends it before it has the first one's echo.
         for sequence in [1, 2] {
             bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed: 0, ..Heartbeat::default() }));
         }
@@ -441,7 +441,7 @@ fn lateness_moves_every_deadline() {
     bench.join(5, Register { instance: Some(JobInstance([9; 16])), host: host("there"), ..named(1, 2, "1") });
     assert_eq!(bench.formed_message(5).rank, 1);
 
-    // What comes in with the late timer is fed before it.
+    // Messages that come in with the late timer are fed before it.
     bench.close(5, Closed::Ended);
     bench.now = bench.now + MS * 3_000;
     bench.join(6, Register { instance: Some(JobInstance([9; 16])), host: host("there"), ..named(1, 2, "1") });
@@ -488,7 +488,7 @@ fn a_lost_node_that_comes_back_is_told() {
     let (status, reason) = bench.rejected(8);
     assert_eq!(status, Status::Fenced);
     assert!(reason.starts_with("this node was taken for lost: rank 1 (node id \"1\""), "{reason}");
-    // One that closed after the verdict, perhaps without having heard it, hears it now.
+    // A node whose connection closed after the verdict, perhaps without having heard it, hears it now.
     bench.join(9, Register { instance: Some(JobInstance([9; 16])), ..named(2, 3, "2") });
     assert!(matches!(&bench.told(9)[..], [Message::Formed(_), Message::LostNodes(_), Message::Verdict(_)]));
     bench.say(9, Message::Leave);

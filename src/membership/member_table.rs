@@ -23,7 +23,7 @@ impl Default for MemberTable {
 }
 
 impl MemberTable {
-    /// Of these nodes, as they are now.
+    /// The table of these nodes, as they are now.
     pub(super) fn of(nodes: &Nodes) -> MemberTable {
         let members = Members::new(nodes.iter().map(|(index, node)| Arc::new(member(*index, node))).collect());
         let first = members.first().map(|member| &member.host.key);
@@ -40,8 +40,8 @@ impl MemberTable {
         agreed
     }
 
-    /// What a node is told, by its index, its rank, and the number of nodes in its role: all, or in a large cluster those that the
-    /// schedules on its groups use. Those are the group of its role, and the universe.
+    /// The members that a node is told, by its index, its rank, and the number of nodes in its role. It is told all; in
+    /// a large cluster those that the schedules on its groups use. Its groups are that of its role, and the universe.
     pub(super) fn told(&self, index: u32, rank: u32, size: u32) -> Members {
         if self.members.len() <= FULL_TABLE_NODES {
             return self.members.clone();

@@ -14,15 +14,16 @@ impl Cluster {
         self.missed_for_good().or_else(|| self.job.verdict().cloned().filter(|_| !self.job.is_recoverable()))
     }
 
-    /// A member has left: the cluster will not be whole again.
+    /// The reason where a member has left: the cluster will not be whole again.
     fn missed_for_good(&self) -> Option<Failure> {
         let left = self.nodes.get(&self.job.first_left()?)?;
         let cause = "has left the cluster, which cannot be made whole again without it".to_owned();
         Some(self.failure(Status::PeerLeft, Some(left.culprit()), cause))
     }
 
-    /// The job is broken, and the cluster will not be whole again: all that are there are told why, once. Also those that have
-    /// not asked for the next epoch yet: when they do this scheduler may have ended. (An abort's verdict says it itself.)
+    /// The job is broken, and the cluster will not be whole again: all nodes that are there are told why, once. Nodes
+    /// that have not asked for the next epoch yet are told, too: when they ask, this scheduler may have ended. (An
+    /// abort's verdict says it itself.)
     pub(super) fn refuse_next_epoch(&mut self) {
         let stay = |node: &Node| node.is_member() && !node.is_back();
         let conns: Vec<ConnId> = self.nodes.values().filter(|node| stay(node)).filter_map(|node| node.conn).collect();
@@ -46,7 +47,7 @@ impl Cluster {
         self.tell_not_recovered(conn, failure);
     }
 
-    /// A node's wish for the next epoch is not fulfilled. Why there is none may have been promised.
+    /// Tells a node that there is no next epoch for it. The reason may have to be durable before.
     pub(super) fn tell_not_recovered(&mut self, conn: ConnId, failure: Failure) {
         let is_promised = self.job.is_abandoned() || self.job.first_left().is_some();
         let behind = if is_promised { Behind::Everything } else { Behind::Epoch };

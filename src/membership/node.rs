@@ -19,7 +19,7 @@ pub(super) struct Detached {
     pub(super) since: Time,
     pub(super) how: Closed,
     pub(super) words: String,
-    /// How long until its process is looked at again (own host).
+    /// How long until its process is looked at again (only on the scheduler's own host).
     pub(super) probe_wait: Duration,
 }
 
@@ -34,20 +34,21 @@ pub(super) struct Suspicion {
 /// The latest witness against a node.
 #[derive(Clone, Debug)]
 pub(super) struct Witness {
-    /// Which peer; none: its launcher.
+    /// The peer that is the witness; none: its launcher is.
     pub(super) by: Option<u32>,
     pub(super) at: Time,
     pub(super) evidence: String,
 }
 
 impl Witness {
-    /// Whether this is enough for a node whose connection ended in this way, and that was heard then at last.
+    /// Whether this witness is enough against a node whose connection ended in this way, and that was last heard at
+    /// that time.
     pub(super) fn suffices(&self, how: Closed, heard: Time) -> bool {
         !self.is_disproved(heard) && (self.by.is_none() || how == Closed::Ended)
     }
 
-    /// Whether a node that was heard then cannot have ended when this was said. What was on its way at that moment is no
-    /// proof.
+    /// Whether the node, which was heard at that time, cannot have ended when this was said. What was on its way at
+    /// that moment is no proof.
     pub(super) fn is_disproved(&self, heard: Time) -> bool {
         heard >= self.at + HELD
     }
@@ -65,18 +66,18 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     pub(super) witness: Option<Witness>,
-    /// Its process was seen to be gone while its connection was open: what it last said may still have to be read.
+    /// Its process was seen to be gone while its connection was open: its last words may still have to be read.
     pub(super) process_gone: bool,
-    /// Its loss is certain: why it would be called lost, if nobody else were the cause.
+    /// Its loss is certain; the text says why it is called lost, if no other node turns out to be the cause.
     pub(super) confirmed_lost: Option<String>,
 }
 
 /// The lives of a node.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    /// With recovery: what the token hashes to that lets its next life in.
+    /// With recovery: the hash of the token that lets its next life in.
     pub(super) token: Option<TokenHash>,
-    /// It has come back, and waits for the next epoch: the life that had its place in this one.
+    /// Set where it has come back, and waits for the next epoch: the life that had its place in this epoch.
     pub(super) before: Option<Box<Register>>,
     /// How often it has come back and taken part again.
     pub(super) restarts: u32,
@@ -127,12 +128,12 @@ impl Node {
         }
     }
 
-    /// Whether its launcher starts nobody in its place, as far as its own signs of life leave that word standing.
+    /// Whether its launcher starts nobody in its place, and no sign of life of its own has disproved that.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.stands(self.signs.heard)
     }
 
-    /// A new connection stands for it, and it has heard what was sent at `hearing`: see [`Signs::attach`].
+    /// A new connection stands for it. It has heard what was sent at `hearing`: see [`Signs::attach`].
     pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
         self.conn = Some(conn);
         self.detached = None;
@@ -141,7 +142,7 @@ impl Node {
         self.abandoned = AbandonedPlace::default(); // it lives
     }
 
-    /// It takes part in this epoch, which begins now: what was said in the one before does not concern it.
+    /// It takes part in this epoch, which begins now. What was said in the epoch before does not concern it.
     pub(super) fn begin_epoch(&mut self, epoch: Epoch) {
         self.course = Course::default();
         self.suspicions.clear();
@@ -150,11 +151,11 @@ impl Node {
         self.lives.token = self.next_token();
         if self.lives.before.take().is_some() {
             self.lives.restarts += 1;
-            self.epoch = epoch; // the only one that it ever hears of
+            self.epoch = epoch; // a life that came back has heard of no epoch before
         }
     }
 
-    /// What was known of its last life does not concern this one.
+    /// A new life begins: what was known of the last life does not concern it.
     pub(super) fn begin_anew(&mut self, now: Time) {
         self.signs = Signs::new(now);
         self.evidence.witness = None;
@@ -162,24 +163,25 @@ impl Node {
         self.course = Course::default();
     }
 
-    /// Whether it can take part in the next epoch, where it waits for it if `inside`. Of one whose launcher has given its
-    /// place up that is not known before it is heard later, or lost: the end of its connection may be on its way.
+    /// Whether it can take part in the next epoch; `inside` says whether it waits for it inside `muster_recover`. If
+    /// its launcher has given its place up, that is not known before it is heard later, or lost: the end of its
+    /// connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
         let is_there = self.is_member() && self.conn.is_some() && self.evidence.confirmed_lost.is_none();
         is_there && !self.is_abandoned() && (inside || self.is_back())
     }
 
-    /// Whether it has come back, and waits for the next epoch; it may be lost once more meanwhile.
+    /// Whether it has come back, and waits for the next epoch. It may be lost once more meanwhile.
     pub(super) fn is_back(&self) -> bool {
         self.lives.before.is_some()
     }
 
-    /// It was a node's before this scheduler was started again, and has not attached since.
+    /// Whether it was a node before this scheduler was started again, and has not attached since.
     pub(super) fn is_unheard(&self) -> bool {
         self.conn.is_none() && self.epoch == Epoch(0) && !self.is_back()
     }
 
-    /// When it last gave a sign of life, as the end of a sentence; nothing where [`Course::heard_in`] says more.
+    /// When it last gave a sign of life, as the end of a sentence. It is empty where [`Course::heard_in`] says more.
     pub(super) fn last_heard(&self, now: Time) -> String {
         match self.is_unheard() {
             true => "; not heard since the scheduler was started again".to_owned(),
@@ -188,7 +190,7 @@ impl Node {
         }
     }
 
-    /// With recovery: what the token hashes to that lets the life after the present one in.
+    /// With recovery: the hash of the token that lets in the life after the present one.
     pub(super) fn next_token(&self) -> Option<TokenHash> {
         self.register.reentry.as_ref().map(|reentry| reentry.next)
     }
@@ -212,8 +214,9 @@ impl Node {
         }
     }
 
-    /// The scheduler itself stood still for this long: the node is not to be blamed for it. All that its signs of life are
-    /// compared with moves as well: nobody has been heard since it was asked, suspected or reported dead, because time was lent.
+    /// The scheduler itself stood still for this long: the node is not to be blamed for it. All times that are compared
+    /// with its signs of life move, too. Otherwise it would seem that a node was heard after it was asked, suspected or
+    /// reported dead.
     pub(super) fn forgive(&mut self, late: Duration, now: Time) {
         let heard = self.signs.heard;
         self.evidence.witness.take_if(|witness| witness.is_disproved(heard));
@@ -225,7 +228,7 @@ impl Node {
         times.for_each(|at| at.forgive(late, now));
     }
 
-    /// Keeps a suspicion of its own, once per peer.
+    /// Keeps a suspicion that this node has, one for each peer.
     pub(super) fn suspect(&mut self, peer: u32, now: Time) {
         self.suspicions.retain(|suspicion| suspicion.peer != peer);
         if self.suspicions.len() == SUSPICIONS_MAX {

@@ -16,10 +16,10 @@ use std::ops::Deref;
 /// All nodes. It reads as a map from keys.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    /// Each by itself, for a tree leaves much of its room unused.
+    /// Each node is allocated by itself, for a tree leaves much of its room unused.
     by_key: BTreeMap<u32, Box<Node>>,
     by_incarnation: HashMap<Incarnation, u32>,
-    /// By canonical id.
+    /// The nodes' keys by canonical id.
     by_id: HashMap<String, u32>,
     /// How many are members still.
     present: usize,
@@ -81,7 +81,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// The cluster is complete: each node gets its place, in the same order, and its index as its key.
+    /// The cluster is complete: each node gets its place, in the same order. Its index becomes its key.
     pub(super) fn take_places(&mut self, places: Vec<Place>, worker_num: u32) {
         for (mut node, place) in std::mem::take(&mut self.by_key).into_values().zip(places) {
             let first = if node.role() == Role::Server { worker_num } else { 0 };
@@ -93,7 +93,8 @@ impl Nodes {
         }
     }
 
-    /// Another life takes the place of a node; the one that had it is fenced. The connection that it had, if any.
+    /// Another life takes the place of a node; the life that had it is fenced. Returns the connection that the old life
+    /// had, if any.
     pub(super) fn replace_life(&mut self, key: u32, register: Register) -> Option<ConnId> {
         let mut node = self.by_key.remove(&key)?;
         self.strike(&node.register);
@@ -108,7 +109,8 @@ impl Nodes {
         conn
     }
 
-    /// The same life of a node counts once more. Where another life waits for the next epoch its loss in this one stays.
+    /// The same life of a node counts once more. If another life waits for the next epoch, the node stays lost in this
+    /// one.
     pub(super) fn counts_again(&mut self, key: u32) {
         let Some(node) = self.by_key.get_mut(&key).filter(|node| node.presence.is_lost()) else { return };
         node.presence.return_as_member();
@@ -166,14 +168,15 @@ impl Nodes {
         self.fenced.contains(&life)
     }
 
-    /// The lives that others have replaced. One whose place another will have from the next epoch on is not fenced in this one.
+    /// The lives that others have replaced. A life that loses its place only with the next epoch is not fenced in this
+    /// one.
     pub(super) fn fenced(&self) -> Vec<Incarnation> {
         let before = self.values().filter_map(|node| node.lives.before.as_ref());
         let seated: BTreeSet<Incarnation> = before.map(|before| before.incarnation).collect();
         self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect()
     }
 
-    /// What a record says of them.
+    /// Takes up the fenced lives that a record tells of.
     pub(super) fn take_up_fenced(&mut self, fenced: Vec<Incarnation>) {
         self.fenced = fenced.into_iter().collect();
     }
@@ -187,7 +190,7 @@ impl Nodes {
         self.values().filter_map(|node| node.conn).collect()
     }
 
-    /// A node as a sentence names it.
+    /// A node, as a sentence names it.
     pub(super) fn in_words(&self, key: u32) -> String {
         self.get(&key).map_or_else(|| format!("node {key}"), |node| node.culprit().to_string())
     }
@@ -200,7 +203,7 @@ impl Nodes {
         self.get(&key).is_some_and(|node| node.evidence.confirmed_lost.is_some())
     }
 
-    /// Since when a node whose loss is confirmed has been gone: its connection ended, or it was last heard.
+    /// When a node whose loss is confirmed was gone: its connection ended, or it was last heard.
     pub(super) fn gone_since(&self, key: u32) -> Time {
         let since = |node: &Node| node.detached.as_ref().map_or(node.signs.heard, |gone| gone.since);
         self.get(&key).map_or(Time(0), |node| since(node))

@@ -1,6 +1,7 @@
 //! What goes out of the scheduler's brain: messages, records, log lines, and when it wants to be woken.
 //!
-//! Invariant: what goes out keeps its order, but for what waits to be durable (`promises.rs`). Tested through the whole brain.
+//! Invariant: what goes out keeps its order, except what waits to be durable (`promises.rs`). Tested through the whole
+//! brain.
 
 use super::contract::{ConnId, Output};
 use super::promises::{Behind, Promises, Queued};
@@ -33,7 +34,7 @@ impl Outbox {
         self.queued.pop_front()
     }
 
-    /// What is left of the one that was just taken.
+    /// Puts back the rest of the output that was just taken.
     pub(super) fn put_back(&mut self, queued: Queued) {
         self.queued.push_front(queued);
     }
@@ -47,38 +48,39 @@ impl Outbox {
         self.output(Output::Log { quiet: false, line });
     }
 
-    /// A line for those who look for it.
+    /// A line for people who look for it.
     pub(super) fn note(&mut self, line: String) {
         self.output(Output::Log { quiet: true, line });
     }
 
-    /// A line of which anybody who reaches the port can make as many as he likes: some are told, the others counted.
+    /// A line of a kind that anybody who reaches the port can cause as often as he likes: some are logged, the others
+    /// counted.
     pub(super) fn nuisance(&mut self, kind: Kind, from: &str, line: &str) {
         if let Some(line) = self.nuisances.mention(kind, from, line) {
             self.warn(line);
         }
     }
 
-    /// The same, for those who look for it.
+    /// Such a line, for people who look for it.
     pub(super) fn quiet_nuisance(&mut self, kind: Kind, from: &str, line: &str) {
         if let Some(line) = self.nuisances.mention(kind, from, line) {
             self.note(line);
         }
     }
 
-    /// Tells what was only counted, once in a while.
+    /// Logs how many lines were only counted, once in a while.
     pub(super) fn tell_counted(&mut self, now: Time) {
         self.nuisances.due(now).into_iter().for_each(|line| self.warn(line));
     }
 
-    /// The same, for the last time.
+    /// Logs for the last time how many lines were only counted.
     pub(super) fn tell_last_counted(&mut self) {
         self.nuisances.left_out().into_iter().for_each(|line| self.warn(line));
     }
 
     pub(super) fn send(&mut self, conn: ConnId, message: Message) {
         let behind = match message {
-            // Nothing is promised by these.
+            // These messages promise nothing.
             Message::HeartbeatEcho(_) | Message::Report | Message::NotYet(_) | Message::Rejected(_) => Behind::Nothing,
             Message::StoreReply(_)
             | Message::GroupMade(_)
@@ -100,7 +102,7 @@ impl Outbox {
         }
     }
 
-    /// A connection is closed behind what it is still to be sent.
+    /// Closes a connection once all that is still to be sent on it has been sent.
     pub(super) fn close(&mut self, conn: ConnId) {
         let waits = self.promises.holds_for(conn);
         self.put_out(if waits { Behind::Everything } else { Behind::Nothing }, Queued::Ready(Output::Close(conn)));
@@ -140,12 +142,12 @@ impl Outbox {
         self.timers.shift(late);
     }
 
-    /// The armed time is used up: the next one is told, whatever it is.
+    /// The armed time is used up: the driver is told the next time, whatever it is.
     pub(super) fn is_woken(&mut self) {
         self.armed = None;
     }
 
-    /// Tells the driver when to wake the brain, where that has changed; at this time at the latest.
+    /// Tells the driver when to wake the brain, if that has changed; at this time at the latest.
     pub(super) fn arm(&mut self, latest: Option<Time>) {
         let first = self.timers.first().into_iter().chain(latest).min();
         if first != self.armed {

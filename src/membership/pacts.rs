@@ -1,32 +1,32 @@
-//! Which groups their members make alone: those that are open, and those that are made.
+//! The groups that their members make by themselves: those that are open, and those that are made.
 //!
-//! Invariant: an open one waits for somebody. Tested in `by_members_test.rs`, through the whole brain.
+//! Invariant: an open group waits for somebody. Tested in `by_members_test.rs`, through the whole brain.
 
 use crate::types::GroupId;
 use crate::wire::{ByMembersRecord, GroupRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many ranks, or members that are awaited, are named.
+/// How many ranks, or awaited members, a sentence names.
 pub(super) const NAMED_MAX: usize = 4;
 
-/// Which group it is: the n-th that these members make under this tag.
+/// The name of such a group: it is the n-th that these members make under this tag.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
-    /// Indices, in order of rank.
+    /// The members' indices, in order of rank.
     pub(super) members: Vec<u32>,
     pub(super) tag: String,
     pub(super) nth: u64,
 }
 
-/// What has become of it.
+/// The state of such a group.
 #[derive(Debug)]
 enum Pact {
-    /// These wait for the others, each with the number of its question.
+    /// These members wait for the others, each with the number of its question.
     Open(BTreeMap<u32, u64>),
     Made(GroupId),
 }
 
-/// All of them.
+/// All groups that their members make by themselves.
 #[derive(Debug, Default)]
 pub(super) struct Pacts(BTreeMap<Name, Pact>);
 
@@ -39,7 +39,7 @@ impl Name {
             && self.members.iter().all(|member| *member < workers)
     }
 
-    /// As it is written down.
+    /// The record that is written down of it.
     pub(super) fn record(&self, group: GroupId, used: bool) -> ByMembersRecord {
         let group = GroupRecord { group, members: self.members.clone(), used };
         ByMembersRecord { tag: self.tag.clone(), nth: self.nth, group }
@@ -62,7 +62,7 @@ impl Pacts {
         }
     }
 
-    /// Whether this group was made so, with this node.
+    /// Whether this group was made by its members alone, with this node among them.
     pub(super) fn has_made(&self, group: GroupId, key: u32) -> bool {
         let is_it = |(name, pact): (&Name, &Pact)| {
             matches!(pact, Pact::Made(made) if *made == group) && name.members.contains(&key)
@@ -70,22 +70,22 @@ impl Pacts {
         self.0.iter().any(is_it)
     }
 
-    /// Those that are open.
+    /// The names of the groups that are open.
     pub(super) fn open(&self) -> impl Iterator<Item = &Name> {
         self.0.iter().filter(|(_, pact)| matches!(pact, Pact::Open(_))).map(|(name, _)| name)
     }
 
-    /// For how many a node waits.
+    /// The number of open groups for which a node waits.
     pub(super) fn open_by(&self, key: u32) -> usize {
         self.0.values().filter(|pact| matches!(pact, Pact::Open(asks) if asks.contains_key(&key))).count()
     }
 
-    /// Whether a node waits for this one.
+    /// Whether a node waits for this group.
     pub(super) fn waits(&self, name: &Name, key: u32) -> bool {
         matches!(self.0.get(name), Some(Pact::Open(asks)) if asks.contains_key(&key))
     }
 
-    /// A node that waits for another list under the same tag, where both are in both.
+    /// A node that waits for another list of members under the same tag, where both nodes are in both lists.
     pub(super) fn disagreement(&self, name: &Name, key: u32) -> Option<(u32, Name)> {
         self.0.iter().find_map(|(open, pact)| {
             let Pact::Open(asks) = pact else { return None };
@@ -98,7 +98,7 @@ impl Pacts {
         })
     }
 
-    /// A node waits for this one, which is not made; the questions of all once all have asked.
+    /// A node waits for this group, which is not made yet. Returns the questions of all members once all have asked.
     pub(super) fn join(&mut self, name: &Name, key: u32, ask: u64) -> Option<BTreeMap<u32, u64>> {
         let pact = self.0.entry(name.clone()).or_insert_with(|| Pact::Open(BTreeMap::new()));
         let Pact::Open(asks) = pact else { return None };
@@ -106,7 +106,7 @@ impl Pacts {
         (asks.len() == name.members.len()).then(|| std::mem::take(asks))
     }
 
-    /// A node does not wait any more.
+    /// A node does not wait for this group any more.
     pub(super) fn withdraw(&mut self, name: &Name, key: u32) {
         if let Some(Pact::Open(asks)) = self.0.get_mut(name) {
             asks.remove(&key);
@@ -116,7 +116,7 @@ impl Pacts {
         }
     }
 
-    /// One that is open will not be: the questions of those that wait.
+    /// This open group will not be made. Returns the questions of the nodes that wait for it.
     pub(super) fn end(&mut self, name: &Name) -> BTreeMap<u32, u64> {
         match self.0.remove(name) {
             Some(Pact::Open(asks)) => asks,
@@ -128,12 +128,12 @@ impl Pacts {
         }
     }
 
-    /// One is made: this group.
+    /// The group of this name is made, with this number.
     pub(super) fn is_made(&mut self, name: Name, group: GroupId) {
         self.0.insert(name, Pact::Made(group));
     }
 
-    /// All that are made, as they are written down.
+    /// The records of all that are made.
     pub(super) fn records(&self, is_used: impl Fn(GroupId) -> bool) -> Vec<ByMembersRecord> {
         let made = self.0.iter().filter_map(|(name, pact)| match pact {
             Pact::Made(group) => Some(name.record(*group, is_used(*group))),
@@ -142,7 +142,7 @@ impl Pacts {
         made.collect()
     }
 
-    /// An epoch is over: what was to be made in it will not be.
+    /// An epoch is over: the groups that were still open in it will not be made.
     pub(super) fn forget_open(&mut self) {
         self.0.retain(|_, pact| matches!(pact, Pact::Made(_)));
     }

@@ -9,9 +9,10 @@
 //! | nobody is started in a place any more | that there is no next epoch |
 //! | the job is done | the scheduler's end |
 //!
-//! [`Output::Persist`] carries a growing number; what depends on it is held back until [`Input::Persisted`] has told that
-//! number or a greater one. Signs of life are never held back, and verdicts only behind an epoch that is not durable
-//! yet, for they would be taken for verdicts on the one before. Losses are not written: `restart.rs` says why.
+//! [`Output::Persist`] carries a growing number. What depends on it is held back until [`Input::Persisted`] has told
+//! that number or a greater one. Signs of life are never held back. Verdicts are held back only behind an epoch that is
+//! not durable yet, for they would be taken for verdicts on the one before. Losses are not written: `restart.rs` says
+//! why.
 //!
 //! [`Input::Persisted`]: super::Input::Persisted
 
@@ -20,15 +21,15 @@ use crate::types::Epoch;
 use crate::wire::{Blob, Message, Record};
 use std::collections::{HashMap, VecDeque};
 
-/// An output, or one that is made only when it is taken: the members that a node of a large cluster is told of, the
-/// pieces of a long value.
+/// An output that is ready, or one that is made only when it is taken: the members that a node of a large cluster is
+/// told of, or the pieces of a long value.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // most of them are the large one
 pub(super) enum Queued {
     Ready(Output),
-    /// Of this epoch, to these connections, of the nodes with these indices.
+    /// A `Formed` of this epoch, to each of these connections, for the node with the index beside it.
     Formed(Epoch, VecDeque<(ConnId, u32)>),
-    /// What is left of a value, from this byte on.
+    /// The rest of a value, from this byte on.
     Value(ConnId, u64, Blob, usize),
 }
 
@@ -47,15 +48,15 @@ pub(super) enum Behind {
 pub(super) struct Promises {
     /// The number of the newest record.
     newest: u64,
-    /// Up to which they are durable.
+    /// The number up to which records are durable.
     durable: u64,
     /// The newest epoch's number.
     epoch: u64,
-    /// Whether the job's end is among them.
+    /// Whether the job's end is among the records.
     done: bool,
-    /// In order of the records that they wait for.
+    /// What is held back, in order of the records that it waits for.
     held: VecDeque<(u64, Queued)>,
-    /// How many answers of the store are among them, for each connection.
+    /// How many answers of the store are held back, for each connection.
     replies: HashMap<ConnId, usize>,
 }
 
@@ -85,7 +86,7 @@ impl Promises {
         self.durable = self.durable.max(number);
     }
 
-    /// What follows from this record, unless it may go out at once: then it comes back.
+    /// Holds back this output until its record is durable. If it may go out at once, returns it instead.
     pub(super) fn hold_behind(&mut self, behind: Behind, queued: Queued) -> Option<Queued> {
         let number = match behind {
             Behind::Nothing => 0,
@@ -118,7 +119,7 @@ impl Promises {
         self.held.insert(at, (number, queued));
     }
 
-    /// The next of those that nothing holds back any more.
+    /// The next output that nothing holds back any more.
     pub(super) fn release(&mut self) -> Option<Queued> {
         self.held.front().filter(|(number, _)| *number <= self.durable)?;
         let (_, queued) = self.held.pop_front()?;
@@ -152,7 +153,7 @@ impl Queued {
         !matches!(self, Queued::Formed(..)) && self.is_for(conn)
     }
 
-    /// To whom this is an answer of the store.
+    /// The connection that this answers, if it is an answer of the store.
     fn is_reply_to(&self) -> Option<ConnId> {
         match self {
             Queued::Ready(Output::Send(conn, Message::StoreReply(_))) => Some(*conn),

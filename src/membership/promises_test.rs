@@ -75,7 +75,7 @@ fn add(bench: &mut Bench, conn: u64, request: u64, key: &str) -> Option<i64> {
     })
 }
 
-/// Whether it was set, and what the key holds then, as far as that is told.
+/// Whether the key was set, and what it holds then, as far as that is told.
 fn compare_set(
     bench: &mut Bench,
     conn: u64,
@@ -104,7 +104,7 @@ fn compare_set(
     }
 }
 
-/// What a connection hears of a heartbeat.
+/// What a heartbeat on a connection is answered with.
 fn beats(bench: &mut Bench, conn: u64, sequence: u64) -> Vec<Message> {
     bench.say(conn, Message::Heartbeat(Heartbeat { sequence, echoed: 0, ..Heartbeat::default() }));
     bench.told(conn)
@@ -144,7 +144,7 @@ fn nothing_is_promised_before_it_is_durable() {
     assert!(matches!(bench.told(0)[..], [Message::StoreReply(_)]) && bench.told(1).is_empty());
     bench.feed(Input::Persisted(3));
     assert!(matches!(bench.told(1)[..], [Message::StoreReply(_)]));
-    // A reading waits for the writing that it has seen.
+    // A request that reads waits until the change that it has seen is durable.
     set(&mut bench, 0, 2, "a", b"z");
     let get = StoreBegin {
         request: 2,
@@ -236,7 +236,8 @@ fn what_was_set_on_a_condition_was_set_once_though_another_has_changed_it_since(
             again.say(u64::from(rank), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
         }
         again.sent.clear();
-        // Its first answer was lost with the scheduler. Its condition holds once more, and must not count once more.
+        // The first answer was lost with the scheduler. The request's condition holds once more, but it must not be carried
+        // out again.
         assert_eq!(compare_set(&mut again, 0, 1, "lock", ("", "mine")), (1, "mine".to_owned()));
         assert_eq!(compare_set(&mut again, 1, 3, "lock", ("", "yours again")), (1, "yours again".to_owned()));
         assert_eq!(compare_set(&mut again, 0, 2, "lock", ("", "mine")), (0, "yours again".to_owned()));
@@ -295,7 +296,7 @@ fn each_brings_what_it_was_told_and_all_of_it_counts() {
     again.say(0, Message::Known(revoked));
     let told = again.told(1);
     assert!(matches!(&told[..], [Message::Revoked(word)] if word.failure == mismatch), "{told:?}");
-    // One was told of one loss, the other of both.
+    // One node was told of one loss, the other of both.
     for (conn, lost) in [(0, vec![2]), (1, vec![2, 3])] {
         let failure = Some(failure(Status::PeerLost, None));
         again.say(conn, Message::Known(Known { epoch: Epoch(1), failure, lost, revoked: Vec::new() }));
@@ -331,7 +332,7 @@ fn an_epochs_settings_lives_and_restarts_outlive_its_scheduler() {
             (5_000, ChecksumScope::Network),
             "as all were told"
         );
-        // That it is fenced holds for a life, too, that has not heard of its job.
+        // A life is fenced even if it has not heard of its job.
         again.join(12, first);
         assert_eq!(again.rejected(12).0, Status::Fenced);
         again.join(13, Register { instance: Some(JobInstance([9; 16])), ..second(1, 2) });
@@ -385,7 +386,7 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
         let refused =
             |message: &Message| matches!(message, Message::NotRecovered(no) if no.failure.status == Status::Aborted);
         assert!(told.iter().any(refused), "who waits for an epoch waits in vain: {told:?}");
-        // A node that has come back hears so, or one that comes back now.
+        // A node that has come back before hears of the abort, or one that comes back now.
         if !is_noticed_first {
             again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));
             again.join(13, second(2, 3));

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// A source that gives the same numbers for the same seed.
     pub(super) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -78,7 +78,7 @@ fn store_request(random: &mut Random) -> Message {
     match random.below(5) {
         0 => Message::StoreCancel(StoreCancel { request }),
         1 | 2 => {
-            // Zeros are values of no bytes, where several are set.
+            // Zeros are values without bytes, if several are set.
             let bytes = Blob::new(vec![[b'7', 0][random.below(2) as usize]; random.below(3) as usize * 4]);
             Message::StorePiece(StorePiece { request, bytes })
         }
@@ -138,7 +138,7 @@ fn message(random: &mut Random) -> Message {
     }
 }
 
-/// Of one of the few lives, which may live on.
+/// A word that one of the few lives has ended, which may live on.
 fn child_ended(random: &mut Random) -> ChildEnded {
     let of = registration(random);
     let how = [HowEnded::Exited, HowEnded::Killed][random.below(2) as usize];

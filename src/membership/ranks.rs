@@ -10,7 +10,8 @@ use super::node::Place;
 #[derive(Clone, Debug)]
 pub(super) struct Candidate<'a> {
     pub(super) role: Role,
-    /// By its id or its launcher; unique in its role, and below the number of its role's nodes.
+    /// The rank that its id or its launcher gives it. It is unique in its role, and below the number of that role's
+    /// nodes.
     pub(super) explicit_rank: Option<u32>,
     pub(super) node_id: &'a str,
     pub(super) node_id_given: bool,
@@ -22,13 +23,13 @@ pub(super) fn is_decimal(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The rank that an id is, if it is one: decimal, no leading zero, below the number of nodes.
+/// The rank that an id means, if it means one: decimal, no leading zero, below the number of nodes.
 pub(super) fn rank_of_id(id: &str, number: u32) -> Option<u32> {
     let plain = is_decimal(id) && (id == "0" || !id.starts_with('0'));
     plain.then(|| id.parse().ok()).flatten().filter(|rank| *rank < number)
 }
 
-/// What two ids must differ in: decimal ones in more than leading zeros.
+/// The part in which two ids must differ: decimal ids must differ in more than leading zeros.
 pub(super) fn canonical(id: &str) -> &str {
     if !is_decimal(id) {
         return id;
@@ -71,8 +72,8 @@ fn value(run: &[u8]) -> &[u8] {
     &run[run.iter().take_while(|byte| **byte == b'0').count()..]
 }
 
-/// A place for every candidate, in the same order. `candidates` are in order of registration, and as many of each role
-/// as the cluster has.
+/// A place for every candidate, in the same order. `candidates` are in order of registration. There are as many of each
+/// role as the cluster has.
 pub(super) fn assign(candidates: &[Candidate<'_>]) -> Vec<Place> {
     let mut ranks = vec![0; candidates.len()];
     for role in [Role::Worker, Role::Server] {
@@ -101,7 +102,8 @@ pub(super) fn places(ranked: &[(Role, &str, u32)]) -> Vec<Place> {
     places
 }
 
-/// Explicit ranks; then given ids in natural order into the free ranks; then those without, host by host.
+/// Gives out the explicit ranks; then the free ranks to given ids in natural order; then to nodes without ids, host by
+/// host.
 fn assign_role(candidates: &[Candidate<'_>], of_role: &[usize], ranks: &mut [u32]) {
     let mut taken = vec![false; of_role.len()];
     let (mut named, mut nameless) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
-//! Whether what a journal says can have been. Its checksums tell that it was written so; but who wrote it may have been wrong,
-//! or not this library. A scheduler that went on with a rank beyond the cluster's size, or a group of a group that never was,
-//! would break later, and where nobody looks for the cause.
+//! Checks whether what a journal says is possible. The journal's checksums show that it was written so. But the writer
+//! may have been wrong, or not this library. A scheduler that went on with a rank beyond the cluster's size, or a group
+//! of a group that never was, would break later, and where nobody looks for the cause.
 //!
-//! Invariant: what passes here can be taken up (`promises.rs`) and gone on with. What a restarted scheduler takes as it is
-//! (names, hosts, keys and values of the store) is not looked at. Tested in `record_check_test.rs`, with senseless records of every
-//! kind, and by every restart of `src/sim`.
+//! Invariant: a scheduler can take up (`promises.rs`) and go on with what passes here. What a restarted scheduler takes
+//! as it is (names, hosts, keys and values of the store) is not looked at. Tested in `record_check_test.rs`, with
+//! senseless records of every kind, and by every restart of `src/sim`.
 
 use super::group_table::FIRST_MADE;
 use super::ranks::canonical;
@@ -20,13 +20,13 @@ const GROUPS_MAX: u32 = 1 << 31;
 /// A record that cannot have been written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absurd {
-    /// Which, from 0.
+    /// The number of the record, from 0.
     pub record: usize,
-    /// Why, as the end of a sentence.
+    /// Why it cannot have been written, as the end of a sentence.
     pub words: String,
 }
 
-/// What has been said so far.
+/// What the records have said so far.
 struct Recorded {
     workers: u32,
     servers: u32,
@@ -35,11 +35,11 @@ struct Recorded {
     /// Every group that was ever made.
     groups: HashMap<GroupId, BTreeSet<u32>>,
     creations: HashSet<(GroupId, u64)>,
-    /// The names of those that their members made: list, tag, number.
+    /// The names of the groups that their members made: list, tag, number.
     by_members: HashSet<(Vec<u32>, String, u64)>,
 }
 
-/// Looks at everything that is recorded of a job of so many workers and servers, in order.
+/// Looks at all records of a job of so many workers and servers, in order.
 pub fn check_records(workers: u32, servers: u32, records: &[Record]) -> Result<(), Absurd> {
     let (groups, creations, by_members) = (HashMap::new(), HashSet::new(), HashSet::new());
     let mut recorded = Recorded { workers, servers, generation: 0, epoch: None, groups, creations, by_members };
@@ -135,7 +135,7 @@ impl Recorded {
         groups.iter().try_for_each(|made| self.made(made, &parents, &mut placed, &of))
     }
 
-    /// One group, of these nodes, where those in `placed` have their places already.
+    /// Checks one group, made of these nodes. The nodes in `placed` have their places in other groups already.
     fn made(&mut self, made: &GroupRecord, of: &BTreeSet<u32>, placed: &mut BTreeSet<u32>, whose: &str) -> Sense {
         let (group, number) = (made.group, made.group.0);
         sense((FIRST_MADE..GROUPS_MAX).contains(&number), || format!("a made group with the number {number}"))?;

@@ -55,7 +55,7 @@ fn add(bench: &mut Bench, conn: u64, request: u64) {
     );
 }
 
-/// What a job wrote down in which nodes were lost and came back, and groups were made and freed.
+/// The records of a job in which nodes were lost and came back, and groups were made and freed.
 fn story() -> Bench {
     let mut bench = Bench::new(with_recovery());
     (0..NODES).for_each(|index| bench.join(index.into(), register(index, 0)));
@@ -92,7 +92,7 @@ fn job() -> Record {
     Record::Job(JobRecord { instance, job_id: None, worker_num: WORKERS, server_num: SERVERS })
 }
 
-/// As it was written, and as one file that was rewritten says it.
+/// The records as they were written, and as a file says them that was rewritten.
 fn journals() -> [Vec<Record>; 2] {
     let mut bench = story();
     let beginning = || vec![job(), Record::Generation(1)];
@@ -115,7 +115,7 @@ fn what_was_written_can_have_been() {
     }
 }
 
-/// Changes the first record for which this does something, and says why the whole makes no sense then.
+/// Changes the first record that this function can change. Returns the reason why the whole makes no sense then.
 fn changed(change: impl Fn(&mut Record) -> bool) -> String {
     let [mut journal, _] = journals();
     let at = journal.iter_mut().position(change).expect("there is such a record");
@@ -268,7 +268,7 @@ fn mutate(random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// A journal in which something is not as it was; none where a record cannot even be read.
+/// A journal in which something was changed; none if a record cannot even be read.
 fn spoilt(random: &mut Random, journal: &[Record]) -> Option<Vec<Record>> {
     let mut records = journal.to_vec();
     let at = 1 + random.index(records.len() - 1);
@@ -285,7 +285,7 @@ fn spoilt(random: &mut Random, journal: &[Record]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// A scheduler goes on with it: all come, the lost ones too, make groups, write, and leave.
+/// A scheduler goes on with these records: all nodes come, the lost ones too, make groups, write, and leave.
 fn go_on(records: Vec<Record>) {
     let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
     let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };

@@ -16,17 +16,17 @@ use crate::wire::{Message, Rejected};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often a line says who is awaited, from the first wish to recover on.
+/// How often a line says which nodes are awaited, from the first wish to recover on.
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// How many of those who are awaited a sentence names.
+/// How many of the awaited nodes a sentence names.
 const NAMED_MAX: usize = 3;
 
-/// How far the making of the next epoch is.
+/// How far the next epoch is in the making.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// While at least one node waits for it.
+    /// Set while at least one node waits for it.
     waiting: Option<Waiting>,
-    /// The next epoch's.
+    /// The next epoch's secret.
     secret: Option<Secret>,
 }
 
@@ -69,7 +69,7 @@ impl Recovery {
         }
     }
 
-    /// A node is not inside any more: its time is up, or it is lost.
+    /// A node does not wait inside `muster_recover` any more: its time is up, or it is lost.
     pub(super) fn waits_no_more(&mut self, cluster: &Cluster, key: u32) {
         if let Some(waiting) = &mut self.waiting {
             waiting.inside.remove(&key);
@@ -83,7 +83,8 @@ impl Recovery {
         self.secret = Some(secret);
     }
 
-    /// If everybody is ready for the next epoch: its secret, and since when it was waited for. Nobody waits from then on.
+    /// If everybody is ready for the next epoch, returns its secret, and since when it was waited for. Nobody waits
+    /// from then on.
     pub(super) fn complete(&mut self, cluster: &Cluster) -> Option<(Secret, Time)> {
         let since = self.waiting.as_ref()?.since;
         if !cluster.nodes.iter().all(|(key, node)| node.is_ready(self.holds(*key))) {
@@ -95,7 +96,7 @@ impl Recovery {
     }
 
     pub(super) fn line(&mut self, cluster: &mut Cluster, now: Time) {
-        // The timer may be that of an earlier recovery.
+        // The timer may belong to an earlier recovery.
         let is_due = |waiting: &&mut Waiting| cluster.job.is_complete() && now >= waiting.line_at;
         let Some(waiting) = self.waiting.as_mut().filter(is_due) else { return };
         waiting.line_at = now + LINE_EVERY;
@@ -103,12 +104,12 @@ impl Recovery {
             cluster.out.warn(format!("recovering {words}"));
         }
         if self.secret.is_none() {
-            cluster.out.output(Output::WantSecret); // it could not be drawn before
+            cluster.out.output(Output::WantSecret); // drawing it has failed before
         }
         cluster.out.at(now + LINE_EVERY, Due::RecoveryLine);
     }
 
-    /// How far the next epoch is, while it is waited for.
+    /// Says in words how far the next epoch is, while it is waited for.
     pub(super) fn in_words(&self, cluster: &Cluster, now: Time) -> Option<String> {
         let waiting = self.waiting.as_ref()?;
         let (count, since) = (waiting.inside.len(), span(now.since(waiting.since)));
@@ -126,7 +127,7 @@ impl Recovery {
         (awaited.first().cloned(), format!("awaited: {}{rest}", named.join(", ")))
     }
 
-    /// What a node is told that does not wait any more.
+    /// What a node is told that stops waiting.
     pub(super) fn still_awaited(&self, cluster: &Cluster, key: u32) -> Failure {
         let (first, words) = self.awaited(cluster);
         let waits = self.holds(key);
@@ -140,7 +141,7 @@ impl Recovery {
         cluster.failure(Status::Timeout, culprit, cause)
     }
 
-    /// A node has left, or the job has ended: nobody waits in vain.
+    /// A node has left, or the job has ended: ends the wait of nodes that would wait in vain.
     pub(super) fn end_without(&mut self, cluster: &mut Cluster) {
         let Some(failure) = cluster.cannot_recover() else { return };
         let Some(waiting) = self.waiting.take() else { return };
@@ -154,7 +155,7 @@ impl Recovery {
         {
             cluster.tell_not_recovered(conn, failure.clone());
         }
-        // Those that had come back are not members of anything that goes on.
+        // The nodes that had come back are not members of anything that goes on.
         let back: Vec<ConnId> =
             cluster.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn).collect();
         for conn in back {

@@ -41,7 +41,7 @@ fn not_recovered(bench: &mut Bench) -> Vec<(u64, Failure)> {
         .collect()
 }
 
-/// Which groups these connections were told are revoked, and the first sentence.
+/// The groups that these connections were told are revoked, and the first sentence.
 fn revoked(bench: &mut Bench, conn: u64) -> Vec<(GroupId, Status, String)> {
     let mut told = Vec::new();
     for (to, message) in &bench.sent {
@@ -169,7 +169,7 @@ fn the_first_who_is_inside_revokes_every_group_that_still_holds() {
     );
     assert!(told[0].2.contains("called muster_recover, which ends epoch 1"), "{told:?}");
     assert!(told[0].2.contains("rank 1"), "{told:?}");
-    // An earlier cause stays what it was, and is told again to whoever asks.
+    // An earlier cause stays what it was, and is told again to every node that asks.
     bench.sent.clear();
     bench.say(0, mismatch(GroupId::WORLD, 1));
     assert_eq!(revoked(&mut bench, 0)[0].1, Status::Mismatch);
@@ -245,7 +245,7 @@ fn who_waits_no_more_hears_who_was_awaited() {
     let words = failure.to_string();
     assert!(words.contains("has not called muster_recover in time; awaited: rank 1"), "{words}");
     assert!(words.contains("rank 3") && words.ends_with("and 2 more"), "{words}");
-    // It does not count any more.
+    // Rank 0, which has stopped waiting, does not count as inside any more.
     for conn in 1..6 {
         inside(&mut bench, conn, 1);
     }
@@ -321,7 +321,7 @@ fn a_node_that_is_cut_off_meanwhile_is_waited_for() {
     bench.join(7, Register { instance: Some(instance), ..register(0) });
     let told: Vec<(u64, Epoch)> = formed(&mut bench).into_iter().map(|(conn, formed)| (conn, formed.epoch)).collect();
     assert_eq!(told, [(7, Epoch(2)), (1, Epoch(2))]);
-    // One that the word of the new epoch did not reach hears of it when it is back.
+    // A node that the word of the new epoch did not reach hears of it when it is back.
     bench.close(7, super::super::contract::Closed::Broken);
     bench.join(8, Register { instance: Some(instance), ..register(0) });
     assert_eq!(formed(&mut bench).into_iter().map(|(_, formed)| formed.epoch).collect::<Vec<_>>(), [Epoch(2)]);

@@ -7,10 +7,10 @@ use crate::types::{Epoch, GroupId, Secret, Time};
 use crate::wire::{InEpoch, Recover};
 
 impl Conductor {
-    /// A node wants the cluster made whole, or does not wait for that any more.
+    /// A node wants the cluster made whole, or stops waiting for that.
     pub(super) fn recover(&mut self, now: Time, key: u32, wish: &Recover) {
         if wish.epoch != self.cluster.epoch {
-            return; // it has been told
+            return; // this node has been told of the present epoch
         }
         let Some(conn) = self.cluster.nodes.conn(key) else { return };
         if !wish.inside {
@@ -20,7 +20,7 @@ impl Conductor {
         }
         self.groups.settle_disputes(&mut self.cluster, now);
         if !self.cluster.job.is_broken() {
-            self.revoke_all(now, key); // a verdict has ended them
+            self.revoke_all(now, key); // in a broken job a verdict has ended the groups already
             self.end_all_pacts(key);
         }
         if let Some(failure) = self.cluster.cannot_recover() {
@@ -30,7 +30,7 @@ impl Conductor {
         self.recover_if_complete(now);
     }
 
-    /// Nobody waits for a node that has given everything up: every group that still holds is revoked.
+    /// Revokes every group that still holds, so that nobody waits for this node, which has given everything up.
     fn revoke_all(&mut self, now: Time, key: u32) {
         let culprit = self.cluster.nodes.get(&key).map(|node| node.culprit());
         let groups: Vec<GroupId> = self.groups.all().filter(|group| !self.groups.is_revoked(*group)).collect();
@@ -67,7 +67,7 @@ impl Conductor {
         cluster.tell_all();
     }
 
-    /// A node has taken up an epoch: what it says from now on is of it.
+    /// A node has taken up an epoch: what it says from now on belongs to that epoch.
     pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
         if let Some(node) = self.cluster.nodes.get_mut(key) {
             node.epoch = word.epoch;

@@ -1,6 +1,6 @@
 //! How a scheduler that is started again takes up what it had promised (`promises.rs`). Tested in `promises_test.rs`.
 //!
-//! Losses are not written: a node that attaches again brings what it was told ([`Known`], `breaking.rs`).
+//! Losses are not written: a node that attaches again tells what it was told ([`Known`], `breaking.rs`).
 //!
 //! [`Known`]: crate::wire::Known
 
@@ -17,7 +17,7 @@ use crate::wire::{EpochRecord, Record};
 use std::time::Duration;
 
 impl Conductor {
-    /// What was recorded is taken up: the job goes on.
+    /// All records have been taken up: the job goes on.
     pub(super) fn goes_on_again(&mut self, now: Time) {
         let cluster = &mut self.cluster;
         if !cluster.job.is_complete() {
@@ -31,12 +31,12 @@ impl Conductor {
             self.detector.judge_soon(cluster, now, key);
         }
         if cluster.nodes.present() == 0 {
-            // All have left, and may not have heard so.
+            // All nodes have left, and may not have heard of that.
             cluster.out.at(now + cluster.silence(), Due::Vacant);
         }
     }
 
-    /// The next of the records, in order.
+    /// Takes up the next of the records, in order.
     pub(super) fn take_up(&mut self, now: Time, record: Record) {
         let cluster = &mut self.cluster;
         match record {
@@ -52,7 +52,7 @@ impl Conductor {
             Record::Creation(creation) => self.groups.table.restore(creation),
             Record::ByMembers(made) => self.groups.table.restore_by_members(made),
             Record::Store(mut change) => {
-                // What an earlier life has asked is not asked again.
+                // Requests of an earlier life of a node are not asked again.
                 let is_life = |(node, life, ..): &(u32, Incarnation, u64, i64, u64)| {
                     cluster.nodes.get(node).is_some_and(|node| node.register.incarnation == *life)
                 };
@@ -71,7 +71,8 @@ impl Conductor {
         }
     }
 
-    /// Everything that a scheduler must know that is started again: what stands in the journal's place when that is rewritten.
+    /// Everything that a restarted scheduler must know. It replaces the journal's content when the journal is
+    /// rewritten.
     pub(super) fn snapshot(&self) -> Vec<Record> {
         let cluster = &self.cluster;
         let mut records = vec![Record::Generation(cluster.generation)];
@@ -90,7 +91,8 @@ impl Conductor {
 }
 
 impl Cluster {
-    /// The cluster as it was in this epoch; none of its nodes is connected. The places in which other lives are than before.
+    /// Restores the cluster as it was in this epoch; none of its nodes is connected. Returns the places that other
+    /// lives have than before.
     fn take_up(&mut self, now: Time, record: EpochRecord) -> Vec<u32> {
         self.job.is_complete_since(now);
         self.epoch = record.epoch;
@@ -114,7 +116,7 @@ impl Cluster {
             node.place = Some(place);
             node.lives.token = seat.token;
             node.lives.restarts = seat.restarts;
-            node.epoch = Epoch(0); // it says so
+            node.epoch = Epoch(0); // it tells its epoch itself
             self.nodes.insert(index, Box::new(node));
         }
         self.table = MemberTable::of(&self.nodes);

@@ -1,11 +1,12 @@
-//! How a lost node comes back (with recovery): who may take its place, and when. Tested in `returning_test.rs`.
+//! How a lost node comes back (with recovery): which life may take its place, and when. Tested in `returning_test.rs`.
 //!
-//! A place is known by the node's id, or by the rank that a launcher gives. Its token lets a node in at once if its last
-//! life is over; without one it waits until [`WITHOUT_TOKEN`] after the loss, the rule that users of MindSpore know. Where
-//! the last life may still live it is asked for a sign: it answers, and the newcomer is refused by name; it does not, and
-//! its silence makes it lost. A newcomer that has to wait is told so, goes, and registers again.
+//! A place is known by the node's id, or by the rank that a launcher gives. A newcomer with the place's token is let in
+//! at once if the last life is over. Without the token it waits until [`WITHOUT_TOKEN`] after the loss: users of
+//! MindSpore know this rule. Where the last life may still live, it is asked for a sign. If it answers, the newcomer is
+//! refused by name. If it does not, its silence makes it lost. A newcomer that has to wait is told so, goes, and
+//! registers again.
 //!
-//! Invariant: of a place one life at most is a member; one that was replaced is fenced for good.
+//! Invariant: at most one life of a place is a member; a life that was replaced is fenced for good.
 
 use super::admission::{refused, Newcomer, Refusal};
 use super::contract::ConnId;
@@ -17,14 +18,14 @@ use crate::types::{Epoch, Time, TokenHash};
 use crate::wire::{Message, NotYet, Register};
 use std::time::Duration;
 
-/// How long after its loss a node without its token has to wait.
+/// How long after the node's loss a newcomer without its token has to wait.
 pub(super) const WITHOUT_TOKEN: Duration = Duration::from_secs(30);
-/// How soon a newcomer registers again that waits for its last life to be judged.
+/// How soon a newcomer registers again while its last life is still to be judged.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a sign of life counts that its last life was asked for.
+/// How long a sign of life counts that the last life was asked for.
 const CHALLENGE: Duration = Duration::from_secs(1);
 
-/// For how long a newcomer has to wait, why, and whether that is so long that somebody should know.
+/// How long a newcomer has to wait, why, and whether that is so long that somebody should know.
 pub(super) struct Wait {
     time: Duration,
     reason: String,
@@ -53,7 +54,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A newcomer is told when to register again, and let go.
+    /// Tells a newcomer when to register again, and closes its connection.
     pub(super) fn let_wait(&mut self, conn: ConnId, Wait { time, reason, long }: Wait) {
         let (out, connections) = (&mut self.conductor.cluster.out, &self.conductor.cluster.connections);
         let from = connections.get(conn).map_or("", |known| &known.address);
@@ -143,7 +144,8 @@ impl Scheduler {
         self.conductor.recover_if_complete(now);
     }
 
-    /// Whether this lost node goes on if it lives: another one was the first to be lost, and nobody has its place.
+    /// Whether this lost node goes on if it lives: another node was the first to be lost, and nobody has this node's
+    /// place.
     pub(super) fn may_go_on(&self, key: u32) -> bool {
         let cluster = &self.conductor.cluster;
         let is_hoped = cluster.job.is_broken() && cluster.job.is_recoverable();

@@ -130,7 +130,7 @@ fn without_its_token_a_node_waits_for_half_a_minute_after_the_loss() {
     assert!(word.reason.contains("does not have the token of rank 1") && word.reason.contains("30 s"), "{word:?}");
     inside(&mut bench, 0, 1);
     pass(&mut bench, WITHOUT_TOKEN - Duration::from_millis(4_100), &[0]);
-    bench.join(11, stranger(4)); // whoever asks again sooner than it was told to
+    bench.join(11, stranger(4)); // a node may ask again sooner than it was told to
     assert_eq!(not_yet(&mut bench, 11).map(|word| word.wait_ms), Some(100));
     pass(&mut bench, Duration::from_millis(100), &[0]);
     bench.join(12, stranger(5));
@@ -208,7 +208,7 @@ fn a_place_whose_holder_is_silent_is_free_after_the_heartbeat_time_out() {
     assert_eq!(rejected(&bench, conn), None);
     let waited = bench.now.since(from);
     assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(7), "{waited:?}");
-    // The old one comes back.
+    // The old life comes back.
     bench.join(99, life(1, 2, 0, "there"));
     let (status, reason) = rejected(&bench, 99).expect("it is fenced");
     assert_eq!(status, Status::Fenced);
@@ -331,7 +331,7 @@ fn one_that_comes_back_and_is_silent_for_a_while_still_waits_for_the_next_epoch(
     assert_eq!(told, [(0, 2, 0), (12, 2, 1), (2, 2, 0)]);
 }
 
-/// It has not taken part in an epoch since, and is not one that was last heard by a scheduler before this one.
+/// It has not taken part in an epoch since; and it is not a node that was last heard by a scheduler before this one.
 #[test]
 fn one_that_comes_back_and_is_lost_once_more_is_said_to_have_been_heard() {
     let mut bench = formed(&["here", "there", "here"]);
@@ -357,7 +357,7 @@ fn one_that_is_taken_for_lost_while_it_waits_for_an_epoch_hears_so() {
     assert_eq!(not_recovered(&bench, 0), None);
 }
 
-/// Silent for too long while it waited, or before, and then heard over the connection that it had.
+/// A node that was silent for too long while it waited, or before, and is then heard over the connection that it had.
 #[test]
 fn one_that_was_lost_after_another_and_lives_goes_on() {
     for waited in [true, false] {
@@ -399,10 +399,11 @@ fn a_scheduler_that_is_stopped_tells_those_who_wait_for_an_epoch() {
     }
 }
 
-/// One that has come back and waits, whose echoes are lost with their connections, one after the other: it comes back at once.
+/// A node that has come back and waits. Its echoes are lost with their connections, one after the other: it comes back at
+/// once.
 #[test]
 fn one_that_waits_while_its_connections_break_is_not_called_deaf() {
-    // What it shows may come right before the scheduler looks at all nodes, or right after.
+    // Its answer may come right before the scheduler looks at all nodes, or right after.
     for (hears, back_after) in [(true, 150), (true, 950), (false, 150), (false, 950)] {
         let mut bench = formed(&["here", "there", "there"]);
         let beat = |bench: &mut Bench, conn, sequence, echoed| {

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many of a group's newest collectives are remembered for comparison.
 const CALLS_KEPT: usize = 1024;
 
-/// What was called in a group's newest collectives: by sequence number, with the node that said so first.
+/// What was called in a group's newest collectives: by sequence number, with the node that was the first to say so.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     by_sequence: BTreeMap<u64, (Call, u32)>,
 }
 
 impl Calls {
-    /// What was called in a collective, and the node that said so first.
+    /// What was called in a collective, and the node that was the first to say so.
     pub(super) fn first(&self, sequence: u64) -> Option<(Call, u32)> {
         self.by_sequence.get(&sequence).copied()
     }

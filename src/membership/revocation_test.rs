@@ -142,7 +142,7 @@ fn whoever_goes_after_a_revocation_is_its_consequence() {
     bench.pass(Duration::from_millis(100));
     assert_eq!(bench.ended.clone().expect("ended").expect_err("broken").failure(), Some(&first));
 
-    // Where the group was revoked because somebody was missed, it matters who.
+    // If the group was revoked because somebody was missed, it matters which node that was.
     let named = |rank: u32| Culprit {
         role: Role::Worker,
         rank: Some(rank),

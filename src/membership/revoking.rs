@@ -12,7 +12,7 @@ use std::time::Duration;
 impl Groups {
     /// Keeps the first cause, and tells every member.
     pub(super) fn revoke_group(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
-        // Its members are being asked what they called: that is the first cause, and is told soon.
+        // While the members are being asked what they called, that is the first cause, and is told soon.
         let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
         let Some(members) = self.table.members_of(group).filter(|_| !is_known) else { return };
         cluster.out.warn(format!("{group} is revoked: {failure}"));
@@ -37,12 +37,12 @@ impl Groups {
         self.revoke_group(cluster, now, group, failure);
     }
 
-    /// The cause of which a node's end is the consequence: one of its groups was revoked before it went. Not where that was
-    /// because somebody was missed, and that was this node, or a node that may be lost indeed; a node that is well was out of reach.
-    /// Nor where this node has gone on since it was told of a group that its program had made: for longer than the heartbeat
-    /// time-out, or with other groups.
+    /// The cause that a node's end follows from: one of its groups was revoked before it went. It is not the cause if
+    /// the group was revoked because somebody was missed who may indeed be lost, or who is this node. If the missed
+    /// node is well, it was only out of reach. It is not the cause either if the program had made the group, and this
+    /// node has gone on since it was told: for longer than the heartbeat time-out, or with other groups.
     pub(super) fn cause_before(&self, cluster: &Cluster, key: u32, gone: Time) -> Option<Failure> {
-        // Of a group that its program has made it may think little, and go on.
+        // A program may not mind the end of a group that it has made, and go on.
         let patience = cluster.silence();
         let may_be_why =
             |revoked: &Revocation| gone.since(revoked.at) <= patience && !self.has_gone_on(cluster, key, revoked);
@@ -65,7 +65,7 @@ impl Groups {
         }
     }
 
-    /// What a node says of groups that are over.
+    /// Keeps what a node says: its program has gone on after these groups were over.
     pub(super) fn keep_gone_on(&mut self, key: u32, gone_on: &[GroupId]) {
         for group in gone_on {
             if let Some(revoked) = self.revoked.get_mut(group) {
@@ -74,8 +74,8 @@ impl Groups {
         }
     }
 
-    /// Whether this node's program has gone on since this group was over: its heartbeats say so, or that it has entered a
-    /// collective of a group that is not over, well after that.
+    /// Whether this node's program has gone on since this group was over: its heartbeats say so, or it has entered a
+    /// collective of another group, which is not over, well after that.
     fn has_gone_on(&self, cluster: &Cluster, key: u32, revoked: &Revocation) -> bool {
         let Some(node) = cluster.nodes.get(&key) else { return false };
         if revoked.gone_on.contains(&key) {

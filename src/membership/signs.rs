@@ -9,7 +9,8 @@ use std::time::Duration;
 pub(super) struct Signs {
     /// Its last sign of life.
     pub(super) heard: Time,
-    /// When that was sent which it has last shown to have heard, or later: an interval before it showed so, at the earliest.
+    /// When the newest message was sent that the node has shown to have heard, or a later time: at the earliest an
+    /// interval before it showed so.
     hearing: Time,
     /// Its newest heartbeat says that it has not heard what was sent before it.
     is_deaf: bool,
@@ -27,8 +28,8 @@ impl Signs {
         Signs { heard: now, hearing: now, is_deaf: false, attached: now, echoed: 0, heartbeat: None, asked: None }
     }
 
-    /// A new connection stands. The node counts as having heard what was sent at `hearing`, but not `now`: else one that hears
-    /// nothing could put its end off for ever by coming back.
+    /// A new connection stands. The node counts as having heard what was sent at `hearing`, but not `now`. Otherwise a
+    /// node that hears nothing could put its end off for ever by coming back.
     pub(super) fn attach(&mut self, now: Time, hearing: Time) {
         self.heard = now;
         self.hearing = self.hearing.max(hearing);
@@ -39,9 +40,10 @@ impl Signs {
 
     /// A heartbeat came.
     pub(super) fn heartbeat(&mut self, now: Time, interval: Duration, heartbeat: &Heartbeat) {
-        // Its newest echo is that of the heartbeat before this one, or newer than the one it told before: it has heard what
-        // was sent when the one before came, and nothing says that it has heard anything since. Where that was long ago there
-        // was nothing to hear: its heartbeats were held up, behind a long value or since its host is busy.
+        // The node is not deaf if its newest echo is that of the heartbeat before this one, or newer than the one it
+        // told before. Then it has heard what was sent when the heartbeat before came, and nothing says that it has
+        // heard anything since. If that was long ago there was nothing to hear: its heartbeats were held up, behind a
+        // long value or because its host is busy.
         self.is_deaf = heartbeat.echoed <= self.echoed && heartbeat.sequence > heartbeat.echoed.saturating_add(1);
         if let Some(before) = self.heartbeat.filter(|_| !self.is_deaf) {
             self.hearing = self.hearing.max(before).max(now - interval);
@@ -51,13 +53,13 @@ impl Signs {
         self.asked = None;
     }
 
-    /// It has answered what its present connection began with.
+    /// The node has answered the first message on its present connection.
     pub(super) fn has_answered(&mut self) {
         self.hearing = self.hearing.max(self.attached);
         self.is_deaf = false;
     }
 
-    /// For how long it has not heard the scheduler, by what its heartbeats say.
+    /// How long it has not heard the scheduler, by what its heartbeats say.
     pub(super) fn unhearing(&self, now: Time) -> Duration {
         match self.is_deaf {
             true => now.since(self.hearing),
@@ -65,7 +67,7 @@ impl Signs {
         }
     }
 
-    /// The times that move where the scheduler itself stood still.
+    /// The times that move if the scheduler itself stood still.
     pub(super) fn times(&mut self) -> [&mut Time; 3] {
         [&mut self.heard, &mut self.hearing, &mut self.attached]
     }

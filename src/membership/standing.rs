@@ -7,8 +7,8 @@
 //!  lost        (the same life is heard again, or another has its place)
 //! ```
 //!
-//! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes that
-//! word back. Which loss is a culprit's and which is a consequence, `suspicion.rs` decides.
+//! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes
+//! that word back. `suspicion.rs` decides which loss is a culprit's and which is a consequence.
 
 use super::timers::HELD;
 use crate::types::Time;
@@ -37,8 +37,8 @@ impl Presence {
         *self = Presence::Lost { since: now };
     }
 
-    /// It takes part once more, or another life does in its place. One that had left comes back where it left a run, and
-    /// not the job.
+    /// It takes part once more, or another life does in its place. A node that has left comes back only where it left a
+    /// run, and not the job.
     pub(super) fn return_as_member(&mut self) {
         *self = Presence::Member;
     }
@@ -62,27 +62,27 @@ pub(super) enum Abandonment {
     /// Nothing that counts.
     #[default]
     None,
-    /// No process is started in it any more: that was said to a scheduler before this one. It counts once a node comes that
-    /// goes on with the epoch in which it was said.
+    /// No process is started in it any more: that was said to a scheduler before this one. It counts once a node comes
+    /// that goes on with the epoch in which it was said.
     Earlier,
-    /// The same, said at this time.
+    /// No process is started in it any more: that was said at this time.
     Since(Time),
 }
 
 impl Abandonment {
-    /// The launcher says so now. Whether that is news.
+    /// The launcher says now that no process is started in this place any more. Returns whether that is news.
     pub(super) fn say(&mut self, now: Time) -> bool {
         let is_news = *self == Abandonment::None;
         *self = Abandonment::Since(now);
         is_news
     }
 
-    /// A scheduler before this one was told so.
+    /// Takes up that a scheduler before this one was told so.
     pub(super) fn take_up(&mut self) {
         *self = Abandonment::Earlier;
     }
 
-    /// A node goes on with that epoch. Whether the word counts from now on.
+    /// A node goes on with the epoch in which the word was said. Returns whether the word counts from now on.
     pub(super) fn count_earlier(&mut self, now: Time) -> bool {
         let counts = *self == Abandonment::Earlier;
         if counts {
@@ -98,22 +98,23 @@ impl Abandonment {
         }
     }
 
-    /// Whether it was said, to this scheduler or to one before it.
+    /// Whether the word was said, to this scheduler or to one before it.
     pub(super) fn is_said(self) -> bool {
         self != Abandonment::None
     }
 
-    /// Whether it was said to this scheduler, or counts as said to it.
+    /// Whether the word was said to this scheduler, or counts as said to it.
     pub(super) fn is_said_here(self) -> bool {
         matches!(self, Abandonment::Since(_))
     }
 
-    /// Whether it stands against a sign of life of this time. What was on its way when it was said is no proof.
+    /// Whether the word stands, although the node was heard at this time. What was on its way when the word was said is
+    /// no proof.
     pub(super) fn stands(self, heard: Time) -> bool {
         matches!(self, Abandonment::Since(at) if heard < at + HELD)
     }
 
-    /// This scheduler itself stood still: when it was said moves as all times do.
+    /// The time at which the word was said. If this scheduler itself stood still, it moves as all times do.
     pub(super) fn time(&mut self) -> Option<&mut Time> {
         match self {
             Abandonment::Since(at) => Some(at),
@@ -122,12 +123,12 @@ impl Abandonment {
     }
 }
 
-/// What a launcher has said of a node's place, and when in the order of such words.
+/// What a launcher has said of a node's place, and the number of that word among all such words.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AbandonedPlace {
     word: Abandonment,
-    /// Which place was abandoned first in this epoch, also before somebody was started in it after all. Gone with the node's next
-    /// sign of life.
+    /// The number in the order in which places were abandoned in this epoch. It stays if somebody was started in the
+    /// place after all. The node's next sign of life removes it.
     nth: Option<usize>,
 }
 
@@ -136,7 +137,7 @@ impl AbandonedPlace {
         self.nth
     }
 
-    /// It is this in the order of words, unless it was counted before.
+    /// Gives it this number in the order of words, unless it has one.
     pub(super) fn count_as(&mut self, nth: usize) {
         self.nth.get_or_insert(nth);
     }

@@ -1,9 +1,9 @@
 //! How the job is, told on a connection that never registers (`muster status`). Tested in `status_test.rs`.
 //!
-//! A part at a time, each when it is asked for, so that nothing is kept of a question but how far its connection has been
-//! told. Invariants: to tell changes nothing else; nobody is asked anything for it, for what heartbeats have told must do;
-//! no part is longer than a frame before registration may be; no secret, token or value of the store is in it. It
-//! promises nothing, so that it waits for no disk.
+//! Tells a part at a time, each when it is asked for: so nothing is kept of a question but how far its connection has
+//! been told. Invariants: telling changes nothing else; nobody is asked anything for it, for what heartbeats have told
+//! must do; no part is longer than a frame before registration may be; no secret, token or value of the store is in it.
+//! It promises nothing, so it waits for no disk.
 
 use super::admission::{versions, Refusal};
 use super::cluster::Cluster;
@@ -24,7 +24,7 @@ use crate::wire::{
     Watch, Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 
-/// How many may be told at a time.
+/// How many connections may be told at a time.
 pub(super) const READERS_MAX: usize = 8;
 /// A part with so many bytes is full. What is put in last is shorter than the rest of a frame before registration.
 const FULL_BYTES: usize = 48 << 10;
@@ -33,7 +33,7 @@ const LOOKED_AT_MAX: usize = 1 << 15;
 /// How many calls of a node are told.
 pub(super) const CALLS_MAX: usize = 8;
 
-/// Of those who are not told some are named.
+/// Questions that are refused: the log names some of them.
 const REFUSED: Kind = Kind { name: "questions how the job is that were refused", lines: 8 };
 
 impl Scheduler {
@@ -58,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// A launcher is told how the job goes, now and whenever that has changed.
+    /// Tells a launcher how the job goes, now and whenever that has changed.
     pub(super) fn watch(&mut self, conn: ConnId, watch: &Watch) {
         let cluster = &mut self.conductor.cluster;
         let speaks = speaks_ours((watch.protocol_lowest, watch.protocol_highest));
@@ -93,7 +93,7 @@ fn may_be_told(cluster: &Cluster, told: Option<Reading>, query: &StatusQuery) ->
     Ok(())
 }
 
-/// Whether a process that speaks these protocols speaks one of this scheduler's.
+/// Checks whether a process with these protocol versions speaks one of this scheduler's versions.
 fn speaks_ours((lowest, highest): (u16, u16)) -> Result<(), Refusal> {
     if lowest > PROTOCOL_HIGHEST || highest < PROTOCOL_LOWEST {
         let reason = format!(
@@ -115,7 +115,7 @@ struct JobStatus<'a> {
 }
 
 impl JobStatus<'_> {
-    /// The part after what was told so far, and how far it goes.
+    /// The part after what was told so far, and how far that part goes.
     fn next_part(&self, told: Option<Reading>) -> (StatusPart, Reading) {
         let of = self.view.cluster.job.is_complete().then_some(self.view.cluster.epoch);
         let goes_on = told.filter(|reading| reading.of == of);
@@ -141,7 +141,7 @@ impl JobStatus<'_> {
         (part, reading)
     }
 
-    /// The groups from this one on, as far as there is room; where to go on.
+    /// Puts in the groups from this one on, as far as there is room. Returns where to go on.
     fn put_groups(&self, first: GroupId, mut bytes: usize, part: &mut StatusPart) -> Next {
         if self.view.cluster.job.is_broken() || self.recovery.is_open() {
             return Next::Nothing; // every one of them is over
@@ -254,7 +254,7 @@ fn place_of(node: &Node, place: Place) -> StatusPlace {
 
 #[cfg(test)]
 impl Scheduler {
-    /// Everything that this scheduler knows, but for its connections and when it is woken for them.
+    /// Everything that this scheduler knows, except its connections and when it is woken for them.
     pub(crate) fn all_but_connections(&self) -> String {
         let cluster = &self.conductor.cluster;
         let job = (&cluster.identity, &cluster.rules, cluster.started, &cluster.job, cluster.epoch, cluster.generation);
@@ -265,7 +265,7 @@ impl Scheduler {
     }
 }
 
-/// How long it is on the wire.
+/// How many bytes this value has on the wire.
 fn length(value: &impl Wire) -> usize {
     let mut to = Encoder::default();
     value.put(&mut to);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// The connection of one who asks.
+/// The connection of somebody who asks.
 const ASKER: u64 = 900;
 const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 const ALLREDUCE: Call = Call { kind: CallKind::Allreduce, count: 4, ..BARRIER };
@@ -113,7 +113,7 @@ fn carries(bench: &mut Bench, conn: u64, group: GroupId) {
     bench.say(conn, Message::Heartbeat(Heartbeat { sequence: 1, echoed: 1, carriers, ..Heartbeat::default() }));
 }
 
-/// The groups of which it is told what carries them.
+/// The groups for which it is told what carries them.
 fn carried(bench: &mut Bench) -> Vec<u32> {
     bench.open(ASKER);
     let part = part(bench, ASKER);
@@ -156,7 +156,7 @@ fn what_carries_many_groups_is_told_in_parts() {
     assert_eq!(told, (3..43).collect::<Vec<_>>());
 }
 
-/// A node of before is told no more than it knows.
+/// An older node is told no more than it knows.
 #[test]
 fn what_a_node_offers_is_taken_up() {
     for (offered, taken_up) in [(0, 0), (FEATURE_CARRIERS, FEATURE_CARRIERS), (u64::MAX, FEATURES)] {
@@ -200,7 +200,7 @@ fn who_has_said_nothing_since_a_call_began_is_absent_only_when_it_should_have() 
     let mut bench = Bench::formed(&["here", "a", "b"]);
     is_at(&mut bench, 1, BARRIER, 4, 4, 0);
     bench.pass(MS * 100);
-    // Hundreds of calls later: what the others said last tells nothing.
+    // This is hundreds of calls later: what the others said last tells nothing.
     is_at(&mut bench, 0, BARRIER, 500, 499, 10);
     assert_eq!(asked(&mut bench).2, [], "a call that has just begun waits for nobody");
     bench.pass(SECOND);

@@ -1,6 +1,7 @@
 //! The store: a small map from keys to values, asked over the control plane.
 //!
-//! Owns: transfers under way, waiters, and the results that a node may ask for again. What it holds is `entries.rs`'s.
+//! Owns: transfers under way, waiters, and the results that a node may ask for again. `entries.rs` owns what the store
+//! holds.
 //!
 //! Invariants:
 //! - What is held (keys, values, and all that open requests announced) stays within the total, except for requests
@@ -22,7 +23,7 @@ use crate::types::Incarnation;
 use crate::wire::{Blob, Parts, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// How many requests of one node may be unanswered, those included whose answers wait for the disk.
+/// How many requests of one node may be unanswered, including those whose answers wait for the disk.
 pub(super) const OPEN_MAX: usize = 1024;
 /// How many results of one node are kept.
 pub(super) const KEPT_MAX: usize = 4096;
@@ -33,7 +34,7 @@ pub(super) struct Answer {
     pub(super) to: u32,
     pub(super) reply: StoreReply,
     pub(super) value: Option<Blob>,
-    /// The request was refused unseen, for there were too many: that waits for nothing.
+    /// The request was refused unseen, because there were too many. Such an answer waits for nothing.
     pub(super) is_too_much: bool,
 }
 
@@ -41,11 +42,11 @@ pub(super) struct Answer {
 #[derive(Debug)]
 struct Open {
     begin: StoreBegin,
-    /// What has come of its value.
+    /// What has come in of its value so far.
     bytes: Vec<u8>,
-    /// What it holds of the total.
+    /// How many bytes of the total it holds.
     reserved: usize,
-    /// Which of its keys it waits for; none: its value is still coming.
+    /// The one of its keys that it waits for; none: its value is still coming.
     waits_for: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ struct Client {
     open: BTreeMap<u64, Open>,
     /// Each request that changed something, until the node has its answer.
     kept: BTreeMap<u64, Kept>,
-    /// The last of them, for good.
+    /// The last request that changed something. It is kept for good.
     newest: Option<(u64, Kept)>,
 }
 
@@ -71,7 +72,7 @@ struct Kept {
 pub(super) struct Store {
     limits: StoreLimits,
     entries: Entries,
-    /// What open requests announced.
+    /// The bytes that open requests announced.
     reserved: usize,
     clients: HashMap<u32, Client>,
     waiters: HashMap<Vec<u8>, BTreeSet<(u32, u64)>>,
@@ -84,7 +85,7 @@ pub(super) struct Store {
 /// What is to be written down of a request that changed something.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// Each key, and what it holds from now on; none: it is deleted.
+    /// Each key, and what it holds from now on; none: the key is deleted.
     pub(super) entries: Vec<(Vec<u8>, Option<Blob>)>,
     /// The node, its request, the number in the answer, and the number of this change among those by this life of the node.
     pub(super) by: Option<(u32, u64, i64, u64)>,
@@ -116,7 +117,7 @@ impl Store {
     fn write_down(&mut self, keys: &[Blob], node: u32, request: u64, kept: Kept) {
         if self.durable {
             let by = Some((node, request, kept.number, kept.change));
-            // Each key once, or one long value could make a record longer than any may be.
+            // Each key stands here once. Otherwise one long value could make a record longer than any may be.
             let keys: BTreeSet<&[u8]> = keys.iter().map(Blob::as_slice).collect();
             let entries = keys.into_iter().map(|key| (key.to_vec(), self.entries.get(key).cloned())).collect();
             self.changes.push_back(Change { entries, by });
@@ -143,7 +144,7 @@ impl Store {
         self.clients.get(&key).and_then(|client| client.newest).map_or(0, |(_, newest)| newest.change)
     }
 
-    /// What it holds and remembers, as it is written down. `life` tells the life of a node.
+    /// The records of all that the store holds and remembers. `life` tells the life of a node.
     pub(super) fn records(&self, life: impl Fn(u32) -> Option<Incarnation>) -> Vec<Record> {
         let entries = self.entries.iter().map(|(key, value)| (vec![(key.clone(), Some(value.clone()))], None));
         let kept = self.clients.iter().flat_map(|(node, client)| {
@@ -200,7 +201,7 @@ impl Store {
         }
         let is_whole = have + more == announced;
         let grown = memory::more(&mut open.bytes, piece.bytes.len(), "a value in the store");
-        // What is whole is copied to where it stays.
+        // A value that is whole is copied to where it stays: there must be memory for the copy.
         let grown =
             grown.map_err(refused).and_then(|()| if is_whole { memory_for(announced as usize) } else { Ok(()) });
         if let Err(refusal) = grown {
@@ -217,7 +218,7 @@ impl Store {
         self.close(key, request);
     }
 
-    /// A node's connection ended: what was under way comes again, from the start.
+    /// A node's connection ended: requests that were under way come again, from the start.
     pub(super) fn detached(&mut self, key: u32) {
         let Some(client) = self.clients.get(&key) else { return };
         let cut: Vec<u64> =
@@ -236,12 +237,12 @@ impl Store {
         self.clients.remove(&key);
     }
 
-    /// What a request will hold of the total, or why it can't be taken.
+    /// The bytes of the total that a request will hold, or why it cannot be taken.
     fn check(&self, begin: &StoreBegin, repeated: bool) -> Result<usize, Refusal> {
         self.check_keys(begin)?;
         let values = match begin.operation {
             StoreOperation::Set | StoreOperation::Append => [0, begin.value_bytes],
-            // Of several values each is looked at when it is here.
+            // Several values are each looked at when they are here.
             StoreOperation::MultiSet => {
                 [0, begin.value_bytes.saturating_sub(Parts::length(begin.keys.len(), 0) as u64)]
             }
@@ -339,7 +340,7 @@ impl Store {
         self.clients.entry(key).or_default().open.insert(request, open);
     }
 
-    /// A key has changed: those who wait for it look again.
+    /// A key has changed: the requests that wait for it look again.
     fn wake(&mut self, key: &[u8]) {
         if self.entries.get(key).is_none() {
             return;

@@ -54,7 +54,7 @@ impl Bench {
             .collect()
     }
 
-    /// Begins, and sends the value in pieces.
+    /// Begins a request, and sends its value in pieces.
     fn with_value(&mut self, node: u32, begin: StoreBegin, value: &[u8]) -> Vec<Told> {
         let request = begin.request;
         self.0.begin(node, StoreBegin { value_bytes: value.len() as u64, ..begin }, 0);
@@ -229,14 +229,14 @@ fn several_are_set_together_or_not_at_all() {
     assert_eq!(bench.value(many(StoreOperation::TryMultiGet, 3, &["b", "a", "a"])), parts(&[b"", b"later", b"later"]));
     let refused = bench.refusal(2, many(StoreOperation::TryMultiGet, 4, &["a", "x"]));
     assert_eq!(refused, (Status::NotFound, "no key \"x\" in the store".to_owned()));
-    // Together they would be too much: none is set.
+    // Together the values would be too much: none is set.
     bench.set(1, 5, "a", &[1; 150_000]);
     let (used, long) = (bench.0.used(), [2; 149_990]);
     let told = bench.multi_set(6, &["b", "c"], &[b"new", &long]);
     assert_eq!((told[0].2, bench.0.used()), (Status::Limit, used), "{told:?}");
     assert_eq!(bench.value(many(StoreOperation::Check, 7, &["b", "c"])), [1, 0]);
     assert_eq!(bench.value(ask(StoreOperation::Get, 8, "b")), b"");
-    // What replaces something holds that much less, once it is here.
+    // A new value adds only its difference to the old one to the total, once it is here.
     bench.set(1, 20, "a", &[1; 100_000]);
     assert_eq!(bench.multi_set(21, &["a", "b"], &[b"short", &long])[0].2, OK);
     assert_eq!(bench.0.used(), 6 + 149_991);
@@ -263,7 +263,7 @@ fn keys_are_checked_counted_and_listed_in_pieces() {
         let told = bench.begin(1, list(prefix, after));
         assert_eq!(told, [(1, 1, OK, 0, Some(parts(&bytes[from..to])))], "{prefix:?} after {after:?}");
     }
-    // More than fits into one message.
+    // There are more keys than fit into one message.
     let names: Vec<String> = (0..8000).map(|number| format!("n{number:05}")).collect();
     for (at, some) in names.chunks(4000).enumerate() {
         let some: Vec<&str> = some.iter().map(String::as_str).collect();
@@ -302,7 +302,7 @@ fn once_and_no_more() {
     bench.set(2, 4, "k", b"z");
     assert_eq!(bench.begin(1, ask(StoreOperation::Delete, 4, "k")), [(1, 4, OK, 1, None)]);
     assert_eq!(bench.begin(3, ask(StoreOperation::Get, 3, "k")), [(3, 3, OK, 0, Some(b"z".to_vec()))]);
-    // What the node has acknowledged is forgotten.
+    // Results that the node has acknowledged are forgotten.
     bench.begin(1, StoreBegin { answered_below: 5, ..ask(StoreOperation::TryGet, 5, "k") });
     assert!(bench.0.clients[&1].kept.is_empty());
 }
@@ -377,7 +377,7 @@ fn limits_are_named() {
         (Status::Limit, "a store value of 200001 bytes: the limit is 200000".to_string())
     );
     assert_eq!(bench.refusal(1, sized(u64::MAX)).0, Status::Limit);
-    // What is announced is held at once, and nothing is allocated for it.
+    // The announced bytes are held at once, and nothing is allocated for them.
     bench.begin(1, sized(200_000));
     assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
     assert_eq!(
@@ -455,7 +455,7 @@ impl Store {
         self.entries.bytes() + self.reserved
     }
 
-    /// What is held adds up, and who waits stands in line.
+    /// The held bytes add up, and a request that waits stands in line.
     pub(in crate::membership) fn check_sums(&self, seed: u64) {
         let entries: usize = self.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
         let open =

@@ -1,4 +1,4 @@
-//! The ranks that have not entered a collective, and where they are instead: for members that wait in it, and for
+//! The ranks that have not entered a collective, and where they are instead. Members that wait in it ask for this, and
 //! `muster status`. Tested in `stragglers_test.rs` and `status_test.rs`.
 
 use super::cluster::Cluster;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) const LISTED_MAX: usize = 8;
 /// How many different questions are open at once; beyond that the answer is what is known.
 const QUERIES_MAX: usize = 256;
-/// How many ask the same question at once; beyond that, the answer is what is known.
+/// How many nodes may ask the same question at once; beyond that, the answer is what is known.
 const ASKERS_MAX: usize = 1 << 16;
 
 /// A question, put by one or more nodes.
@@ -27,11 +27,11 @@ pub(super) struct Query {
     id: u64,
     group: GroupId,
     sequence: u64,
-    /// The one node that it is about, if it is.
+    /// The one node that the question is about, if it is about one.
     about: Option<u32>,
     /// The nodes that have been asked for a heartbeat, and have not sent one.
     waiting: BTreeSet<u32>,
-    /// The nodes that want to know, and how each numbers the question.
+    /// The nodes that ask, and the number that each gives the question.
     askers: Vec<(u32, u64)>,
 }
 
@@ -90,7 +90,7 @@ impl Stragglers {
         }
     }
 
-    /// This node has said where it is, or will not any more.
+    /// This node has said where it is, or will not say it any more.
     pub(super) fn settle(&mut self, cluster: &mut Cluster, groups: &Groups, now: Time, key: u32) {
         let mut settled = Vec::new();
         for query in &mut self.queries {
@@ -119,7 +119,7 @@ impl Stragglers {
             .collect();
         if let Some(node) = cluster.nodes.get_mut(key) {
             node.course.progress = known;
-            // Each group's newest comes first; what follows is only to be compared.
+            // Each group's newest collective comes first. What follows is only for comparison.
             let mut seen = BTreeSet::new();
             node.course.progress.retain(|(progress, _)| seen.insert(progress.group));
         }
@@ -131,7 +131,7 @@ impl Stragglers {
         self.queries.clear();
     }
 
-    /// Remembers for which messages it waits, in groups that are known here.
+    /// Remembers the messages for which a node waits, in groups that are known here.
     pub(super) fn keep_waits(
         &self,
         cluster: &mut Cluster,
@@ -146,7 +146,7 @@ impl Stragglers {
         }
     }
 
-    /// Remembers what carries groups that are known here.
+    /// Remembers what carries the collectives of groups that are known here.
     pub(super) fn keep_carriers(
         &self,
         cluster: &mut Cluster,
@@ -177,7 +177,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Of whom a question asks: how many there are, and the first of them.
+    /// The members that a question asks about: how many there are, and the first of them.
     fn absent(&self, query: &Query) -> (u32, Vec<Absence>) {
         let members = self.groups.table.members_of(query.group).into_iter().flatten();
         let absent: Vec<u32> = members.filter(|member| self.is_asked_for(*member, query)).collect();
@@ -185,7 +185,8 @@ impl View<'_> {
     }
 
     /// The newest collective of a group in which members wait while others are known not to have entered it. Nobody is
-    /// asked: a member that has said nothing since it began is absent when more than a heartbeat of it is missing.
+    /// asked. A member that has said nothing since the collective began counts as absent when more than one heartbeat
+    /// of it is missing.
     pub(super) fn waited_in(&self, group: GroupId, members: &[u32]) -> Option<StatusGroup> {
         let waits = |key: &u32| {
             let (progress, told) =
@@ -233,7 +234,7 @@ impl View<'_> {
         query.about.map_or_else(|| self.entered(key, query.group) < query.sequence, |about| about == key)
     }
 
-    /// As many of these absent ones as an answer lists.
+    /// The first of these absent members: as many as an answer lists.
     fn first_of(&self, absent: &[u32], query: &Query) -> Vec<Absence> {
         absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(*member, query)).collect()
     }
@@ -244,7 +245,7 @@ impl View<'_> {
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
             _ if node.conn.is_none() || node.presence.is_lost() => AbsenceState::Silent,
-            // Nor has one answered that has only just attached again: what is known is from before.
+            // A node that has only just attached again has not answered either: what is known of it is from before.
             _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,
             Some((progress, _)) if progress.entered == 0 => AbsenceState::Never,
@@ -263,7 +264,7 @@ impl View<'_> {
         })
     }
 
-    /// For which messages a node waits, in groups that still hold.
+    /// The messages for which a node waits, in groups that still hold.
     pub(super) fn waits_of(&self, node: &Node) -> Vec<MessageWait> {
         let waits = node.course.waits.as_deref().filter(|_| !self.cluster.job.is_broken());
         let Some((waits, told)) = waits else { return Vec::new() };
@@ -273,13 +274,13 @@ impl View<'_> {
         waits.iter().filter(holds).map(aged).collect()
     }
 
-    /// What carries a group's collectives, by the word of the first of its members that tells; all have found out the same.
+    /// What carries a group's collectives, as the first member says that tells it; all members have found out the same.
     pub(super) fn carrier_of(&self, group: GroupId, members: &[u32]) -> Option<GroupCarrier> {
         let told = members.iter().filter_map(|key| self.cluster.nodes.get(key)).flat_map(|node| &node.course.carriers);
         told.into_iter().find(|carried| carried.group == group).cloned()
     }
 
-    /// In what a node is, in groups that still hold.
+    /// The collectives in which a node is, in groups that still hold.
     pub(super) fn calls_of(&self, node: &Node) -> Vec<GroupProgress> {
         if self.cluster.job.is_broken() {
             return Vec::new();

@@ -1,7 +1,8 @@
 //! The true culprit: what nodes say of each other, and whose loss is only the consequence of another's.
 //!
-//! A node that closes after it suspected X is not called lost before X has been judged. If X is lost, it is a
-//! consequence. If X has been heard again since, it is a culprit of its own. Tested in `suspicion_test.rs`.
+//! A node that closes after it suspected X is not called lost before X has been judged. If X is lost, the node's end is
+//! a consequence of that. If X has been heard again since, the node is a culprit of its own. Tested in
+//! `suspicion_test.rs`.
 
 use super::cluster::Cluster;
 use super::node::{Suspicion, Witness};
@@ -11,22 +12,22 @@ use crate::types::Time;
 use crate::wire::{Message, PeerReport, PeerState, Suspect, Verdict};
 use std::time::Duration;
 
-/// How often something that waits for another's judgement is looked at.
+/// How often a loss is looked at that waits for another node's judgement.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How far blame is followed from node to node; beyond that one waits for the nearer ones to be judged.
+/// How far blame is followed from node to node. Beyond that, a node waits for the nearer ones to be judged.
 const CHAIN_MAX: usize = 32;
 
 /// What comes of the search for the culprit behind a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
-    /// This node.
+    /// This node is the culprit.
     Culprit(u32),
-    /// That is not known yet: it is looked at again at this time.
+    /// The culprit is not known yet: it is looked for again at this time.
     Again(Time),
 }
 
 impl Cluster {
-    /// A node found something wrong with a peer. Whether that is to be looked into.
+    /// A node found something wrong with a peer. Returns whether that is to be looked into.
     pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) -> bool {
         let peer = suspect.peer;
         if let Some(failure) = self.job.verdict().cloned() {
@@ -87,8 +88,8 @@ impl Cluster {
         }
     }
 
-    /// Whether the suspect has shown since then that it lives. One that does not hear may be cut off from all, and not only from
-    /// who suspects it: heartbeats show that after two intervals.
+    /// Whether the suspect has shown since then that it lives. A suspect that does not hear may be cut off from all
+    /// nodes, and not only from the one that suspects it: heartbeats show that after two intervals.
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
@@ -102,7 +103,7 @@ impl Cluster {
         })
     }
 
-    /// Follows the suspicions from a node whose loss is confirmed to the one that is the cause, if that is known yet.
+    /// Follows the suspicions from a node whose loss is confirmed to the node that is the cause, if that is known yet.
     pub(super) fn find_culprit(&self, now: Time, key: u32) -> Search {
         let has_waited = now.since(self.nodes.gone_since(key)) >= self.silence() * 2;
         match self.nodes.abandoned_earlier(key) {
@@ -116,7 +117,7 @@ impl Cluster {
                 break;
             }
             if let Some(start) = chain.iter().position(|known| *known == blamed) {
-                // They blame each other: the one that went first.
+                // They blame each other: the one that went first is the culprit.
                 let first = chain[start..].iter().copied().min_by_key(|known| (self.nodes.gone_since(*known), *known));
                 return Search::Culprit(first.unwrap_or(key));
             }
@@ -127,17 +128,17 @@ impl Cluster {
             return Search::Culprit(last);
         }
         if has_waited {
-            // The node that is blamed has had every chance to be found lost: the last that is certainly gone.
+            // The blamed node has had every chance to be found lost: the culprit is the last that is certainly gone.
             let gone = chain.iter().rev().copied().find(|key| self.nodes.is_confirmed_lost(*key));
             return Search::Culprit(gone.unwrap_or(key));
         }
-        // A node that is blamed and gone looks at the next one itself, and often enough for all.
+        // A blamed node that is gone looks at the next one itself, and often enough for all.
         let blames_the_gone = chain.get(1).is_some_and(|blamed| self.nodes.is_confirmed_lost(*blamed));
         Search::Again(now + if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN })
     }
 
-    /// The peer that a node whose loss is confirmed suspected shortly before it went, if it has not been cleared since: rather one
-    /// that is still to be judged than one that is gone too.
+    /// The peer that a node suspected shortly before it went, if that node's loss is confirmed and the peer has not
+    /// been cleared since. A peer that is still to be judged comes before one that is gone, too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
         let node = self.nodes.get(&key)?;
         node.evidence.confirmed_lost.as_ref()?;

@@ -33,7 +33,7 @@ fn a_peer_that_has_left() {
 
 #[test]
 fn what_a_peer_saw_is_forgotten_when_the_node_is_heard_again() {
-    // At once it is evidence, for the node's connection may end for the same reason.
+    // What was said at once is evidence, for the node's connection may end for the same reason.
     let mut bench = Bench::formed(&["here", "there"]);
     suspect(&mut bench, 0, 1);
     bench.close(1, Closed::Ended);
@@ -90,12 +90,13 @@ fn a_peer_that_shows_no_life_is_not_called_alive() {
     assert_eq!(reports(&mut bench, 0), [(1, PeerState::Alive)]);
 }
 
-/// Its host may be cut off from all in one direction; it is not called alive before that can be told from a link's fault.
+/// The suspect's host may be cut off from all in one direction. It is not called alive before that can be told from a fault
+/// of the link.
 #[test]
 fn a_peer_that_hears_nothing_is_not_called_alive() {
     for hears in [false, true] {
         let mut bench = Bench::formed(&["here", "there"]);
-        // Ten heartbeats, three an interval; of the answers the first three come.
+        // It sends ten heartbeats, three an interval. The first three of the answers come.
         for sequence in 1..=10 {
             let echoed = if hears { sequence - 1 } else { (sequence - 1).min(3) };
             bench.say(1, Message::Heartbeat(Heartbeat { sequence, echoed, ..Heartbeat::default() }));

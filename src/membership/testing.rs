@@ -17,7 +17,7 @@ pub(crate) struct Bench {
     pub(crate) notes: Vec<String>,
     pub(crate) armed: Option<Time>,
     pub(crate) ended: Option<Result<(), Error>>,
-    /// Whether secrets that it asks for are drawn: of ones, twos, ...
+    /// Whether the secrets that it asks for are drawn: of ones, twos, ...
     pub(crate) secrets: bool,
     /// What it wrote down, and whether that is durable at once.
     pub(crate) written: Vec<Record>,
@@ -82,7 +82,7 @@ pub(crate) fn worker(serial: u32, worker_num: u32) -> Register {
     }
 }
 
-/// The same with an id that the user gave.
+/// A worker as [`worker`] makes it, with an id that the user gave.
 pub(crate) fn named(serial: u32, worker_num: u32, id: &str) -> Register {
     Register { node_id: id.to_string(), node_id_given: true, ..worker(serial, worker_num) }
 }

@@ -7,11 +7,12 @@ use crate::types::{GroupId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long "nothing is wrong with it" is held back: the node's own end may be about to be noticed. What a node said within
-/// this time of its loss, or a launcher of its end, may have crossed it on the way.
+/// How long the answer "nothing is wrong with it" is held back: the node's own end may be about to be noticed. What a
+/// node said within this time of its loss may have crossed it on the way. So may what it said within this time of a
+/// launcher's word of its end.
 pub(super) const HELD: Duration = Duration::from_millis(150);
 
-/// How long the nodes that are asked may take.
+/// How long the nodes that are asked may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What is due.
@@ -23,13 +24,13 @@ pub(super) enum Due {
     FormingLine,
     /// Look at every node's last sign of life.
     Tick,
-    /// Look again at this node, whose connection has ended or whose loss waits for another's.
+    /// Look again at this node, whose connection has ended, or whose loss waits for another node's judgement.
     Judge(u32),
     /// Answer this node's held suspicions.
     Answer(u32),
     /// Answer this question about absent members with what is known.
     Query(u64),
-    /// Members of this group have had their time to say what they called.
+    /// Members of this group have had their time to answer what they called.
     Dispute(GroupId, u64),
     /// Members that make a group have had their time to say what they called before.
     Creations,

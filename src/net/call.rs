@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 
-/// What a libc call returned: -1 stands for the thread's `errno`.
+/// Returns what a libc call returned. -1 stands for the thread's `errno`.
 pub(super) fn check(result: c_int) -> io::Result<c_int> {
     if result == -1 {
         Err(io::Error::last_os_error())

@@ -1,18 +1,18 @@
-//! What the control groups that a process is in leave it: how much memory it may still take, and how much it may compute.
+//! What the control groups of a process leave it: how much memory it may still take, and how much it may compute.
 //!
-//! A process that takes more memory than its group may have is killed. The kernel says so to nobody before. So who takes much at once
-//! asks here. A quota of time limits how much a group computes, not on which processors: its processes see all of them, and are
-//! held back together.
+//! A process that takes more memory than its group may have is killed, and the kernel does not warn it. So code that takes
+//! much memory at once asks here first. A quota of time limits how much a group computes, but not on which processors: its
+//! processes see all processors, and are held back together.
 //!
 //! Both versions of control groups are read, and all groups above a process's own, as far as they are mounted. What cannot be read
 //! does not count.
 
 use std::path::{Path, PathBuf};
 
-/// More than these files have. A host of many containers has thousands of mounts.
+/// How much of a file is read: more than these files have. A host with many containers has thousands of mounts.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// How many bytes this process may still take, as far as the kernel says; none where it says nothing.
+/// How many bytes this process may still take, as far as the kernel says. None if it says nothing.
 pub fn free_memory() -> Option<u64> {
     free_below(Path::new("/"))
 }
@@ -27,7 +27,7 @@ fn free_below(root: &Path) -> Option<u64> {
 /// How much a control group lets its processes compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
-    /// As many processors' worth of time.
+    /// The time of so many processors.
     pub cores: f64,
     /// The file that says so.
     pub file: PathBuf,
@@ -56,7 +56,7 @@ fn folders(root: &Path, controller: &str) -> Vec<(Version, PathBuf)> {
         for mount in mounts {
             let inside = match group.strip_prefix(mount.top) {
                 Ok(inside) => inside,
-                Err(_) if knows_group => continue, // another group's
+                Err(_) if knows_group => continue, // a mount of another group
                 // A container may be told its group by the host's name, and see no more than that group.
                 Err(_) => Path::new(""),
             };
@@ -66,14 +66,14 @@ fn folders(root: &Path, controller: &str) -> Vec<(Version, PathBuf)> {
     folders
 }
 
-/// Which control groups.
+/// The version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// Where a hierarchy of them can be read.
+/// Where a hierarchy of control groups can be read.
 struct Mount<'a> {
     version: Version,
     /// The group that is mounted.
@@ -82,7 +82,7 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// A line of mountinfo, if it is one with this controller.
+    /// The mount in this line of mountinfo, if it is a hierarchy that has this controller.
     fn read(line: &'a str, controller: &str) -> Option<Mount<'a>> {
         let (place, kind) = line.split_once(" - ")?;
         let (mut place, mut kind) = (place.split(' ').skip(3), kind.split(' '));
@@ -97,7 +97,7 @@ impl<'a> Mount<'a> {
 }
 
 impl Version {
-    /// The process's group, if that is what this line of /proc/self/cgroup tells.
+    /// The process's group, if this line of /proc/self/cgroup tells it for this version and controller.
     fn group<'a>(self, line: &'a str, controller: &str) -> Option<&'a str> {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
@@ -118,7 +118,7 @@ impl Version {
                 ("cpu.max", time.to_owned(), period.to_owned())
             }
         };
-        // No quota is -1 there, and "max" here.
+        // "No quota" is -1 in version 1, and "max" in version 2.
         let (time, period) = (time.trim().parse::<f64>().ok()?, period.trim().parse::<f64>().ok()?);
         (time > 0.0 && period > 0.0).then(|| Quota { cores: time / period, file: folder.join(name) })
     }
@@ -134,7 +134,7 @@ fn free_of(group: &Path) -> Option<u64> {
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit = limits.into_iter().filter_map(number).min()?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
-    // What lies there of files that nobody has used of late gives way.
+    // The kernel drops cached pages of files that nobody has used recently: they do not count as used.
     let told = text(&group.join("memory.stat")).unwrap_or_default();
     let of_files = number_behind(&told, "total_inactive_file").or_else(|| number_behind(&told, "inactive_file"));
     Some(limit.saturating_sub(used.saturating_sub(of_files.unwrap_or(0))))
@@ -182,7 +182,7 @@ mod tests {
         free_below(&Root::of(files).0)
     }
 
-    /// The quota, as told by these files.
+    /// The quota that these files tell.
     fn told(files: &[(&str, &str)]) -> Option<(f64, String)> {
         quota_below(&Root::of(files).0).map(|quota| (quota.cores, quota.file.display().to_string()))
     }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(told(&version_two), None);
         let above = [&version_two[..], &[("sys/fs/cgroup/a/cpu.max", "150000 100000\n")]].concat();
         assert_eq!(told(&above), Some((1.5, "/sys/fs/cgroup/a/cpu.max".to_owned())));
-        // The mount of another group is nothing to this process, and there may be many mounts.
+        // The mount of another group does not concern this process, and there may be many mounts.
         let others = "29 24 0:26 /c /run/c rw - cgroup2 cgroup2 rw\n".repeat(10_000);
         let many = format!("{others}{}", version_two[1].1);
         let (told_above, others) = (told(&above), ("run/c/cpu.max", "1000 100000\n"));
@@ -259,10 +259,10 @@ mod tests {
         assert_eq!(told(&files), Some((3.0, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us".to_owned())));
         let unlimited = [&files[..2], &[("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"), files[3]]].concat();
         assert_eq!(told(&unlimited), None);
-        // A group outside of what is mounted: what can be seen counts.
+        // The process's group is outside of what is mounted: then what can be seen counts.
         let outside = [&[("proc/self/cgroup", "4:cpu:/../y\n")], &files[1..]].concat();
         assert_eq!(told(&outside).map(|(cores, _)| cores), Some(3.0));
-        // Lines that make no sense lead nowhere, and hide nothing.
+        // Lines that make no sense are passed over, and hide no other line.
         let odd = ["", "4", "4:cpu", "0:::/", "1 2 3\n - \nx - cgroup2\n"];
         for odd in odd {
             let lines = files.map(|(name, text)| (name, format!("{odd}\n{text}")));

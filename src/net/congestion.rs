@@ -1,9 +1,9 @@
 //! How TCP decides how much it sends at a time (`TCP_CONGESTION`, tcp(7)), where both ends are on one host.
 //!
-//! There is no path to share there, and pacing only holds the sender up. Where BBR is the system's default, an
-//! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by
-//! anybody, and does not pace. It is chosen before a connection is made, for once BBR has begun the kernel paces for
-//! good. So a listener chooses it for all, and gives a connection from another host the system's choice back.
+//! On one host there is no path to share, and pacing only holds the sender up. Where BBR is the system's default, an
+//! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by any
+//! process, and does not pace. It is chosen before a connection is made, for once BBR has begun, the kernel paces for
+//! good. So a listener chooses Reno for all, and gives a connection from another host the system's choice back.
 
 use super::call::check;
 use super::interface::address_towards;
@@ -13,12 +13,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-/// The longest name that the kernel has for one, and the zero behind it (TCP_CA_NAME_MAX).
+/// The longest name that the kernel has for an algorithm, and the zero behind it (TCP_CA_NAME_MAX).
 const NAME_BYTES: usize = 16;
-/// What is chosen within a host.
+/// The algorithm that is chosen within a host.
 pub(super) const UNPACED: Name = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// The kernel's name of a way to decide it, filled up with zeros.
+/// The kernel's name of an algorithm, filled up with zeros.
 pub(super) type Name = [u8; NAME_BYTES];
 
 /// Whether connections to this address stay on this host.
@@ -31,17 +31,17 @@ pub(super) fn joins_one_host(local: SocketAddr, peer: SocketAddr) -> bool {
     local.ip() == peer.ip() || peer.ip().is_loopback()
 }
 
-/// Chooses the one for one host.
+/// Chooses the algorithm for connections within one host.
 pub(super) fn choose_unpaced(fd: &impl AsRawFd) {
     choose(fd, &UNPACED);
 }
 
-/// What the system chooses for a connection of the address's family, if it says so.
+/// The algorithm that the system chooses for a connection of the address's family, if it says so.
 pub(super) fn usual(address: &SocketAddr) -> Option<Name> {
     chosen(&*tcp_socket(address).ok()?).ok()
 }
 
-/// Chooses one by name. Where the kernel refuses it stays as it was, which is slower at most; whether it was chosen.
+/// Chooses an algorithm by name. Returns whether it was chosen: if the kernel refuses, all stays as it was, at most slower.
 pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> bool {
     let length = name.iter().take_while(|byte| **byte != 0).count() as socklen_t;
     // SAFETY: the kernel reads `length` bytes of `name`, which has as many and outlives the call.
@@ -50,7 +50,7 @@ pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> bool {
     }
 }
 
-/// What is chosen.
+/// The algorithm that is chosen.
 pub(super) fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
     let (mut name, mut length) = ([0; NAME_BYTES], NAME_BYTES as socklen_t);
     // SAFETY: the kernel writes at most `length` bytes to `name`; both outlive the call.

@@ -1,10 +1,11 @@
 //! A socket by which processes of one host wake each other, and hand each other one descriptor: a datagram socket with an abstract
 //! name, which is in no file system.
 //!
-//! A sleeper watches its own doorbell. To ring is to send a byte to its name. A doorbell that is full has been rung, so nothing is lost
-//! where there is no room. A stranger on the host can ring, too: that costs the sleeper one look.
+//! A sleeper watches its own doorbell. To ring it, another process sends a byte to its name. A doorbell that is full has
+//! been rung, so nothing is lost if there is no room for the byte. A stranger on the host can ring, too: that costs the
+//! sleeper one look.
 //!
-//! Abstract names belong to a network namespace, so processes of several containers reach each other where they share that.
+//! Abstract names belong to a network namespace, so processes of several containers reach each other if they share one.
 //!
 //! A descriptor counts only if a process of the same user has sent it, as the kernel says, together with the proof that both know.
 
@@ -23,10 +24,10 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 pub const NAME_BYTES: usize = 16;
 /// How many bytes prove that a descriptor is the one that was announced.
 pub const PROOF_BYTES: usize = 32;
-/// So many datagrams are looked at for a descriptor: more than a doorbell holds.
+/// How many datagrams are looked at for a descriptor: more than a doorbell holds.
 const LOOKED_AT: usize = 1024;
 
-/// What others need to ring.
+/// The address of a doorbell: what others need to ring it.
 #[derive(Clone, Debug)]
 pub struct Address(SockAddr);
 
@@ -38,7 +39,7 @@ impl Address {
     }
 }
 
-/// This process's own.
+/// A doorbell of this process.
 #[derive(Debug)]
 pub struct Doorbell(Guarded<Socket>);
 
@@ -47,7 +48,7 @@ pub struct Doorbell(Guarded<Socket>);
 struct Control([u8; 128]);
 
 impl Doorbell {
-    /// One with this name, which nobody else may have.
+    /// Makes a doorbell with this name, which no other may have.
     pub fn bind(name: &[u8; NAME_BYTES]) -> io::Result<Doorbell> {
         let kind = Type::DGRAM.cloexec().nonblocking();
         let socket = Guarded::create(|| Socket::new_raw(Domain::UNIX, kind, None))?;
@@ -56,25 +57,25 @@ impl Doorbell {
         Ok(Doorbell(socket))
     }
 
-    /// What can be read once it was rung, for a `Watch`.
+    /// The descriptor that can be read once the doorbell was rung, for a `Watch`.
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Rings another. One that is full, or gone, needs nothing.
+    /// Rings another doorbell. Nothing need be done if that is full, or gone.
     pub fn ring(&self, other: &Address) {
         if !self.0.is_inherited() {
             let _ = self.0.send_to(&[0], &other.0);
         }
     }
 
-    /// Takes all that has come.
+    /// Takes all rings that have come.
     pub fn drain(&self) {
         let mut byte = [MaybeUninit::uninit(); 1];
         while self.0.recv(&mut byte).is_ok() {}
     }
 
-    /// Hands a descriptor to the process with that doorbell.
+    /// Hands a descriptor to the process that has the other doorbell.
     pub fn hand(&self, other: &Address, proof: &[u8; PROOF_BYTES], file: &File) -> io::Result<()> {
         let mut control = Control([0; 128]);
         let mut part = libc::iovec { iov_base: proof.as_ptr().cast_mut().cast(), iov_len: proof.len() };
@@ -94,7 +95,7 @@ impl Doorbell {
         head.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as _;
         // SAFETY: the header has room for one descriptor behind it.
         let place = unsafe { libc::CMSG_DATA(head) }.cast::<c_int>();
-        // SAFETY: that room, which need not be aligned.
+        // SAFETY: writes to that room, which need not be aligned.
         unsafe { place.write_unaligned(file.as_raw_fd()) };
         uninterrupted(|| {
             // SAFETY: the message and all that it points to outlive the call.
@@ -106,7 +107,7 @@ impl Doorbell {
         })
     }
 
-    /// The descriptor that was handed over with this proof; it must have come already.
+    /// Takes the descriptor that was handed over with this proof. It must have come already.
     pub fn take(&self, proof: &[u8; PROOF_BYTES]) -> io::Result<Guarded<File>> {
         for _ in 0..LOOKED_AT {
             let mut found = None;
@@ -128,13 +129,13 @@ impl Doorbell {
                     return Err(io::Error::other("it has not come"));
                 }
                 (Err(error), None) => return Err(error),
-                _ => {} // a ring, or a stranger's
+                _ => {} // a ring, or something from a stranger
             }
         }
         Err(io::Error::other("too much else has come"))
     }
 
-    /// One datagram: its bytes as far as a proof is long, the descriptor in it, and the user who has sent it.
+    /// Receives one datagram: its bytes up to the length of a proof, the descriptor in it, and the user that has sent it.
     fn receive(&self) -> io::Result<([u8; PROOF_BYTES], Option<File>, Option<u32>)> {
         let (mut control, mut bytes) = (Control([0; 128]), [0; PROOF_BYTES]);
         let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -160,7 +161,7 @@ impl Doorbell {
                     // SAFETY: computes a length.
                     let bytes = length.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
                     for at in 0..bytes / size_of::<c_int>() {
-                        // SAFETY: such a header is followed by so many descriptors, which are this process's from now on.
+                        // SAFETY: such a header is followed by so many descriptors, which belong to this process from now on.
                         let one = unsafe { File::from_raw_fd(data.cast::<c_int>().add(at).read_unaligned()) };
                         file.get_or_insert(one); // any more are closed
                     }

@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The bytes of a file, `most` at the most. What is wrong is said in words that follow its name.
+/// Returns the bytes of a file, `most` of them at the most. An error's words follow the file's name in a sentence.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     read_if(path, most, |_| Ok(()))
 }
 
-/// The same of a file that not every user of this host can read.
+/// Reads a file as [`read`] does, but refuses it if every user of this host can read it.
 pub fn read_private(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     read_if(path, most, |file| match file.metadata().map(|it| it.permissions().mode()) {
         Ok(mode) if mode & 0o004 == 0 => Ok(()),
@@ -22,12 +22,12 @@ pub fn read_private(path: &Path, most: u64) -> Result<Vec<u8>, String> {
 
 fn read_if(path: &Path, most: u64, is_right: impl FnOnce(&File) -> Result<(), String>) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("can't be read: {error}");
-    // Asked first, for opening a pipe would wait for its writer.
+    // This is asked first, because to open a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("is no file".to_owned());
     }
     let file = beyond_standard(|| File::open(path)).and_then(|opened| opened).map_err(unreadable)?;
-    is_right(&file)?; // what was opened, and not what the name stands for by now
+    is_right(&file)?; // checks the file that was opened, not what the name stands for by now
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() as u64 > most {

@@ -1,11 +1,11 @@
-//! Writing to a descriptor that is the program's, such as its standard error. No wait is without an end, and the
-//! descriptor's flags stay as they are: they belong to the one that opened it.
+//! Writing to a descriptor that is the program's, such as its standard error. Every wait has an end, and the
+//! descriptor's flags stay as they are: they belong to the code that opened it.
 //!
-//! A pipe and a socket take what fits, or say that they are full: they are asked so for each call. (Several processes
-//! share one pipe, so to poll first would not do.) A terminal and a file are polled before. They may still keep a
-//! call, if the terminal is held meanwhile, or the file's disk does not answer. So this is for a thread that can be
-//! left behind. It must also have SIGPIPE blocked, as the threads of [`super::thread`] have: a reader that has gone is
-//! an error here.
+//! A pipe and a socket take what fits, or say that they are full: each call asks for that. (To poll first would not be
+//! enough, because several processes may share one pipe.) A terminal and a file are polled before. A call may still
+//! hang there, if the terminal is stopped meanwhile, or the file's disk does not answer. So only a thread that can be
+//! left behind may use this. It must also have SIGPIPE blocked, as the threads of [`super::thread`] have: if the reader has
+//! gone, this returns an error.
 
 use super::call::check;
 use std::io;
@@ -13,10 +13,10 @@ use std::mem::zeroed;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The most that is written at once: a pipe takes so much whole or not at all.
+/// The most that is written at once: a pipe takes so much as a whole, or not at all.
 const PIECE: usize = libc::PIPE_BUF;
 
-/// Writes what it takes of this at once: how many bytes. `WouldBlock` where that is nothing.
+/// Writes what the descriptor takes at once of these bytes. Returns how many, or `WouldBlock` if it takes none.
 pub fn pour(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let piece = &bytes[..bytes.len().min(PIECE)];
     match kind(fd)? {
@@ -26,7 +26,7 @@ pub fn pour(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
             count(unsafe { libc::send(fd, piece.as_ptr().cast(), piece.len(), flags) })
         }
         libc::S_IFIFO => match pour_into_pipe(fd, piece) {
-            // A kernel before 6.4 can't be asked so.
+            // A kernel before 6.4 does not know this way to write.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => pour_if_ready(fd, piece),
             result => result,
         },
@@ -34,7 +34,7 @@ pub fn pour(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether it takes something, or gives an error, within this time.
+/// Whether the descriptor takes something, or gives an error, within this time.
 pub fn takes(fd: RawFd, within: Duration) -> bool {
     let mut polled = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     let millis = libc::c_int::try_from(within.as_millis()).unwrap_or(libc::c_int::MAX);
@@ -53,7 +53,7 @@ fn kind(fd: RawFd) -> io::Result<libc::mode_t> {
 #[cfg(target_env = "gnu")]
 fn pour_into_pipe(fd: RawFd, piece: &[u8]) -> io::Result<usize> {
     let piece = libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
-    // SAFETY: `piece` describes bytes that outlive the call, which only reads them. -1: where it stands, as a pipe must have it.
+    // SAFETY: `piece` describes bytes that outlive the call, which only reads them. -1: at the present place, as a pipe demands.
     count(unsafe { libc::pwritev2(fd, &raw const piece, 1, -1, libc::RWF_NOWAIT) })
 }
 
@@ -86,7 +86,7 @@ mod tests {
         check(unsafe { libc::fcntl(fd, libc::F_GETFL) }).unwrap()
     }
 
-    /// Fills it, and says how much that took.
+    /// Fills what is behind the descriptor. Returns how many bytes that took.
     fn fill(fd: RawFd) -> usize {
         let mut all = 0;
         loop {

@@ -58,7 +58,7 @@ fn open_descriptors() -> usize {
 struct Table {
     /// One bit for each descriptor number.
     words: Vec<u64>,
-    /// What stands where none of ours may be.
+    /// What occupies the numbers that no descriptor of ours may have.
     stopgaps: Stopgaps,
 }
 
@@ -120,8 +120,8 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Has `fork` call these on the thread that forks: before, and afterwards in the parent and in the child. The number of an error,
-/// or 0. They must be quick, and take no lock that is held while descriptors are made.
+/// Has `fork` call these functions on the thread that forks: before, and afterwards in the parent and in the child. They must be
+/// quick, and take no lock that is held while descriptors are made. Returns the number of an error, or 0.
 pub fn have_called(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) -> i32 {
     // SAFETY: the three functions live as long as this object is loaded; unloading it unregisters them.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) }
@@ -136,8 +136,8 @@ fn install_handlers() -> io::Result<()> {
     }
 }
 
-/// Runs what opens descriptors for itself, and may take long (a name's lookup, a file): none of them is 0 to 2. They are not in the
-/// table.
+/// Runs code that opens descriptors for itself, and may take long (a name's lookup, a file). None of them gets a number
+/// from 0 to 2. They are not in the table.
 pub fn beyond_standard<T>(open: impl FnOnce() -> T) -> io::Result<T> {
     install_handlers()?;
     lock().stopgaps.begin()?;
@@ -145,7 +145,7 @@ pub fn beyond_standard<T>(open: impl FnOnce() -> T) -> io::Result<T> {
     Ok(open())
 }
 
-/// An opening that is under way outside of the lock.
+/// An opening that is under way while the lock is not held.
 struct Opening {
     generation: u64,
 }
@@ -158,7 +158,7 @@ impl Drop for Opening {
     }
 }
 
-/// Owns something with a descriptor, which stands in the table for as long.
+/// Owns something with a descriptor, which is in the table as long as this lives.
 pub struct Guarded<T: AsRawFd> {
     /// `None` only after `release`, `map` and `drop` have taken it.
     inner: Option<T>,
@@ -166,8 +166,8 @@ pub struct Guarded<T: AsRawFd> {
 }
 
 impl<T: AsRawFd> Guarded<T> {
-    /// Makes the descriptor, beyond 2, and enters it, so that no fork falls between the two. `make` must not block, and must not
-    /// itself call this.
+    /// Makes a descriptor with a number above 2, and enters it, so that no fork comes between the two. `make` must not block, and
+    /// must not call this itself.
     pub fn create(make: impl FnOnce() -> io::Result<T>) -> io::Result<Guarded<T>> {
         install_handlers()?;
         let mut table = lock();
@@ -179,7 +179,7 @@ impl<T: AsRawFd> Guarded<T> {
         Ok(Guarded { inner: Some(inner), generation: generation() })
     }
 
-    /// Wraps what owns the descriptor in another type; the descriptor stays the same.
+    /// Wraps the owner of the descriptor in another type. The descriptor stays the same.
     pub fn map<U: AsRawFd>(mut self, wrap: impl FnOnce(T) -> U) -> Guarded<U> {
         let inner = self.inner.take().expect("only release, map and drop take it, and each ends the guard");
         let fd = inner.as_raw_fd();
@@ -197,7 +197,7 @@ impl<T: AsRawFd> Guarded<T> {
         inner
     }
 
-    /// Whether a fork lies between its making and now.
+    /// Whether this process was forked after the descriptor was made.
     pub fn is_inherited(&self) -> bool {
         self.generation != generation()
     }

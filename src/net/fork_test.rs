@@ -101,7 +101,7 @@ fn the_parents_objects_work_on_after_a_fork_and_their_end_reaches_the_peer() {
 
 #[test]
 fn every_descriptor_closes_on_exec_and_is_in_the_table() {
-    // In a child, whose table begins empty and where no other test runs.
+    // This runs in a child: its table begins empty, and no other test runs there.
     let code = in_child(|| {
         let before = open_ones();
         let poller = Poller::new().unwrap();
@@ -141,7 +141,7 @@ fn no_child_keeps_a_descriptor_however_the_forks_fall() {
     // One thread opens and closes without pause while this one forks.
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopped = std::sync::Arc::clone(&stop);
-    // A file of this test's own, by which its descriptors are known in the child.
+    // By this file of the test's own, its descriptors are known in the child.
     let path = std::env::temp_dir().join(format!("muster-fork-test-{}", std::process::id()));
     let own = File::create(&path).unwrap();
     let inode = std::os::unix::fs::MetadataExt::ino(&own.metadata().unwrap());

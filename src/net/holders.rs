@@ -1,7 +1,7 @@
-//! Which processes have a port of this host, as far as the kernel tells: from /proc/net/tcp which sockets there are, and from the
-//! descriptors in /proc/PID/fd whose they are. For a sentence that says so; nothing is decided by it.
+//! Which processes have a port of this host, as far as the kernel tells: /proc/net/tcp says which sockets there are, and the
+//! descriptors in /proc/PID/fd say which processes have them. This is for a sentence in an error; nothing is decided by it.
 //!
-//! It is read where no port is free, and at most for [`LOOK_MAX`]. Tested below.
+//! The files are read only if no port is free, and at most for [`LOOK_MAX`]. Tested below.
 
 use super::fork::beyond_standard;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How many ports a sentence tells of.
+/// How many ports a sentence names.
 const TOLD_MAX: usize = 8;
-/// How long is looked for the processes.
+/// How long to look for the processes.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 /// The kernel's number of a socket that listens (TCP_LISTEN).
 const LISTENS: u8 = 0x0a;
@@ -27,7 +27,7 @@ struct Socket {
     inode: u64,
 }
 
-/// By whom the ports are held: `7000 by process 12 (nginx), 7001 by a process of user 33`, and how many more there are.
+/// Which processes hold the ports: `7000 by process 12 (nginx), 7001 by a process of user 33`, and how many more ports there are.
 pub(super) fn in_words(ports: RangeInclusive<u16>) -> String {
     let deadline = Instant::now() + LOOK_MAX;
     let sockets = beyond_standard(|| sockets(&ports, deadline)).unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn in_words(ports: RangeInclusive<u16>) -> String {
     words.join(", ")
 }
 
-/// The socket that keeps others off a port: before all others one that listens.
+/// The socket that keeps others off a port: one that listens, or else any.
 fn holder(port: u16, sockets: &[Socket]) -> Option<Socket> {
     let mut own = sockets.iter().filter(|socket| socket.port == port);
     own.clone().find(|socket| socket.state == LISTENS).or_else(|| own.next()).copied()
@@ -71,7 +71,8 @@ fn sockets(ports: &RangeInclusive<u16>, deadline: Instant) -> Vec<Socket> {
     found
 }
 
-/// `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 26361 ...`; the head of the table is none.
+/// Reads a line such as `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 26361 ...`. The table's
+/// heading gives none.
 fn parse(line: &str) -> Option<Socket> {
     let mut fields = line.split_ascii_whitespace();
     let (_, port) = fields.nth(1)?.rsplit_once(':')?;
@@ -86,8 +87,8 @@ fn parse(line: &str) -> Option<Socket> {
     })
 }
 
-/// Of the sockets with these inodes the processes that have them, in words. A forked child has the sockets of its parent, too: where
-/// this process has one itself, it is the one that is told.
+/// The processes that have the sockets with these inodes, in words. A forked child has its parent's sockets, too. If this process
+/// itself has a socket, it is the one that is named.
 fn owners(inodes: &[u64], deadline: Instant) -> HashMap<u64, String> {
     let mut owners = HashMap::new();
     let others =
@@ -112,7 +113,7 @@ fn owners(inodes: &[u64], deadline: Instant) -> HashMap<u64, String> {
     owners
 }
 
-/// `socket:[26361]`
+/// The inode in a link such as `socket:[26361]`.
 fn socket_inode(link: &Path) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

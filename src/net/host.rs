@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use std::fs;
 use std::io::{self, Read};
 
-/// More than a line of /proc/PID/stat has: 52 fields, of which one is a name and each other a number.
+/// More bytes than a line of /proc/PID/stat has: 52 fields, of which one is a name and each other a number.
 const STAT_BYTES: usize = 2048;
 
 /// This host's name.
@@ -25,14 +25,15 @@ pub fn name() -> Result<String> {
     Ok(String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
-/// What the kernel drew when it started; empty where it does not say.
+/// The boot id, which the kernel drew when it started. Empty if it does not say.
 pub fn boot_id() -> String {
     let mut buffer = [0; 64];
     let id = told("/proc/sys/kernel/random/boot_id", &mut buffer).unwrap_or_default();
     String::from_utf8_lossy(id).trim().to_string()
 }
 
-/// What the kernel tells in such a file, read as it tells it: at once, if there is room. Every start pays for each call.
+/// Returns what the kernel tells in a file, with one read: it tells all at once, if there is room. Every start pays for
+/// each call.
 fn told<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let read = |buffer: &mut [u8]| {
         let mut file = fs::File::open(path)?;
@@ -50,7 +51,7 @@ pub fn cores() -> u32 {
     let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
     // SAFETY: the set is initialized.
     let count = unsafe { libc::CPU_COUNT(&set) };
-    // A machine with more processors than fit into the set is refused; there nobody need share one.
+    // The kernel refuses on a machine with more processors than fit into the set. No process need share one there.
     if result == 0 {
         count.max(1) as u32
     } else {
@@ -58,7 +59,7 @@ pub fn cores() -> u32 {
     }
 }
 
-/// What the host's monotonic clock says, in nanoseconds: the same for all processes of one host and time namespace.
+/// The time of the host's monotonic clock, in nanoseconds: the same for all processes of one host and time namespace.
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` outlives the call, which writes to it alone; this clock is there on every Linux.
@@ -72,30 +73,30 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// In which namespaces this process sees the numbers of processes, and when they began; 0 where the kernel does not say.
+/// The namespaces in which this process sees the numbers of processes, and their start times. 0 if the kernel does not say.
 pub fn pid_namespace() -> u64 {
     namespace("pid") ^ namespace("time").rotate_left(32)
 }
 
-/// In which namespace this process reads the host's clocks; 0 where the kernel does not say.
+/// The namespace in which this process reads the host's clocks. 0 if the kernel does not say.
 pub fn time_namespace() -> u64 {
     namespace("time")
 }
 
 fn namespace(name: &str) -> u64 {
-    // `pid:[4026531836]`: its inode. To follow the link would take the kernel longer.
+    // The link reads `pid:[4026531836]`, with the namespace's inode. To follow it would take the kernel longer.
     let link = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
     let inode = link.to_str().and_then(|link| link.strip_prefix(name)?.strip_prefix(":[")?.strip_suffix(']'));
     inode.and_then(|inode| inode.parse().ok()).unwrap_or(0)
 }
 
-/// When this process started, in clock ticks since the kernel did; 0 where the kernel does not say.
+/// When this process started, in clock ticks since the kernel did. 0 if the kernel does not say.
 pub fn own_start_ticks() -> u64 {
     // Through the number, not through `self`: they differ where /proc belongs to another namespace.
     start_ticks(std::process::id())
 }
 
-/// When the process that has this number started, or one that has ended and was not reaped yet; 0 where the kernel does
+/// When the process with this number started, which may have ended and not been reaped yet. In clock ticks; 0 if the kernel does
 /// not say.
 pub fn start_ticks(pid: u32) -> u64 {
     match process_state(pid) {
@@ -104,11 +105,11 @@ pub fn start_ticks(pid: u32) -> u64 {
     }
 }
 
-/// How far the way up from a process is followed.
+/// How many ancestors of a process are looked at.
 const ANCESTORS_MAX: usize = 64;
 
 /// The command lines of this process's ancestors, the nearest first, as far as the kernel tells. Each argument ends
-/// with a zero byte. Of one whose command line it keeps to itself it is empty.
+/// with a zero byte. A command line that the kernel does not show is empty.
 pub fn ancestors() -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
     let mut pid = std::os::unix::process::parent_id();
@@ -126,13 +127,13 @@ pub fn ancestors() -> Vec<Vec<u8>> {
 pub enum Liveness {
     /// It runs (or is stopped).
     Alive,
-    /// It has ended or is ending for good: its number is free, is another process's, or waits to be reaped.
+    /// It has ended or is ending for good: its number is free, belongs to another process, or waits to be reaped.
     Gone,
     /// The kernel does not say.
     Unknown,
 }
 
-/// Whether the process that had this number and start time still lives. Without a start time (0) another process of the
+/// Whether the process with this number and start time still lives. Without a start time (0) another process with the
 /// same number is taken for it.
 ///
 /// A process closes its sockets shortly before the kernel calls it dead. A process whose threads are all on their way
@@ -163,7 +164,7 @@ fn process_state(pid: u32) -> Probe {
         Ok(line) => Stat::parse(line).map_or(Probe::Unreadable, Probe::Found),
         // The file can vanish while it is open, when the process is reaped just then.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Probe::Absent,
-        // /proc may be missing, or may hide the processes of others (hidepid): ask the other way.
+        // /proc may be missing, or may hide the processes of other users (hidepid): ask in the other way.
         Err(error) if error.kind() == io::ErrorKind::NotFound => absent_for_kill(pid),
         Err(_) => Probe::Unreadable,
     }
@@ -197,17 +198,17 @@ struct Stat {
     flags: u32,
     threads: u64,
     start_ticks: u64,
-    /// The signals that wait for this thread alone, a bit each.
+    /// The signals that wait for this thread alone, one bit for each.
     pending: u64,
 }
 
-/// The kernel's PF_EXITING: the thread is on its way out, and still has its sockets or not.
+/// The kernel's PF_EXITING: the thread is on its way out. It may still have its sockets, or not.
 const EXITING: u32 = 0x4;
 /// The bit of a signal that nothing can block, ignore or take back.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
 impl Stat {
-    /// Field 2, the program's name in parentheses, may itself hold spaces and parentheses: the last closing one ends it.
+    /// Field 2, the program's name in parentheses, may itself have spaces and parentheses: the last closing one ends it.
     fn parse(line: &[u8]) -> Option<Stat> {
         let end = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(&line[end + 1..]).ok()?;
@@ -221,7 +222,7 @@ impl Stat {
         Some(Stat { state, parent, flags, threads, start_ticks, pending })
     }
 
-    /// One that has been killed may wait for a disk first, for seconds; its program does nothing any more.
+    /// Whether the process ends. A killed process may first wait for a disk, for seconds, but its program does nothing any more.
     fn is_ending(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') || self.flags & EXITING != 0 || self.pending & KILLED != 0
     }

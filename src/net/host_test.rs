@@ -75,7 +75,7 @@ fn a_process_may_outlive_its_first_thread() {
     let child = ForkedChild::start(move || {
         drop(here);
         std::thread::spawn(move || {
-            // Until the parent closes its end.
+            // This lasts until the parent closes its end.
             let _ = there.read(&mut [0]);
             0
         });

@@ -1,7 +1,8 @@
 //! A descriptor that this process was started with, for one short text: read once to its end, and closed.
 //!
-//! Invariants: nobody else's descriptor is read or closed, as far as that can be told (ours, and most of other libraries', end with
-//! an exec, and so were not inherited); reading ends in time, whatever its writer does. Tested in `inherited_test.rs`.
+//! Invariants: no descriptor of other code is read or closed, as far as that can be told (our descriptors, and most of other
+//! libraries, end with an exec, and so are not inherited); reading ends in time, whatever the writer does. Tested in
+//! `inherited_test.rs`.
 
 use super::call::{check, uninterrupted};
 use std::fs::File;
@@ -9,11 +10,12 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// One that can be read, and has not been yet.
+/// An inherited descriptor that can be read, and has not been read yet.
 pub struct Inherited(File);
 
 impl Inherited {
-    /// Takes the descriptor with this number. What is wrong is said in words that follow the number, and leaves it as it was.
+    /// Takes the descriptor with this number. An error's words follow the number in a sentence, and the descriptor stays
+    /// as it was.
     pub fn take(number: RawFd) -> Result<Inherited, String> {
         // SAFETY: takes integers, and changes nothing.
         match check(unsafe { libc::fcntl(number, libc::F_GETFD) }) {
@@ -21,24 +23,24 @@ impl Inherited {
             Ok(_) => return Err(format!("this process was not started with: {EXPECTED}")),
             Err(_) => return Err(format!("is not open: {EXPECTED}")),
         }
-        // SAFETY: it is open, and somebody has left it to this process, whose settings name it for this alone.
+        // SAFETY: it is open, and was left to this process, whose settings name it for this purpose alone.
         let file = unsafe { File::from_raw_fd(number) };
         if file.is_terminal() {
-            std::mem::forget(file); // the program's own, and not closed
+            std::mem::forget(file); // it is the program's, and is not closed
             return Err(format!("is a terminal: {EXPECTED}"));
         }
         Ok(Inherited(file))
     }
 
-    /// All that it says, `most` bytes at the most, if its writer has closed it within this time.
+    /// Reads all bytes, `most` of them at the most, if the writer closes its end within this time.
     pub fn read(mut self, most: usize, within: Duration) -> Result<Vec<u8>, String> {
         let unreadable = |error: io::Error| format!("can't be read: {error}");
         let until = Instant::now() + within;
         let flags = self.flags().map_err(unreadable)?;
-        // Others may read the same pipe: what has just been there may be gone, and a read would wait.
+        // Other processes may read the same pipe: bytes that were there may be gone, and a read would wait.
         self.set_flags(flags | libc::O_NONBLOCK).map_err(unreadable)?;
         let read = self.read_until(until, most);
-        let _ = self.set_flags(flags); // those of the one that has made it, too
+        let _ = self.set_flags(flags); // the process that made the pipe shares these flags
         let bytes = match read.map_err(unreadable)? {
             None => {
                 return Err(format!(
@@ -55,7 +57,7 @@ impl Inherited {
         }
     }
 
-    /// One byte more than there may be tells that there are too many. None where the time is over.
+    /// Reads up to one byte more than there may be, which shows that there are too many. None if the time is over.
     fn read_until(&mut self, until: Instant, most: usize) -> io::Result<Option<Vec<u8>>> {
         let (mut bytes, mut length) = (vec![0; most + 1], 0);
         while length <= most {
@@ -75,7 +77,7 @@ impl Inherited {
         Ok(Some(bytes))
     }
 
-    /// Whether something has come, or its end, before the time is over.
+    /// Waits until something comes, or the end. Returns whether that was before the time was over.
     fn await_more(&self, until: Instant) -> io::Result<bool> {
         uninterrupted(|| {
             let left = until.saturating_duration_since(Instant::now()).as_millis() as libc::c_int;

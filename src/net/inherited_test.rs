@@ -1,4 +1,4 @@
-//! Over pipes of this process, whose reading end loses its close-on-exec, as an inherited one has none.
+//! Tested over pipes of this process. Their reading end loses its close-on-exec flag, since an inherited one has none.
 
 use super::Inherited;
 use std::fs::File;
@@ -38,11 +38,11 @@ fn what_is_wrong_with_it() {
     let (number, mut writer) = pipe();
     writer.write_all(b"12345").unwrap();
     assert_eq!(wrong(number, LONG), "is too long: expected at most 4 bytes");
-    // A child of another test, which has just been forked, may have it for a moment, too.
+    // A child of another test, which has just been forked, may have the reading end for a moment, too.
     let deadline = std::time::Instant::now() + LONG;
     while writer.write(b"6").map_err(|error| error.kind()) != Err(io::ErrorKind::BrokenPipe) {
         assert!(std::time::Instant::now() < deadline, "it is closed");
-        std::thread::sleep(Duration::from_millis(1)); // nobody tells of a pipe's last reader but a write
+        std::thread::sleep(Duration::from_millis(1)); // only a write shows that a pipe's last reader has gone
     }
     let (number, mut writer) = pipe();
     writer.write_all(b"1").unwrap();

@@ -22,8 +22,8 @@ pub fn address_towards(target: SocketAddr) -> io::Result<IpAddr> {
     socket.local_addr().map(|address| address.ip())
 }
 
-/// Whether the address is one of this host's. Unspecified ones (`0.0.0.0`, `::`) are not: they are no address. Nor are those of
-/// many hosts, which can be bound all the same.
+/// Whether the address is one of this host's. Unspecified addresses (`0.0.0.0`, `::`) are not: they are no address. Addresses of
+/// many hosts are not, either, although they can be bound.
 pub fn is_local(address: SocketAddr) -> bool {
     let mut address = address;
     address.set_port(0);
@@ -33,20 +33,20 @@ pub fn is_local(address: SocketAddr) -> bool {
 /// Whether this is a multicast address or, by what the kernel knows of this host's networks, a broadcast address. Nobody can
 /// connect there.
 pub fn is_shared(address: SocketAddr) -> bool {
-    // Only who has asked for leave to broadcast may send there.
+    // The kernel refuses (EACCES) a socket that has not asked for permission to broadcast.
     let is_broadcast = || matches!(address_towards(address), Err(error) if error.raw_os_error() == Some(libc::EACCES));
     is_of_many(address.ip()) || (address.is_ipv4() && !address.ip().is_unspecified() && is_broadcast())
 }
 
-/// The address with this port and, where it holds on one link only (`fe80::`), with the interface on which this host has it.
+/// The address with this port and, if it is valid on one link only (`fe80::`), with the interface on which this host has it.
 pub fn scoped(ip: IpAddr, port: u16) -> SocketAddr {
     let own = if is_link_local(ip) { own_addresses().unwrap_or_default() } else { Vec::new() };
     let address = own.iter().map(|own| own.address).find(|own| own.ip() == ip);
     with_port(address.unwrap_or_else(|| SocketAddr::new(ip, 0)), port)
 }
 
-/// The address, once for each link on which it may be meant: one that holds on one link only, and does not say on which, may be
-/// on each of this host's.
+/// The address, once for each link on which it may be meant: an address that is valid on one link only, and does not say on
+/// which, may be on each of this host's links.
 pub fn on_each_link(address: SocketAddr) -> Vec<SocketAddr> {
     let SocketAddr::V6(found) = address else { return vec![address] };
     if found.scope_id() != 0 || !is_link_local(address.ip()) {
@@ -62,7 +62,7 @@ pub fn on_each_link(address: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// Those addresses whose family this host has, which it may lack where one is every address of that family; all, where none remains.
+/// The addresses without those that stand for all addresses of a family which this host lacks. If none remains, all are returned.
 pub fn of_families(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_there = |address: &SocketAddr| {
         !address.ip().is_unspecified() || Guarded::create(|| UdpSocket::bind((address.ip(), 0))).is_ok()
@@ -75,9 +75,9 @@ pub fn of_families(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     }
 }
 
-/// The address that this host would use towards any other; a loopback address where it has no other.
+/// The address that this host would use towards any other host. A loopback address if it has no other.
 pub fn usual_address() -> IpAddr {
-    // Nobody has these addresses, which are for documentation: only a default route leads there.
+    // No host has these addresses, which are for documentation: only a default route leads there.
     let anywhere = [IpAddr::from([192, 0, 2, 1]), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
     let routed = anywhere.iter().find_map(|ip| address_towards(SocketAddr::new(*ip, 9)).ok());
     let listed = || {
@@ -88,9 +88,10 @@ pub fn usual_address() -> IpAddr {
     routed.or_else(listed).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Where other hosts find the host of this name, if this is what it leads to on the host itself. On many systems a host's own
-/// name leads to its loopback, where no other host comes. That is left out and, where nothing remains, the usual address takes
-/// its place. An address and `localhost` mean what they say, and a host that has nothing but its loopback keeps it.
+/// Where other hosts find the host with this name. `found` is what the name leads to on that host itself. On many systems
+/// a host's own name leads to its loopback address, which no other host can reach. That address is left out. If nothing
+/// remains, the usual address takes its place. An address and `localhost` mean what they say, and a host that has only
+/// its loopback address keeps it.
 pub fn beyond_loopback(name: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_meant = asks_nobody(name) || name.eq_ignore_ascii_case("localhost");
     let Some(inside) = found.iter().find(|address| address.ip().is_loopback()).filter(|_| !is_meant) else {
@@ -104,7 +105,7 @@ pub fn beyond_loopback(name: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Whether it holds on one link only.
+/// Whether the address is valid on one link only.
 pub fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.segments()[0] & 0xffc0 == 0xfe80)
 }
@@ -114,7 +115,7 @@ pub fn is_link_local(ip: IpAddr) -> bool {
 pub struct OwnAddress {
     /// The name of its interface.
     pub interface: String,
-    /// The address; its port is 0.
+    /// The address. Its port is 0.
     pub address: SocketAddr,
     /// Whether the interface is up and has a carrier.
     pub is_up: bool,
@@ -123,7 +124,7 @@ pub struct OwnAddress {
 }
 
 impl OwnAddress {
-    /// The link of an address that holds on one only.
+    /// The link of an address that is valid on one link only.
     fn link(&self) -> Option<u32> {
         match self.address {
             SocketAddr::V6(address) if self.is_up && !self.is_loopback && is_link_local(self.address.ip()) => {
@@ -152,7 +153,7 @@ pub fn own_addresses() -> io::Result<Vec<OwnAddress>> {
     Ok(own)
 }
 
-/// The address of an entry, if it has one of a family that we know.
+/// The address of an entry, if it has one, and of a family that we know.
 fn own_address(entry: &libc::ifaddrs) -> Option<OwnAddress> {
     if entry.ifa_addr.is_null() || entry.ifa_name.is_null() {
         return None;
@@ -202,7 +203,7 @@ mod tests {
         assert!(!local("[2001:db8::1]:8118"));
         assert!(!local("0.0.0.0:8118"));
         assert!(!local("[::]:8118"));
-        // These can be bound, but nobody can connect there.
+        // These addresses can be bound, but nobody can connect there.
         for shared in ["224.0.0.1:8118", "255.255.255.255:8118", "127.255.255.255:8118", "[ff02::1]:8118"] {
             assert!(!local(shared) && is_shared(shared.parse().unwrap()), "{shared}");
         }

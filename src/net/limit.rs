@@ -1,7 +1,7 @@
 //! How many descriptors this process may hold.
 //!
-//! The soft limit is a habit (1,024, for programs that use `select`); the hard one is the host's word. Tested in children,
-//! since the limits are the whole process's.
+//! The soft limit is a habit (1,024, for programs that use `select`). The hard limit is what the host allows. Tested in child
+//! processes, since the limits hold for a whole process.
 
 use super::call::check;
 use super::fork::Guarded;
@@ -10,25 +10,25 @@ use crate::error::{Error, Result, Status};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// What a process holds besides its connections ...
+/// How many descriptors a process holds besides its connections ...
 const OTHERS: u64 = 32;
-/// ... and what is good to have beyond that: strangers connect, and who comes back may come before its old connection
-/// has gone.
+/// ... and how many are good to have beyond that: strangers connect, and a node that comes back may come before its old
+/// connection has gone.
 const SPARE: u64 = 512;
 
-/// The last part of what this process may hold is left to the program that it is, or belongs to: one in so many, ...
+/// The last part of the descriptors that this process may hold is left to the program: one in so many, ...
 const KEPT_PART: u64 = 8;
 /// ... and so many at most.
 const KEPT_MAX: u64 = 256;
 
 /// Whether so few descriptors are left that strangers are to have none of them. The kernel gives the lowest number that is free,
-/// so a new one's number tells how many are in use at least.
+/// so the number of a new descriptor says how many are in use at least.
 pub fn is_short(newest: RawFd) -> bool {
-    // Where the limit cannot be read there is no telling.
+    // If the limit cannot be read, the answer is no.
     descriptors(0).is_ok_and(|most| newest as u64 + (most / KEPT_PART).min(KEPT_MAX) >= most)
 }
 
-/// Makes room for so many connections; an error where there cannot be. If possible, there is room for so many more.
+/// Makes room for so many connections, or returns an error if that cannot be. If possible, it makes room for `more` besides.
 pub fn room_for(connections: u64, more: u64) -> Result<()> {
     let needed = connections + OTHERS;
     let limit = descriptors(needed + more + SPARE)
@@ -44,9 +44,9 @@ pub fn room_for(connections: u64, more: u64) -> Result<()> {
     Err(Error::new(Status::Limit, why))
 }
 
-/// Has the kernel make its table of descriptors so long that this number has a place. Where threads share the table
-/// the kernel waits for all processors each time it grows (synchronize_rcu in fs/file.c), and nobody accepts
-/// meanwhile. If thousands connect at once the backlog overflows, and those that it drops come again a second later.
+/// Has the kernel make its table of descriptors so long that this number has a place. If threads share the table,
+/// the kernel waits for all processors each time it grows (synchronize_rcu in fs/file.c), and no connection is accepted
+/// meanwhile. If thousands connect at once, the backlog overflows, and the connections that it drops come again a second later.
 fn lengthen_table(number: u64) {
     let Ok(any) = Waker::new() else { return };
     // A failure costs time later, and nothing else.
@@ -58,7 +58,7 @@ fn lengthen_table(number: u64) {
     });
 }
 
-/// Tells whose limit keeps one from opening anything more, and what would be right; none where it fails for something else.
+/// Says whose limit of descriptors has caused this error, and what would be right. None if it has another cause.
 pub fn shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
         libc::EMFILE => {
@@ -70,7 +70,7 @@ pub fn shortage(error: &io::Error) -> Option<String> {
     }
 }
 
-/// Raises the soft limit to `wanted` where it is lower, as far as the hard limit allows, and says what it is then.
+/// Raises the soft limit to `wanted` if it is lower, as far as the hard limit allows. Returns what it is then.
 fn descriptors(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing during the call.
@@ -103,7 +103,7 @@ mod tests {
         .exit_code()
     }
 
-    /// What a child gets that has these limits and wants so many.
+    /// What a child with these limits gets if it wants so many descriptors.
     fn child_gets(soft: u64, hard: u64, wanted: u64) -> i32 {
         child_with(soft, hard, || {
             let told = descriptors(wanted).map_or(254, |got| got as i32);

@@ -4,7 +4,7 @@
 //! IPv6 only, so that both families can be bound side by side.
 //!
 //! Deliberately not here: any limit on how many connections are open, and what becomes of them. Tested in
-//! `listener_test.rs`, the want of descriptors in a child process.
+//! `listener_test.rs`; the lack of descriptors is tested in a child process.
 
 use super::congestion::{self, Name};
 use super::fork::Guarded;
@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// How many finished connections the kernel keeps for us (it takes the smaller of this and net.core.somaxconn).
+/// How many established connections the kernel keeps for us (it takes the smaller of this and net.core.somaxconn).
 const BACKLOG: libc::c_int = 4096;
 /// How often another port is tried when the system's choice for the first address is taken on another.
 const PORT_ATTEMPTS: usize = 16;
@@ -41,7 +41,7 @@ pub struct Listener {
 struct Socket {
     listener: Guarded<TcpListener>,
     address: SocketAddr,
-    /// What the system would have chosen for its connections.
+    /// The congestion control that the system would have chosen for its connections.
     usual: Option<Name>,
 }
 
@@ -77,7 +77,7 @@ impl Listener {
         Err(Error::new(Status::Bind, text))
     }
 
-    /// Takes over a listening TCP socket that a parent process left open for us. The number must be nobody else's.
+    /// Takes over a listening TCP socket that a parent process left open for us. No other code may own the number.
     pub fn adopt(fd: RawFd) -> Result<Listener> {
         let is = |level, name, value| match socket::option(fd, level, name) {
             Ok(found) => Ok(found == value),
@@ -113,8 +113,8 @@ impl Listener {
         self.sockets.into_iter().map(own).collect()
     }
 
-    /// Takes one finished connection and says from where it comes. `WouldBlock`: there is none, wait for the poller. Any
-    /// other error is one of this call alone, such as the want of descriptors or memory. The connection then still waits
+    /// Takes one established connection and says where it comes from. `WouldBlock`: there is none, wait for the poller. Any
+    /// other error is one of this call alone, such as a lack of descriptors or memory. The connection then still waits
     /// in the kernel, and the poller does not report it again: call `accept` again after [`EXHAUSTED_PAUSE`], not at once.
     pub fn accept(&mut self) -> io::Result<(TcpTransport, SocketAddr)> {
         for _ in 0..self.sockets.len() {
@@ -129,7 +129,7 @@ impl Listener {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Where it listens, with the real ports.
+    /// The addresses on which it listens, with the real ports.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|socket| socket.address).collect()
     }
@@ -144,10 +144,10 @@ impl Listener {
 
 impl Socket {
     fn new(listener: Guarded<TcpListener>) -> io::Result<Socket> {
-        // Linux hands it on to what is accepted, so that it need not be set once more each time.
+        // Accepted connections inherit this option on Linux, so it need not be set again for each.
         socket::set_option(&*listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         let address = listener.local_addr()?;
-        // Nobody comes to a loopback address from elsewhere.
+        // No connection from another host comes to a loopback address.
         let usual = if address.ip().is_loopback() { None } else { congestion::usual(&address) };
         if address.ip().is_loopback() || usual.is_some() {
             congestion::choose_unpaced(&*listener);
@@ -156,7 +156,7 @@ impl Socket {
     }
 }
 
-/// Each of the addresses once. One that many hosts may have can be bound, but nobody can connect there.
+/// Each of the addresses once. An address that many hosts may have is an error: it can be bound, but nobody can connect there.
 fn wanted(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>> {
     let mut wanted: Vec<SocketAddr> = Vec::new();
     for address in addresses {
@@ -230,14 +230,14 @@ fn accept_from(listener: &TcpListener, usual: Option<&Name>) -> io::Result<(TcpT
         };
         match result {
             Ok(accepted) => return Ok(accepted),
-            // The connection broke between the kernel's queue and us: it is as if it had never been.
+            // The connection broke between the kernel's queue and us: that is as if it had never existed.
             Err(_) => continue,
         }
     }
 }
 
-/// Errors that concern one connection that broke before it was accepted (accept(2) lists them), or an interruption. Each
-/// takes a connection off the queue, so that trying again comes to an end.
+/// Whether an error concerns one connection that broke before it was accepted (accept(2) lists such errors), or is an
+/// interruption. Each such connection leaves the queue, so that trying again comes to an end.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -52,7 +52,7 @@ fn a_port_in_use_is_an_error_at_once_that_names_it() {
     assert_eq!(error.status(), Status::Bind);
     assert!(error.message().contains(&taken.to_string()), "{error}");
     assert!(error.message().contains("in use"), "{error}");
-    // Another address of this host's may have the same port, and the same address twice is one.
+    // Another address of this host may have the same port, and the same address twice counts once.
     let other = SocketAddr::new("127.0.7.4".parse().unwrap(), taken.port());
     assert_eq!(Listener::bind(&[other, other]).unwrap().local_addresses(), [other]);
     // A port whose connections linger can be bound again at once.
@@ -91,7 +91,7 @@ fn a_released_listener_can_be_adopted() {
     let listener = Listener::bind(&[loopback()]).unwrap();
     let address = listener.local_addresses()[0];
     let fd = raw(listener.release().remove(0));
-    // As a parent leaves it to us: open across exec, and blocking.
+    // The descriptor is such as a parent leaves it to us: open across exec, and blocking.
     // SAFETY: takes integers.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
     // SAFETY: takes integers.
@@ -154,7 +154,7 @@ fn errors_of_one_connection_are_told_from_exhaustion() {
 
 #[test]
 fn without_descriptors_accept_says_so_and_the_connection_waits() {
-    // In a child, since the limit is the whole process's. Its exit code tells where it failed.
+    // This runs in a child, since the limit holds for a whole process. Its exit code tells where it failed.
     let code = ForkedChild::start(|| {
         let mut listener = Listener::bind(&[loopback()]).unwrap();
         let mut poller = Poller::new().unwrap();

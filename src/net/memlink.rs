@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What goes one way.
+/// The bytes that go one way.
 #[derive(Default)]
 struct Stream {
     bytes: VecDeque<u8>,
     ended: bool,
 }
 
-/// One end. The waker rings when the other has written, or ended.
+/// One end of such a link. Its waker rings when the other end has written, or ended.
 pub struct MemoryLink {
     inbound: Arc<Mutex<Stream>>,
     outbound: Arc<Mutex<Stream>>,
@@ -83,7 +83,7 @@ impl Transport for MemoryLink {
     }
 
     fn unsent(&self) -> usize {
-        0 // what was written lies with the peer
+        0 // what was written is with the peer already
     }
 
     fn is_intact(&self) -> bool {

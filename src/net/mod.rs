@@ -17,9 +17,9 @@
 //! | [`limit`] | how many descriptors this process may hold |
 //! | [`shm`] | memory that processes of one host share |
 //! | [`doorbell`] | how such processes wake each other, and hand each other a descriptor |
-//! | [`cgroup`] | how much memory this process may still take |
+//! | [`cgroup`] | how much memory this process may still take, and how much it may compute |
 //! | [`fork`] | the table of descriptors that a forked child must close |
-//! | `standard` | what keeps them off the numbers 0 to 2 |
+//! | `standard` | what keeps our descriptors off the numbers 0 to 2 |
 //! | [`file`] | a small file, read as a whole |
 //! | [`inherited`] | a descriptor that the process was started with, read once |
 //! | [`foreign`] | writing to the program's own descriptors |

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 pub use mio::{Registry, Token};
 
-/// The most reports that one `poll` returns; what is beyond comes with the next.
+/// The most reports that one `poll` returns. Further ones come with the next.
 const MAX_REPORTS: usize = 1024;
 
 /// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What is ready.
+    /// The token of what is ready.
     pub token: Token,
     /// Bytes, a connection, the peer's end or an error can be read.
     pub readable: bool,
@@ -51,7 +51,7 @@ impl Poller {
     /// Waits until something is ready or the time is up (`None`: no limit; zero: only looks). Sleeps again when a signal
     /// interrupts it, for the time that is left.
     pub fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // No clock is read where there is nothing to measure: looking without sleeping is the hot path.
+        // No clock is read if there is nothing to measure: looking without sleeping is the hot path.
         let deadline = timeout.filter(|span| !span.is_zero()).and_then(|span| Instant::now().checked_add(span));
         let mut left = timeout;
         loop {

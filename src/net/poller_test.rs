@@ -59,7 +59,7 @@ fn signals_neither_end_nor_prolong_a_wait() {
     assert!(start.elapsed() >= Duration::from_millis(200));
     assert!(start.elapsed() < Duration::from_secs(20));
     assert!(SIGNALS.load(Ordering::Relaxed) > before, "no signal came");
-    // Without a limit, too.
+    // The same holds without a limit.
     let other = waker.clone();
     let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));

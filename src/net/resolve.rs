@@ -2,8 +2,8 @@
 //!
 //! Literal addresses need no lookup. A name goes through the C library's `getaddrinfo`, which reads /etc/hosts and
 //! asks name servers, and which nothing can interrupt. So it runs on a thread of its own ([`Lookup`]). Its caller waits
-//! until its time is up ([`resolve`]), or is told when there is an answer. As a rule the thread ends with the answer. A
-//! lookup that is dropped before is abandoned. Its thread touches nothing of ours. It ends when the name servers' own
+//! until its time is up ([`resolve`]), or is told when there is an answer. Usually the thread ends with the answer. A
+//! lookup that is dropped before that is abandoned. Its thread touches nothing of ours. It ends when the name servers' own
 //! time-outs are over (10 to 40 s as they are usually set), and until then the shared library must stay mapped. So it
 //! is pinned, and a `dlclose` does not pull the code away under that thread. Only a disk that does not return makes a
 //! thread outlast the last handle, too.
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The longest name that is looked up: the domain name system's limit.
 const MAX_NAME_BYTES: usize = 253;
 
-/// What the name service says.
+/// What the name service answers.
 type Answer = io::Result<Vec<SocketAddr>>;
 
 /// The addresses of a host, best first, with the port. The host is an IPv4 address, an IPv6 address (with or without
@@ -47,20 +47,20 @@ pub struct Lookup {
 
 #[derive(Debug)]
 enum Stage {
-    /// It is known without asking anybody.
+    /// The result is known without a question.
     Known(Result<Vec<SocketAddr>>),
-    /// A thread asks.
+    /// A thread asks the name service.
     Asked(Receiver<Answer>, JoinHandle<()>),
-    /// It has been told.
+    /// The caller has been told the result.
     Told,
 }
 
 impl Lookup {
-    /// Begins. `done` is called on the lookup's thread when an answer has come; where nobody need be asked, it is not
+    /// Begins a lookup. `done` is called on the lookup's thread when an answer has come. If nobody need be asked, it is not
     /// called, and the answer is there at once.
     pub fn start(host: &str, done: impl FnOnce() + Send + 'static) -> Lookup {
         Lookup::start_with(host, done, |name| {
-            // The port is put in later: it must not be part of what may be abandoned.
+            // The port is put in later: an abandoned lookup must not depend on it.
             fork::beyond_standard(|| (name, 0).to_socket_addrs().map(Iterator::collect))?
         })
     }
@@ -77,7 +77,7 @@ impl Lookup {
         Lookup { host: host.to_owned(), stage }
     }
 
-    /// The addresses (their ports are 0), or why there are none; once, as soon as that is known.
+    /// Returns the addresses (their ports are 0), or why there are none: once, as soon as that is known.
     pub fn answer(&mut self) -> Option<Result<Vec<SocketAddr>>> {
         let answer = match &self.stage {
             Stage::Asked(receiver, _) => match receiver.try_recv() {
@@ -90,7 +90,7 @@ impl Lookup {
         self.tell(answer)
     }
 
-    /// Waits for the answer, at most so long.
+    /// Waits for the answer, at most for `timeout`.
     fn wait(mut self, timeout: Duration) -> Result<Vec<SocketAddr>> {
         let answer = match &self.stage {
             Stage::Asked(receiver, _) => match receiver.recv_timeout(timeout) {
@@ -108,7 +108,7 @@ impl Lookup {
             Stage::Told => None,
             Stage::Known(known) => Some(known),
             Stage::Asked(_, thread) => {
-                // It has sent its answer and has nothing more to do. A panic in it is told by the channel.
+                // The thread has sent its answer and has nothing more to do. The channel shows if it has panicked.
                 let _ = thread.join();
                 let answer = answer.unwrap_or_else(|| Err(io::Error::other("the lookup ended without an answer")));
                 Some(answer.map_err(|error| reason(&error)).and_then(usable).map_err(|why| failed(&self.host, &why)))
@@ -125,7 +125,7 @@ impl Drop for Lookup {
     }
 }
 
-/// What a sentence says of a name service that takes too long.
+/// The words for a name service that takes too long.
 fn silent(timeout: Duration) -> String {
     format!("no answer from the name service within {timeout:?}")
 }
@@ -135,12 +135,13 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Whether nobody need be asked for this host: it is an address, or can be nothing.
+/// Whether the name service need not be asked for this host: it is an address, or can be neither an address nor a name.
 pub fn asks_nobody(host: &str) -> bool {
     without_asking(host).is_some()
 }
 
-/// The addresses of a host that is an address; or why it cannot be one, nor a name.
+/// The addresses of a host that is an address, or why the host can be neither an address nor a name. None if it must be
+/// asked for.
 fn without_asking(host: &str) -> Option<std::result::Result<Vec<SocketAddr>, String>> {
     let bare = bare(host);
     match literal(bare) {
@@ -152,7 +153,7 @@ fn without_asking(host: &str) -> Option<std::result::Result<Vec<SocketAddr>, Str
     (!is_name).then(|| Err(format!("a host's name has 1 to {MAX_NAME_BYTES} bytes, none of them zero")))
 }
 
-/// The address, if the text is one; an error if it is one with a scope that this host does not have.
+/// The address, if the text is one. An error if it has a scope that this host does not have.
 fn literal(text: &str) -> std::result::Result<Option<SocketAddr>, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Some(SocketAddr::new(address, 0)));
@@ -180,14 +181,14 @@ where
 {
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = thread::spawn("muster-resolve", move || {
-        // The receiver is gone where the lookup was abandoned.
+        // The receiver is gone if the lookup was abandoned.
         let _ = sender.send(lookup(&name));
         done();
     })?;
     Ok(Stage::Asked(receiver, thread))
 }
 
-/// Each address once, and only those of one host; why there is none, if so.
+/// Each address once, and only addresses of one host. An error says why there is none.
 fn usable(addresses: Vec<SocketAddr>) -> std::result::Result<Vec<SocketAddr>, String> {
     let mut unique: Vec<SocketAddr> = Vec::new();
     let mut of_many = None;

@@ -1,19 +1,19 @@
 //! Memory that processes of one host share: a segment, made by one of them and handed to the others as a descriptor.
 //!
 //! Invariants
-//! - The length is fixed before anybody else has the descriptor, and sealed: who maps a segment checks that. So no other process
-//!   can make an access fail by cutting the memory off.
+//! - The length is fixed and sealed before another process has the descriptor, and a process that maps a segment checks
+//!   the seals. So no other process can make an access fail by cutting the memory off.
 //! - No Rust reference points into it, but for the moment of one atomic access. What other processes write there is data:
 //!   it is copied out, or read by raw pointers, and each word is read once for each use.
-//! - A place is held against the length at each access. So nothing that others write leads beyond the memory.
+//! - A place is compared with the length at each access. So nothing that others write leads beyond the memory.
 //! - A forked child has no such memory (`MADV_DONTFORK`). What the child inherits of this type does nothing when it is dropped.
 //! - The memory has no name: it is gone when the last process that has it mapped is gone, however that ended.
 //!
-//! Pages that nobody has written yet are made when they are first touched. Where there is no memory left the process would be
-//! killed then. So each writer has the pages that it writes made before ([`Segment::populate`]), when a refusal is an error.
-//! The caller must know that there is room (`cgroup`), for beyond a group's limit there is no refusal, but a SIGKILL.
+//! The kernel makes a page when it is first touched. If no memory were left, the process would be killed then. So each writer
+//! has the pages that it writes made before ([`Segment::populate`]), when a refusal is only an error. The caller must know
+//! that there is room (`cgroup`): beyond a group's limit the kernel does not refuse, but sends a SIGKILL.
 //!
-//! What lies where, and what it means, is the matter of those who use it.
+//! The users of a segment decide what lies where, and what it means.
 
 use super::call::{check, uninterrupted};
 use super::fork::{generation, Guarded};
@@ -22,13 +22,13 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nobody changes the length any more, nor what is forbidden.
+/// The seals: nobody can change the length any more, nor the seals themselves.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Words that different processes write lie so far apart: two lines of a cache, for processors fetch pairs of them.
+/// How far apart words lie that different processes write: two lines of a cache, for processors fetch pairs of them.
 pub const LINE_BYTES: usize = 128;
 
-/// How large the pages are in which memory is made.
+/// The size of the pages in which the kernel makes memory.
 pub fn page_bytes() -> usize {
     // SAFETY: takes a number and gives one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -43,12 +43,12 @@ pub struct Segment {
     generation: u64,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; it is reached through the methods below only, which touch it by raw
-// pointers and by atomic accesses.
+// SAFETY: the mapping belongs to the process, not to a thread. It is reached only through the methods below, which touch it
+// by raw pointers and by atomic accesses.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// A new one, of so many bytes, all zero; and the descriptor by which other processes map it.
+    /// Makes a segment of `length` bytes, all zero. Returns it, and the descriptor by which other processes map it.
     pub fn create(length: usize) -> io::Result<(Segment, Guarded<File>)> {
         let file = Guarded::create(|| uninterrupted(anonymous_file))?;
         file.set_len(length as u64)?;
@@ -57,7 +57,7 @@ impl Segment {
         Ok((Segment::map(&file, length)?, file))
     }
 
-    /// The one that another process has made, if it has this length for good.
+    /// Maps a segment that another process has made, if its length is this and can never change.
     pub fn open(file: &File, length: usize) -> io::Result<Segment> {
         // SAFETY: the descriptor is open, and the operation takes nothing.
         let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
@@ -73,7 +73,7 @@ impl Segment {
 
     fn map(file: &File, length: usize) -> io::Result<Segment> {
         let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a new mapping, where the kernel likes; the file is as long as that, and stays so.
+        // SAFETY: a new mapping, at a place that the kernel chooses. The file has this length, and keeps it.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, fd, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -89,14 +89,14 @@ impl Segment {
         self.length
     }
 
-    /// Has the pages made in which these bytes lie. The place is a page's begin.
+    /// Has the kernel make the pages in which these bytes lie. `at` is where a page begins.
     pub fn populate(&self, at: usize, length: usize) -> io::Result<()> {
         let start = self.pointer(at, length).cast();
         // SAFETY: the bytes were just found to lie in the mapping. Nothing is changed that lies there.
         uninterrupted(|| check(unsafe { libc::madvise(start, length, libc::MADV_POPULATE_WRITE) }).map(drop))
     }
 
-    /// Where these bytes lie, for who reads or writes them by raw pointers. Others may write there at any time.
+    /// Where these bytes lie, for code that reads or writes them by raw pointers. Other processes may write there at any time.
     #[inline]
     pub fn pointer(&self, at: usize, length: usize) -> *mut u8 {
         let inside = at.checked_add(length).is_some_and(|end| end <= self.length);
@@ -111,14 +111,14 @@ impl Segment {
         start
     }
 
-    /// The word there. What was written before it was published can be read from now on.
+    /// Reads the word at this place. What its writer wrote before it stored the word can be read from now on.
     #[inline]
     pub fn load(&self, at: usize) -> u64 {
         // SAFETY: the word was found to lie in the mapping, and to be aligned; all accesses to such words are atomic.
         unsafe { AtomicU64::from_ptr(self.word(at)) }.load(Ordering::Acquire)
     }
 
-    /// Publishes a word, and with it what was written before.
+    /// Stores a word at this place, and publishes with it what was written before.
     #[inline]
     pub fn store(&self, at: usize, value: u64) {
         // SAFETY: as for `load`.
@@ -129,7 +129,7 @@ impl Segment {
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) {
         let to = self.pointer(at, bytes.len());
-        // SAFETY: both are as long as that. They are apart, for no reference points into a segment.
+        // SAFETY: both have this length. They do not overlap, for no reference points into a segment.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
@@ -137,7 +137,7 @@ impl Segment {
     #[inline]
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let from = self.pointer(at, into.len());
-        // SAFETY: as for `write`. What another process writes meanwhile may be read in part: it is data.
+        // SAFETY: as for `write`. What another process writes meanwhile may be read in part; it is only data.
         unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) };
     }
 }
@@ -146,7 +146,7 @@ impl Drop for Segment {
     fn drop(&mut self) {
         // In a forked child something else may lie there.
         if self.generation == generation() {
-            // SAFETY: the whole of a mapping that is this one's own, and which nobody reaches any more.
+            // SAFETY: the whole mapping belongs to this segment, and nobody can reach it any more.
             unsafe { libc::munmap(self.start.cast(), self.length) };
         }
     }
@@ -158,7 +158,7 @@ fn anonymous_file() -> io::Result<File> {
         // SAFETY: the name is a C string that outlives the call.
         check(unsafe { libc::memfd_create(c"muster".as_ptr(), flags) })
     };
-    // Kernels before 6.3 do not know that nobody is to run it.
+    // Kernels before 6.3 do not know the flag by which nobody can execute the file.
     let fd = match make(flags | libc::MFD_NOEXEC_SEAL) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => make(flags)?,
         made => made?,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::net::testfork::ForkedChild;
 
-/// A second mapping of it, as another process has one.
+/// A second mapping of a segment, such as another process has.
 fn other(file: &File, length: usize) -> Segment {
     Segment::open(file, length).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The socket calls that neither std nor mio offers: through `socket2`, and where that has none, one libc call each.
+//! The socket calls that neither std nor mio offers: through `socket2`, or, if it lacks the call, through one libc call each.
 //!
 //! Owns nothing. Tested through `tcp` and `listener`.
 
@@ -43,7 +43,7 @@ pub(super) fn bind(fd: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
     SockRef::from(fd).bind(&(*address).into())
 }
 
-/// Begins to connect; `EINPROGRESS` and an interruption (after which the kernel goes on) count as begun.
+/// Begins to connect. `EINPROGRESS` and an interruption (after which the kernel goes on) count as begun.
 pub(super) fn connect(fd: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
     match SockRef::from(fd).connect(&(*address).into()) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(()),
@@ -79,12 +79,12 @@ pub(super) fn unacknowledged(fd: &impl AsRawFd) -> io::Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ (by its older name TIOCOUTQ) writes one int to the pointer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
-    // A reset leaves the count as it was, but nothing is on its way any more.
+    // A reset leaves the count as it was, although nothing is on its way any more.
     let waiting = if bytes > 0 && is_over(fd)? { 0 } else { bytes };
     Ok(usize::try_from(waiting).unwrap_or(0))
 }
 
-/// Whether the kernel has done with this TCP connection: reset, or closed on both sides.
+/// Whether this TCP connection is over for the kernel: reset, or closed on both sides.
 fn is_over(fd: &impl AsRawFd) -> io::Result<bool> {
     const CLOSED: u8 = 7; // the kernel's TCP_CLOSE
     let mut state: u8 = 0; // the first field of TCP_INFO; the kernel writes as much as there is room for

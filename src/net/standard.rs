@@ -1,12 +1,12 @@
 //! The numbers 0 to 2 are never those of our descriptors.
 //!
-//! A program may run without standard streams. The next descriptor that anybody opens then gets such a number. If it
+//! A program may run without standard streams. The next descriptor that is opened then gets such a number. If it
 //! were ours, what the program (or a log line of ours) writes to its standard error would go out on a connection. So
-//! while something of ours is opened a timer that never runs stands in the closed ones. It can neither be written to
+//! while something of ours is opened, a timer that never runs occupies each closed number. It can be neither written
 //! nor read, as if the number were still closed.
 //!
-//! What the program opens meanwhile, from another thread, may get another number. What it puts there with `dup2`
-//! stays, unless that comes in between the last look and the close.
+//! What the program opens meanwhile, from another thread, may get another number than it would have. What it puts there with
+//! `dup2` stays, unless that happens between our last look and our close.
 //!
 //! The state is part of the table in [`super::fork`], and changes under its lock. Tested in `standard_test.rs`, in children without
 //! standard streams.
@@ -15,22 +15,22 @@ use super::call::check;
 use std::io;
 use std::os::fd::RawFd;
 
-/// How many numbers are not for us.
+/// The first number that our descriptors may have.
 const STANDARD: RawFd = 3;
 
-/// What stands in closed ones of 0 to 2.
+/// What occupies the closed numbers among 0 to 2.
 #[derive(Debug)]
 pub(super) struct Stopgaps {
     /// How many openings are under way.
     openings: usize,
-    /// Of each number, whether one of ours stands there.
+    /// For each number, whether a timer of ours occupies it.
     here: [bool; STANDARD as usize],
 }
 
 impl Stopgaps {
     pub(super) const NONE: Stopgaps = Stopgaps { openings: 0, here: [false; STANDARD as usize] };
 
-    /// An opening begins: until it ends nothing that is opened gets one of these numbers. To be followed by `end`, unless it
+    /// An opening begins: until it ends, nothing that is opened gets one of these numbers. `end` must follow, unless this
     /// fails.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.openings += 1;
@@ -62,7 +62,7 @@ impl Stopgaps {
         }
     }
 
-    /// None is under way, whatever the parent had begun.
+    /// For a forked child: no opening is under way in it, whatever its parent had begun.
     pub(super) fn begin_anew(&mut self) {
         self.openings = 0;
         self.close_all();
@@ -77,7 +77,7 @@ impl Stopgaps {
     }
 }
 
-/// Another number for a descriptor of ours that has one of these: it was given to us so. The old one is closed.
+/// Moves a descriptor that was given to us with a number from 0 to 2 to a higher number, and closes the old one.
 pub(super) fn moved(fd: RawFd) -> io::Result<RawFd> {
     if fd >= STANDARD {
         return Ok(fd);
@@ -88,7 +88,7 @@ pub(super) fn moved(fd: RawFd) -> io::Result<RawFd> {
     Ok(moved)
 }
 
-/// With one call, for every descriptor that is made pays for it.
+/// Whether any number from 0 to 2 is closed. It takes one call, for every descriptor that is made pays for it.
 fn any_closed() -> bool {
     let mut polled = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
     // SAFETY: the pointer and the length are those of the array. With a time-out of zero it only looks.

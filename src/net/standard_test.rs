@@ -16,7 +16,7 @@ fn all_closed() -> bool {
     !(0..STANDARD).any(is_open)
 }
 
-/// Runs this in a child without standard streams; 0 is a success.
+/// Runs `body` in a child without standard streams. 0 is a success.
 fn without_streams(body: impl FnOnce() -> i32) -> i32 {
     let child = ForkedChild::start(|| {
         (0..STANDARD).for_each(close);
@@ -66,7 +66,7 @@ fn a_long_opening_takes_the_low_numbers_and_gives_them_back() {
 #[test]
 fn what_the_program_puts_there_meanwhile_stays() {
     let code = without_streams(|| {
-        let null = File::open("/dev/null").unwrap(); // as the program opens it: it is 0
+        let null = File::open("/dev/null").unwrap(); // the program opens it, so it gets number 0
         let put = beyond_standard(|| {
             // SAFETY: takes integers.
             unsafe { libc::dup2(null.as_raw_fd(), 2) }

@@ -1,7 +1,7 @@
 //! The plain link: TCP, as mio sees it.
 //!
 //! Invariants: TCP_NODELAY is set; it holds no bytes of its own, so `flush` is nothing and `holds_readable` is false.
-//! A connection is of use once `finish_connect` has said [`Connect::Ready`].
+//! A connection can be used once `finish_connect` has said [`Connect::Ready`].
 //!
 //! Deliberately not here: trying several addresses, retrying, time limits. That is for the side that dials. No
 //! keepalive either, unless its user asks for signs: the control plane has heartbeats. Tested in `tcp_test.rs` over
@@ -24,9 +24,9 @@ use std::time::Duration;
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connect {
-    /// Neither made nor refused: ask again when the poller reports the token.
+    /// It is neither made nor refused: ask again when the poller reports the token.
     Pending,
-    /// Made.
+    /// It is made.
     Ready,
 }
 
@@ -34,7 +34,7 @@ pub enum Connect {
 #[derive(Debug)]
 pub struct TcpTransport {
     stream: Guarded<TcpStream>,
-    /// Our end; none where a connection was accepted and nobody has asked, which is seldom.
+    /// Our end's address. None if the connection was accepted over loopback: it is asked for when it is wanted, which is seldom.
     local: Option<SocketAddr>,
     peer: SocketAddr,
 }
@@ -51,8 +51,8 @@ impl TcpTransport {
         socket::set_option(&*fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         if let Some(from) = from {
             if from.port() == 0 {
-                // The port is then chosen at `connect`, from those free towards this peer. An older kernel refuses the
-                // option and takes one that is free altogether.
+                // The port is then chosen at `connect`, from the ports that are free towards this peer. An older kernel
+                // refuses the option and takes a port that is free altogether.
                 let _ = socket::set_option(&*fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
             socket::bind(&*fd, &from)?;
@@ -66,7 +66,7 @@ impl TcpTransport {
         Ok(TcpTransport { stream: fd.map(into_mio), local, peer: address })
     }
 
-    /// Whether the connection stands. After an error drop it: asked again, it would say `Pending` for ever.
+    /// Whether the connection is established. After an error drop it: asked again, it would say `Pending` for ever.
     pub fn finish_connect(&mut self) -> io::Result<Connect> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -87,13 +87,13 @@ impl TcpTransport {
         Ok(Connect::Ready)
     }
 
-    /// Whether the connection stands, as `finish_connect` would find it.
+    /// Whether the connection is established, as `finish_connect` would find it.
     pub fn stands(&self) -> bool {
         self.stream.peer_addr().is_ok()
     }
 
-    /// A connection that a listener accepted, of which it has TCP_NODELAY; `usual` is what the system chooses for one from
-    /// another host, if known.
+    /// A connection that a listener accepted, and that has TCP_NODELAY from it. `usual` is the congestion control that the system
+    /// chooses for a connection from another host, if known.
     pub(super) fn from_accepted(
         stream: Guarded<TcpStream>,
         peer: SocketAddr,
@@ -143,7 +143,7 @@ impl Transport for TcpTransport {
     }
 
     fn unsent(&self) -> usize {
-        // It fails only for what is no socket.
+        // It fails only for a descriptor that is no socket.
         socket::unacknowledged(&*self.stream).unwrap_or(0)
     }
 
@@ -160,7 +160,7 @@ impl Transport for TcpTransport {
     }
 
     fn local_address(&self) -> SocketAddr {
-        // Of a socket that is open the kernel tells it.
+        // The kernel tells it for every open socket.
         self.local.or_else(|| self.stream.local_addr().ok()).unwrap_or(self.peer)
     }
 
@@ -179,16 +179,16 @@ impl Signs for TcpTransport {
     }
 
     fn ask_for_signs(&mut self, within: Duration) {
-        let _ = tcp_info::ask_for_signs(&*self.stream, within); // it fails only for what is no socket
+        let _ = tcp_info::ask_for_signs(&*self.stream, within); // it fails only for a descriptor that is no socket
     }
 
     fn send_again_evenly(&mut self) {
-        let _ = tcp_info::send_again_evenly(&*self.stream); // it fails only for what is no socket
+        let _ = tcp_info::send_again_evenly(&*self.stream); // it fails only for a descriptor that is no socket
     }
 
     fn bound_unsent(&mut self, bytes: u32) {
         let bytes = bytes.min(i32::MAX as u32) as i32;
-        // It fails only for what is no socket.
+        // It fails only for a descriptor that is no socket.
         let _ = socket::set_option(&*self.stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes);
     }
 }

@@ -1,10 +1,11 @@
-//! Whether the kernel at the other end of a TCP connection still answers, as ours knows it (`TCP_INFO`, tcp(7)).
+//! Whether the kernel at the other end of a TCP connection still answers, as our kernel knows it (`TCP_INFO`, tcp(7)).
 //!
-//! It answers for its process: one that is stopped, or does not read, is not silent. Where nothing is under way our kernel asks
-//! once a second, if it was told to (`SO_KEEPALIVE`): only so that there is an answer to miss. It is not to end a connection by
-//! itself before its user would; nor is `TCP_USER_TIMEOUT` used, by which Linux ends one whose peer answers, but does not read.
-//! Such a peer's kernel may answer that it has no room even for what it had promised to take: that is sent again ever more
-//! seldom, and answered each time. (Linux answers so from 6.7 on: "net: tcp: send zero-window ACK when no memory".)
+//! A kernel answers for its process: a peer that is stopped, or does not read, is not silent. If nothing is under way,
+//! our kernel asks once a second, if it was told to (`SO_KEEPALIVE`), only so that there is an answer to miss. Our kernel
+//! must not end a connection before its user would. So `TCP_USER_TIMEOUT` is not used: by it, Linux ends a connection
+//! whose peer answers, but does not read. Such a peer's kernel may answer that it has no room even for what it had
+//! promised to take. Those bytes are then sent again at growing intervals, and answered each time. (Linux answers so from
+//! 6.7 on: "net: tcp: send zero-window ACK when no memory".)
 
 use super::call::check;
 use super::signs::Acknowledged;
@@ -15,9 +16,9 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// How many of the kernel's questions go unanswered before it ends the connection itself: as many as there may be.
+/// How many of the kernel's questions may go unanswered before it ends the connection itself: the most that can be set.
 const QUESTIONS: c_int = 127;
-/// The longest time between two of them, in seconds.
+/// The longest time between two questions, in seconds.
 const APART_MAX: u64 = 32_767;
 
 /// How long nothing has come from the peer's kernel, if it owes an answer: to what was sent last, or to more than one question.
@@ -32,14 +33,14 @@ pub(super) fn acknowledged(fd: &impl AsRawFd) -> Acknowledged {
     info.map_or(Acknowledged::default(), |info| Acknowledged { bytes: info.tcpi_bytes_acked, owes: owes(&info) })
 }
 
-/// What is under way is to be acknowledged. If there is no room for it any more, what was sent last is to be answered.
-/// What else the peer sends says nothing, for it may be sent again and again because we are not heard.
+/// Whether the peer's kernel owes an answer. It must acknowledge what is under way. If it has no room for that any more, it must
+/// answer what was sent last. Other bytes of the peer prove nothing: it may repeat them because it does not hear us.
 fn owes(info: &libc::tcp_info) -> bool {
     let is_answered = info.tcpi_snd_wnd == 0 && info.tcpi_last_ack_recv <= info.tcpi_last_data_sent;
     (info.tcpi_unacked > 0 && !is_answered) || info.tcpi_probes > 1
 }
 
-/// Has the kernel ask where nothing is under way. It goes on for `within` at least before it ends the connection.
+/// Has the kernel ask if nothing is under way. It asks for `within` at least before it ends the connection.
 pub(super) fn ask_for_signs(fd: &impl AsRawFd, within: Duration) -> io::Result<()> {
     let apart = (1 + within.as_secs() / 100).min(APART_MAX) as c_int;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1)?;
@@ -48,8 +49,8 @@ pub(super) fn ask_for_signs(fd: &impl AsRawFd, within: Duration) -> io::Result<(
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
 }
 
-/// Has the kernel resend a few unacknowledged packets evenly at first (six times, after 0.2 s each where the network
-/// is quick), and ever more seldom only then. So a trouble of the network is over soon after it has passed.
+/// Has the kernel resend a few unacknowledged packets at even intervals first (six times, after 0.2 s each if the network
+/// is quick), and only then at growing ones. So the connection recovers soon after a trouble of the network has passed.
 pub(super) fn send_again_evenly(fd: &impl AsRawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
 }
@@ -100,7 +101,7 @@ mod tests {
         let deadline = Instant::now() + LIMIT;
         while !look() {
             assert!(Instant::now() < deadline, "{what}");
-            std::thread::sleep(Duration::from_millis(10)); // the kernel tells nobody what it hears
+            std::thread::sleep(Duration::from_millis(10)); // the kernel reports to nobody what it hears
         }
     }
 
@@ -120,7 +121,7 @@ mod tests {
         until("it is sent again", || own.silence().is_none());
     }
 
-    /// It sends again what it does not know to have come: that says nothing of what it hears.
+    /// A peer repeats bytes of which it has no acknowledgement. That does not show that it hears anything.
     #[test]
     fn a_peer_that_sends_and_hears_nothing_owes_an_answer() {
         let (mut own, mut peer) = tcp_pair();
@@ -164,7 +165,8 @@ mod tests {
         own.ask_for_signs(LONG);
         let block = vec![1; 1 << 20];
         while own.write(&[IoSlice::new(&block)]).is_ok() {}
-        // It is asked ever more seldom; while an answer is on its way it seems to have been silent since the one before.
+        // The peer is asked at growing intervals. While an answer is on its way, it seems to have been silent since the
+        // one before.
         let since = Instant::now();
         let mut answered = since;
         while since.elapsed() < 4 * LONG {
@@ -177,11 +179,12 @@ mod tests {
         assert!(own.unsent() > 0);
     }
 
-    /// Small pieces take far more of its kernel's memory than they are long: it takes back what it had promised to take.
+    /// Small pieces take far more of the peer's kernel memory than their length: its kernel takes back what it had
+    /// promised to take.
     #[test]
     fn a_peer_that_does_not_read_many_small_pieces_is_not_silent() {
         let (mut own, mut peer) = tcp_pair();
-        // The more it has read, the more it promises.
+        // The more the peer has read, the more its kernel promises to take.
         let (block, mut into, mut left) = (vec![1; 1 << 20], vec![0; 1 << 20], 64usize << 20);
         while left > 0 {
             let _ = own.write(&[IoSlice::new(&block)]);

@@ -102,7 +102,7 @@ fn writing_to_a_closed_peer_is_an_error_and_no_signal() {
 
 #[test]
 fn a_refused_connection_fails_in_finish_connect() {
-    // Bound, so that no other test takes the port, and not listening.
+    // The port is bound, so that no other test takes it, but nobody listens there.
     let (_bound, closed) = bound_socket();
     let mut poller = Poller::new().unwrap();
     let mut dialled = match TcpTransport::start_connect(closed, None) {

@@ -2,8 +2,8 @@
 //!
 //! - It takes and gives at most a few bytes (by default one) per call, so that every frame is cut at every place.
 //! - About every other call says `WouldBlock` although it could go on. If only the poller could then tell its user to
-//!   try again, it makes the poller report the token once more. So a user that keeps to the rules always goes on. A
-//!   user that sleeps without having seen `WouldBlock`, or that does not sleep but never looks again, is found out.
+//!   try again, it makes the poller report the token once more. So a user that keeps to the rules always goes on. But
+//!   a user that sleeps without having seen `WouldBlock`, or that does not sleep but never looks again, hangs.
 //! - It reads ahead into itself: `holds_readable` is true for bytes of which the poller knows nothing more.
 //! - It holds written bytes until `flush`, or until it holds many.
 //!
@@ -59,7 +59,7 @@ pub struct TestLink {
     held: VecDeque<u8>,
     /// What the connection below said after the bytes in `ahead`: its end, or an error.
     after: Option<io::Result<()>>,
-    /// Whether the reader has been told of that.
+    /// Whether the reader has been told `after`.
     told: bool,
     registered: Option<(Guarded<Registry>, Token)>,
 }
@@ -73,7 +73,7 @@ impl TestLink {
     /// Wraps a connection; at most `piece` bytes per call.
     pub fn with_piece(inner: TcpTransport, seed: u64, piece: usize) -> TestLink {
         assert!(piece > 0, "a link that passes nothing never ends");
-        // Mixed, since seeds are often small and alike, and never 0.
+        // The seed is mixed, since seeds are often small and alike. The result is never 0.
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (ahead, held) = (VecDeque::new(), VecDeque::new());
         TestLink { inner, piece, random, ahead, held, after: None, told: false, registered: None }
@@ -100,7 +100,7 @@ impl TestLink {
         io::ErrorKind::WouldBlock.into()
     }
 
-    /// Reads ahead, if nothing lies here yet.
+    /// Reads ahead, if nothing is held yet.
     fn read_ahead(&mut self) -> io::Result<()> {
         if !self.ahead.is_empty() || self.after.is_some() {
             return Ok(());

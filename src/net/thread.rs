@@ -9,13 +9,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 
-/// Raised by the thread that fails; blocking them would turn a report into a silent end.
+/// The signals that a failing thread itself raises. Blocking them would turn a report into a silent end.
 const OWN_FAULTS: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
 /// Starts a thread. The system shows the first 15 bytes of its name.
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
-    // A new thread inherits the mask: blocked here, it never runs with another.
+    // A new thread inherits the mask. So, with the signals blocked here, it never runs with another mask.
     let before = exchange_mask(libc::SIG_SETMASK, &all_but_own_faults())
         .map_err(|error| Error::system("cannot block signals to start a thread", &error))?;
     let spawned = Builder::new().name(name.to_string()).spawn(body);
@@ -24,8 +24,8 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     spawned.map_err(|error| Error::system(format_args!("cannot start the thread {name}"), &error))
 }
 
-/// Keeps the object that this code is part of mapped until the process ends. In a program, as against a shared library,
-/// there is nothing to do, and nothing happens. For a thread of ours that is left behind in a call which does not return.
+/// Keeps the object that this code is part of mapped until the process ends: for a thread of ours that is left behind in
+/// a call which does not return. If the code is part of a program, and of no shared library, nothing happens.
 pub fn stay_mapped() {
     // SAFETY: an all-zero `Dl_info` is a valid one for the call to fill in.
     let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };

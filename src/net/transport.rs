@@ -5,8 +5,8 @@
 //!
 //! **Reading.** `read` until `WouldBlock`. Then, if `holds_readable()` is false, wait for the poller to report the
 //! token: it reports edges, so a caller that stops before `WouldBlock` hears nothing more. If `holds_readable()` is
-//! true there are bytes of which the poller does not know. The caller may serve others first, but must call `read`
-//! again without sleeping, also when the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is
+//! true there are bytes unknown to the poller. The caller may serve others first, but must call `read` again without
+//! sleeping, even if the last `read` said `WouldBlock`. `Ok(0)` is the peer's orderly end; it is
 //! returned again on each later call, and `holds_readable()` is false from then on.
 //!
 //! **Writing.** `write` takes a first part of the bytes, of any length, or says `WouldBlock`. What it took counts as
@@ -17,24 +17,25 @@
 //! more to write, calling it again at the next report is enough. One `write` need not take a small frame as a whole.
 //!
 //! **Sleeping.** A caller may sleep in the poller, or leave a transport to a thread that does, only under these conditions. For each
-//! transport that it wants to read, the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it wants
-//! to write, the last `write` or `flush` said `WouldBlock`. For a group's link, which may be no socket, `may_sleep` said yes behind
-//! all that: from then on the poller reports what comes, and need not report what comes before. A `read` takes that back, and so does a
-//! `write` for which there was no room.
+//! transport that it wants to read, the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it
+//! wants to write, the last `write` or `flush` said `WouldBlock`. For a group's link, which may be no socket, `may_sleep`
+//! said yes after all that. The poller reports what comes from then on. It need not report what came before. A `read` takes
+//! that back, and so does a `write` for which there was no room.
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
 //! that `unsent` still counts. Two kinds of errors are a transport's own: `InvalidData` says that what has come is damaged, and
-//! [`refusal`] makes the one that says that one side does not take the other. After a refusal `shutdown_write` and `read` to the
-//! end may follow, for a while: so the reason arrives at the other side. Nothing that comes is given out any more.
+//! [`refusal`] makes the error that says that one side refuses the other. After a refusal `shutdown_write` and `read` to the
+//! end may follow, for a while: so the reason arrives at the other side. The caller gets no more bytes of what comes.
 //!
 //! A thread that sleeps in a `Watch` in place of a poller sees levels instead of edges; the rest holds as well.
 //!
-//! A report is used up by the `poll` that returns it. If a caller ignores one, for a transport that it does not care
-//! about just now, it must `read` that transport before it sleeps on it later. One that heeds it says so first (`is_reported`).
+//! A report is used up by the `poll` that returns it. If a caller ignores one, for a transport that it does not care about just
+//! now, it must `read` that transport before it sleeps on it later. A caller that heeds a report first calls `is_reported`.
 //!
-//! Kept by `TcpTransport` and, in tests, by `testlink::TestLink`, which exercises every freedom that these rules leave, and by
-//! `memlink::MemoryLink`, which is no socket; and by the runtime's `SharedLink`. What only some links know of the other end is in [`Signs`].
+//! `TcpTransport` and the runtime's `SharedLink` keep this contract. In tests, so do `testlink::TestLink`, which uses
+//! every freedom that these rules leave, and `memlink::MemoryLink`, which is no socket. What only some links know of the
+//! other end is in [`Signs`].
 
 use super::poller::{Registry, Token};
 use super::signs::Signs;
@@ -45,28 +46,29 @@ use std::os::fd::RawFd;
 /// How many buffers of 4 KiB are passed over at once.
 const READ_ON_ROUNDS: usize = 64;
 
-/// What a transport says where one side does not take the other.
+/// The error by which a transport says that one side refuses the other.
 pub fn refusal(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Whether an error says that: the kernel knows the same word for something else.
+/// Whether an error is a [`refusal`]. The kernel uses the same kind for something else, but with an error number.
 pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
-/// What a transport says where the other end has gone before it had proved itself. That may be a refusal, or an accident.
+/// The error by which a transport says that the other end has gone before it had proved itself. That may be a refusal, or
+/// an accident.
 pub fn unproved(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, why)
 }
 
-/// Whether an error says that.
+/// Whether an error is made by [`unproved`].
 pub fn is_unproved(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionAborted && error.raw_os_error().is_none()
 }
 
-/// Passes over what still comes after a refusal: its end, or `WouldBlock`. With unread bytes a connection would end by reset, and the
-/// last word could be lost.
+/// Reads and drops what still comes after a refusal, up to the end (`Ok(0)`) or `WouldBlock`. With unread bytes a
+/// connection would end by a reset, and the last word could be lost.
 pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
     let mut through = [0; 4096];
     for _ in 0..READ_ON_ROUNDS {
@@ -74,11 +76,11 @@ pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
             return Ok(0);
         }
     }
-    Err(io::ErrorKind::TimedOut.into()) // it sends and sends
+    Err(io::ErrorKind::TimedOut.into()) // the peer sends and sends
 }
 
-/// What the end that dialled does where it refuses: the other end has said all that it says before an answer, so that once this is
-/// read, too, the last word arrives.
+/// Ends a connection on which the dialling end refuses the other, so that its last word arrives. By now the other end has
+/// sent all that it sends before an answer. Once that is read, no reset can destroy the last word.
 pub fn last_word(transport: &mut dyn Transport) {
     let _ = transport.shutdown_write();
     let _ = pass_over(transport);
@@ -86,17 +88,17 @@ pub fn last_word(transport: &mut dyn Transport) {
 
 /// A non-blocking, ordered stream of bytes to one peer. The module's head states the rules of its use.
 pub trait Transport: Signs + Send {
-    /// Reads into the buffers, in order: how many bytes, 0 for the peer's orderly end, or `WouldBlock`. Buffers without
-    /// any room are `InvalidInput`, since 0 would say "end".
+    /// Reads into the buffers, in order. Returns how many bytes, 0 for the peer's orderly end, or `WouldBlock`. Buffers
+    /// without any room are `InvalidInput`, since 0 would say "end".
     fn read(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Takes a first part of the bytes: how many, or `WouldBlock`.
+    /// Takes a first part of the bytes. Returns how many, or `WouldBlock`.
     fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Passes on what `write` took and holds inside; `WouldBlock` while something is left.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Whether there are readable bytes of which the poller does not know: the caller must not sleep.
+    /// Whether there are readable bytes unknown to the poller: then the caller must not sleep.
     fn holds_readable(&self) -> bool;
 
     /// Whether the caller may sleep now, or leave it to the poller: no, if there is something to do already.
@@ -104,10 +106,11 @@ pub trait Transport: Signs + Send {
         !self.holds_readable()
     }
 
-    /// The poller has reported it.
+    /// The poller has reported this transport.
     fn is_reported(&mut self) {}
 
-    /// Nobody waits any more until it has come about what carries it: what is written from now on goes at once, if it can go at all.
+    /// The caller gives the transport up, and cannot wait until both ends have agreed on what carries the bytes. What is
+    /// written from now on goes at once, if it can go at all.
     fn go_as_it_is(&mut self) {}
 
     /// Ends this direction in order. `WouldBlock` while bytes are held: flush first.
@@ -117,12 +120,12 @@ pub trait Transport: Signs + Send {
     /// that is not yet acknowledged counts as one.)
     fn unsent(&self) -> usize;
 
-    /// Whether nothing can be damaged on the way unseen: then what goes over it needs no checksums.
+    /// Whether no byte can be damaged on the way without being noticed: then what goes over it needs no checksums.
     fn is_intact(&self) -> bool {
         false
     }
 
-    /// The names (URIs) that the peer's certificate has, once it has shown one; none where no certificates are shown.
+    /// The names (URIs) in the peer's certificate, once it has shown one. None where no certificates are shown.
     fn peer_names(&self) -> Vec<String> {
         Vec::new()
     }
@@ -131,13 +134,14 @@ pub trait Transport: Signs + Send {
     /// reported too. A transport is registered with one poller at a time.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
 
-    /// Ends that, for instance to hand the transport to another thread's poller.
+    /// Ends the reports, for instance to hand the transport to another thread's poller.
     fn deregister(&mut self, registry: &Registry) -> io::Result<()>;
 
-    /// What becomes readable or writable with it, for who sleeps without a poller; -1 if there is nothing of the kind.
+    /// The descriptor that becomes readable or writable with the transport, for a caller that sleeps without a poller.
+    /// -1: there is none.
     fn descriptor(&self) -> RawFd;
 
-    /// Our end's address; unspecified as long as a connection is being made.
+    /// Our end's address. It is unspecified as long as the connection is being made.
     fn local_address(&self) -> SocketAddr;
 
     /// The peer's address.

@@ -32,12 +32,12 @@ impl Waker {
         Ok(Waker { eventfd: Arc::new(eventfd) })
     }
 
-    /// Has the poller report wakes under the token; one that came before too.
+    /// Has the poller report wakes under the token, also one that came before.
     pub fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut SourceFd(&self.eventfd.as_raw_fd()), token, Interest::READABLE)
     }
 
-    /// What can be read once it was woken, for a `Watch`.
+    /// The descriptor that can be read once the waker was woken, for a `Watch`.
     pub fn descriptor(&self) -> RawFd {
         self.eventfd.as_raw_fd()
     }
@@ -54,7 +54,7 @@ impl Waker {
         unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes the pending wakes; whether there was one.
+    /// Takes the pending wakes. Returns whether there was one.
     pub fn drain(&self) -> bool {
         if self.eventfd.is_inherited() {
             return false;

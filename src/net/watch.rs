@@ -1,8 +1,8 @@
-//! Sleeping until one of a few descriptors is ready, that nothing watches in between.
+//! Sleeping until one of a few descriptors is ready. Between two sleeps nothing watches them.
 //!
-//! What an epoll instance watches costs something at every packet, asleep or not. On one host the sender's system call
-//! carries out the receiver's part. There an 8-byte allreduce of 4 ranks took a third longer. So a collective's links
-//! are watched only while somebody sleeps, with one `poll` call. Reports levels: what is ready is reported each time.
+//! A socket that an epoll instance watches costs something at every packet, even if nobody sleeps. On one host the sender's
+//! system call carries out the receiver's part. There an 8-byte allreduce of 4 ranks took a third longer. So a collective's links
+//! are watched only while a thread sleeps, with one `poll` call. It reports levels: what is ready is reported each time.
 
 use super::call::check;
 use super::poller::{Ready, Token};
@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_millis(1);
 pub enum Woken {
     /// Something is ready, or the time is up.
     AsAsked,
-    /// A signal of the program's; nothing is known to be ready.
+    /// A signal of the program has come. Nothing is known to be ready.
     BySignal,
 }
 
@@ -30,7 +30,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Room for so many, so that nothing is allocated later.
+    /// A watch with room for so many descriptors, so that nothing is allocated later.
     pub fn with_capacity(descriptors: usize) -> Watch {
         Watch { polled: Vec::with_capacity(descriptors), tokens: Vec::with_capacity(descriptors) }
     }
@@ -62,8 +62,8 @@ impl Watch {
 
     /// Sleeps until something is ready, the time is up (`None`: no limit), or a signal comes.
     ///
-    /// The kernel may refuse to look at so many: the program has lowered its limit of descriptors below what is open, or memory is
-    /// short. Then they are looked at one by one, again and again.
+    /// The kernel may refuse to look at so many: the program has lowered its limit of descriptors below what is open, or
+    /// memory is short. Then this looks at them one by one, again and again.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Woken {
         let left = timeout.map(|left| libc::timespec {
             tv_sec: left.as_secs().min(1 << 30) as libc::time_t,
@@ -90,7 +90,7 @@ impl Watch {
             if is_ready || left.is_zero() {
                 return;
             }
-            std::thread::sleep(left.min(NAP)); // the kernel does not tell of an event: it would be a busy loop
+            std::thread::sleep(left.min(NAP)); // no event of the kernel ends this wait: without a pause it would be a busy loop
         }
     }
 
@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// Finds out about one alone. Where the kernel refuses that as well, what was asked for may be there: a report is a hint.
+/// Looks at one descriptor alone. If the kernel refuses even that, this reports all that was asked for: a report is only a hint.
 fn look_at(one: &mut libc::pollfd) {
     one.revents = 0;
     // SAFETY: the pointer is to one such entry, which outlives the call. With a time-out of zero it only looks.
@@ -135,7 +135,7 @@ mod tests {
         watch.ready().collect()
     }
 
-    /// Does this in a child whose limit of descriptors is lower than what is open.
+    /// Calls `act` in a child whose limit of descriptors is lower than what is open.
     fn below(limit: u64, act: impl FnOnce() -> bool) {
         let child = ForkedChild::start(|| {
             let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };

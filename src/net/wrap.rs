@@ -1,4 +1,4 @@
-//! What becomes of a new connection before its first byte: TLS is put around it here, and what tests make of it.
+//! What is put around a new connection before its first byte: TLS, or what a test wants.
 
 use super::tcp::TcpTransport;
 use super::transport::Transport;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that dialled.
+    /// The end that dialled.
     Client,
-    /// The one that accepted.
+    /// The end that accepted.
     Server,
 }
 
-/// What becomes of each new connection, of nodes to each other and to their scheduler, before the first byte. A wrap that cannot
-/// do its work gives a transport that fails: nobody goes on with the plain connection.
+/// Makes a transport of each new connection before its first byte, between nodes and to their scheduler. A wrap that cannot
+/// do its work returns a transport that fails: nobody goes on with the plain connection.
 pub type Wrap = Arc<dyn Fn(TcpTransport, Side) -> Box<dyn Transport> + Send + Sync>;
 
 /// Connections stay as they are.

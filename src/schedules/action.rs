@@ -1,23 +1,24 @@
-//! What one step of a schedule asks of its driver. Plain values, in bytes. The engine that carries them out brings the
-//! memory.
+//! What one step of a schedule asks of its driver: plain values, in bytes. The engine that carries the steps out brings
+//! the memory.
 
 use super::conversion::Conversion;
 
 /// One of the three stretches of memory that a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Buffer {
-    /// What the caller gives. In place it lies within `Output`.
+    /// What the caller gives. In an in-place call it lies within `Output`.
     Input,
     /// Where the caller wants the result. A broadcast has this only.
     Output,
-    /// The driver's own, as large as the algorithm's `scratch_bytes`; its contents at the beginning are arbitrary.
+    /// The driver's own memory, as large as the algorithm's `scratch_bytes`; its contents at the beginning are
+    /// arbitrary.
     Scratch,
 }
 
 /// Bytes of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Which buffer.
+    /// The buffer in which the bytes lie.
     pub buffer: Buffer,
     /// Where it begins, in bytes.
     pub offset: usize,
@@ -26,7 +27,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Nothing: what a barrier sends.
+    /// No bytes: a barrier sends this.
     pub const EMPTY: Span = Span::new(Buffer::Scratch, 0, 0);
 
     /// `len` bytes of `buffer` from `offset`.
@@ -34,7 +35,7 @@ impl Span {
         Span { buffer, offset, len }
     }
 
-    /// The same bytes of another buffer.
+    /// The bytes at the same place in another buffer.
     pub const fn within(self, buffer: Buffer) -> Span {
         Span { buffer, ..self }
     }
@@ -43,27 +44,27 @@ impl Span {
 /// Rows of elements that are to be added: equally long spans of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
-    /// The first one.
+    /// The first row.
     pub first: Span,
     /// How many bytes behind one row the next begins.
     pub stride: usize,
-    /// How many there are.
+    /// How many rows there are.
     pub count: usize,
 }
 
 impl Rows {
-    /// One of them.
+    /// The row with this index.
     pub const fn row(self, index: usize) -> Span {
         Span::new(self.first.buffer, self.first.offset + index * self.stride, self.first.len)
     }
 }
 
-/// Where an operand stands: the kernels always compute op(lower, higher).
+/// The side on which an operand stands: the kernels always compute op(lower, higher).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// It is the first operand.
+    /// The first operand.
     Lower,
-    /// It is the second operand.
+    /// The second operand.
     Higher,
 }
 
@@ -95,8 +96,8 @@ impl Landing {
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send one frame, receive one frame, or both at once; done when both are done. The peers are ranks of the group.
-    /// A span of length zero is still a frame. With neither there is nothing to do.
+    /// Send one frame, receive one frame, or both at once; the step is done when both are done. The peers are ranks of
+    /// the group. A span of length zero is still a frame. If there is neither, there is nothing to do.
     Exchange {
         /// The receiving rank, and what it gets.
         send: Option<(u32, Span)>,
@@ -114,7 +115,7 @@ pub enum Action {
     Reduce {
         /// One operand.
         mine: Span,
-        /// The other: in `Scratch`, where it may be lost.
+        /// The other operand, in `Scratch`: it may be lost.
         other: Span,
         /// Where the result goes; either exactly `mine` or apart from both.
         into: Span,
@@ -123,9 +124,9 @@ pub enum Action {
     },
     /// Add the elements at each place of all these rows exactly, and round the sums once.
     SumExact {
-        /// Rows of the caller's.
+        /// Rows in the caller's memory.
         own: Rows,
-        /// Others.
+        /// Other rows.
         others: Rows,
         /// Where the sums go: exactly one of the rows, or apart from all of them; as long as each.
         into: Span,
@@ -134,16 +135,16 @@ pub enum Action {
     Divide {
         /// Which elements.
         span: Span,
-        /// By what.
+        /// The divisor.
         by: u32,
     },
-    /// Make other elements of a span's: as many, of another type. The two do not overlap.
+    /// Convert a span's elements: as many, of another type. The two spans do not overlap.
     Convert {
         /// What is read.
         from: Span,
-        /// Where the others go.
+        /// Where the converted elements go.
         to: Span,
-        /// How.
+        /// The conversion.
         how: Conversion,
     },
     /// The schedule has ended.

@@ -14,13 +14,13 @@ pub struct Algorithm {
     pub kind: CallKind,
     /// What the field calls it.
     pub name: &'static str,
-    /// Whether it works at all for a group of this size.
+    /// Whether the algorithm works at all for a group of this size.
     pub works: fn(size: u32) -> bool,
-    /// Whether it is a good choice. Must not look at what differs between the ranks of one call.
+    /// Whether the algorithm is a good choice. Must not look at what differs between the ranks of one call.
     pub suits: fn(&Shape<'_>, &Thresholds) -> bool,
-    /// Whether it folds neighbours only, in order of rank: what an operation needs that does not commute.
+    /// Whether it folds only neighbours, in order of rank: an operation that does not commute needs this.
     pub in_rank_order: bool,
-    /// In which order it folds.
+    /// The order in which it folds.
     pub(super) folds: Folds,
     /// The schedule: what to do at this step, if no elements have to be made wider.
     pub(super) schedule: Schedule,
@@ -29,23 +29,24 @@ pub struct Algorithm {
 }
 
 impl Algorithm {
-    /// What to do at this step.
+    /// What to do at this step of a call, widened if it must be.
     pub fn step(&self, shape: &Shape<'_>, step: u32) -> Action {
         widen::step(self.schedule, shape, step)
     }
 
-    /// How many bytes of scratch that uses in all.
+    /// How many bytes of scratch a call uses in all.
     pub fn scratch_bytes(&self, shape: &Shape<'_>) -> usize {
         widen::scratch_bytes(self.scratch, shape)
     }
 
-    /// The block in which this element of the call's `count` lies, and where that ends: elements of a block are folded in one order.
-    /// For calls that leave each rank a part of the result, a part is a block, and has its rank's number.
+    /// The block in which this element of the call's `count` lies, and where the block ends: elements of a block are
+    /// folded in one order. In calls that leave each rank a part of the result, a part is a block, and has its rank's
+    /// number.
     pub fn block_at(&self, shape: &Shape<'_>, element: usize) -> (u32, usize) {
         self.folds.block_at(shape, element)
     }
 
-    /// Tells how a block is folded, one step after another; the rank whose accumulator holds the result.
+    /// Tells how a block is folded, one step after another. Returns the rank whose accumulator holds the result.
     pub fn fold(&self, shape: &Shape<'_>, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
         self.folds.fold(shape, block, each)
     }
@@ -57,8 +58,8 @@ impl std::fmt::Debug for Algorithm {
     }
 }
 
-/// Every algorithm but those of [`EXACT`]. Among those of a kind the first that works and suits is taken, of those in rank order where operands may not be
-/// exchanged.
+/// Every algorithm but those of [`EXACT`]. A call takes the first one of its kind that works and suits. If its operands
+/// may not be exchanged, it takes the first such one that folds in rank order.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = &[
     Algorithm { kind: CallKind::Barrier, name: "tree", works: any, suits: |s, t| u64::from(s.size) >= t.barrier_tree_ranks, in_rank_order: true, folds: Folds::Nothing, schedule: barrier::tree, scratch: none },
@@ -111,7 +112,7 @@ pub static EXACT: &[Algorithm] = &[
     Algorithm { kind: CallKind::ReduceScatterv, name: "pairwise", works: any, suits: always, in_rank_order: true, folds: Folds::Nothing, schedule: exact::pairwise, scratch: exact::pairwise_scratch },
 ];
 
-/// The algorithm for a call. Every rank chooses alike, for it depends on call, size and thresholds only.
+/// The algorithm for a call. Every rank chooses alike, because the choice depends on call, size and thresholds only.
 pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm {
     // By the bytes that move.
     let shape = &Shape { call: shape.summed(), ..*shape };
@@ -125,7 +126,8 @@ pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm 
     lines.iter().find(fits).expect("the last of each kind works and suits always")
 }
 
-/// Where in [`ALGORITHMS`] each kind's lines begin, by its number: a call need not look at those of other kinds.
+/// The places in [`ALGORITHMS`] where each kind's lines begin, by its number: a call need not look at the lines of
+/// other kinds.
 static FIRST_LINES: [usize; CallKind::ALL.len() + 1] = {
     let mut firsts = [0; CallKind::ALL.len() + 1];
     let mut line = ALGORITHMS.len();
@@ -173,8 +175,9 @@ macro_rules! thresholds {
 }
 
 impl Thresholds {
-    /// For so many ranks that are all on one host with so many processors. Where they share those, what counts is the work of
-    /// all together: few frames, even if more of them follow one on another.
+    /// The thresholds for so many ranks that are all on one host with so many processors. If the ranks share
+    /// processors, the work of all together counts: few frames are best then, even if more of them follow one on
+    /// another.
     pub fn for_one_host(ranks: u32, cores: u32) -> Thresholds {
         if ranks <= cores {
             return Thresholds::default();

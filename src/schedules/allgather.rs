@@ -4,8 +4,8 @@ use super::phases::{rounds, Phases};
 use super::shape::around;
 use super::{Action, Buffer, Landing, Shape, Span};
 
-/// Bruck: ceil(log2 n) rounds for any n. Parts are collected in scratch, counted from this rank going round, so that
-/// what is sent always lies together; in the end they are put in order.
+/// Bruck: ceil(log2 n) rounds for any n. Parts are collected in scratch, counted from this rank going round. So the
+/// bytes that are sent always lie together; in the end the parts are put in order.
 pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(true) {
@@ -79,8 +79,8 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
 }
 
 /// Half a round of a circulant all-gather: of all that this rank has, as much as is still wanted goes to the rank
-/// 2^round below. `span` is where that lies, of ranks counted from this one going round, before (0) or after (1) the
-/// end.
+/// 2^round below. `span` says where the parts of these ranks lie, counted from this one going round: half 0 lies before
+/// the end, half 1 after it.
 pub(super) fn spread(shape: &Shape<'_>, round: u32, half: u32, span: impl Fn(u32, u32, u32) -> Option<Span>) -> Action {
     let distance = 1 << round;
     let more = distance.min(shape.size - distance);

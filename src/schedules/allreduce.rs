@@ -10,8 +10,8 @@ use super::{Action, Buffer, Landing, Shape, Side, Span};
 /// Recursive doubling: log2 n rounds where n is a power of two; everything goes back and forth in each. Folds in
 /// order of rank.
 ///
-/// A round must not overwrite what it sends, so the rounds write to output and scratch in turn, such that the last
-/// writes to the output. Only where that would begin by overwriting the input does the last put what comes into the scratch,
+/// A round must not overwrite what it sends. So the rounds write to output and scratch in turn, such that the last one
+/// writes to the output. If that would begin by overwriting the input, the last round puts what comes into the scratch,
 /// and combines it when all has been sent.
 pub(super) fn doubling(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
@@ -62,7 +62,7 @@ pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mine = if children > 0 { output } else { input };
     match other_head {
         Some(other) => {
-            // What goes out is not written meanwhile, so what comes in waits in the scratch.
+            // The outgoing bytes must not be overwritten meanwhile, so what comes in waits in the scratch.
             if phases.once(true) {
                 return Action::exchange(other, mine, other, Landing::Place(scratch));
             }
@@ -145,7 +145,7 @@ pub(super) fn gather_scratch(shape: &Shape<'_>) -> usize {
 
 /// Ring: the output is cut into n blocks. Each goes round once to be reduced, from the rank above its own to its own,
 /// and once more to be spread. That takes 2(n-1) rounds; every link carries each block but one, twice. Each block is
-/// folded in an order of its own, so only what commutes may come here.
+/// folded in an order of its own, so only operations that commute may come here.
 pub(super) fn ring(shape: &Shape<'_>, step: u32) -> Action {
     let block = |behind: u32| {
         let block = shape.below(behind);
@@ -200,7 +200,8 @@ pub(super) fn halving(shape: &Shape<'_>, step: u32) -> Action {
     Action::Done
 }
 
-/// What is left to `rank` after so many rounds of [`halving`]: each bit of it, from the lowest, chooses a half.
+/// The elements that `rank` still has to reduce after so many rounds of [`halving`]: each bit of it, from the lowest,
+/// chooses a half.
 fn share(shape: &Shape<'_>, rank: u32, rounds: u32) -> Span {
     let (mut first, mut end) = (0, shape.count());
     for bit in 0..rounds {
@@ -224,7 +225,7 @@ pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     let rounds = rounds(shape.size);
     let blocks =
         |first: u32, end: u32, part: u32| shape.arc(first, end, part).map(|(first, end)| shape.blocks(first, end));
-    // What the first round neither sends nor receives is taken along as it is.
+    // Elements that the first round neither sends nor receives are taken along as they are.
     let distance = shape.size.next_power_of_two() / 2;
     if let Some(part) = phases.within(if shape.in_place { 0 } else { 2 }) {
         let kept = if shape.size == 1 { blocks(0, 1, part) } else { blocks(shape.size - distance, distance, part) };

@@ -66,7 +66,7 @@ pub(super) fn bruck(shape: &Shape<'_>, step: u32) -> Action {
         }
     }
     match phases.within(shape.size) {
-        // What had to go so far up came from as far below.
+        // The part that had to go so far up came from as far below.
         Some(place) => {
             let from = shape.below(place);
             Action::Copy { from: held(place, place + 1), to: shape.parts(from, from + 1) }

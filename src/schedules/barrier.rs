@@ -6,8 +6,8 @@ use super::{Action, Landing, Shape, Span};
 
 const NOTHING: Landing = Landing::Place(Span::EMPTY);
 
-/// Dissemination: in round k every rank tells the one 2^k above, and hears from the one 2^k below. After ceil(log2 n)
-/// rounds each has heard, through others, from all.
+/// Dissemination: in round k every rank tells the rank 2^k above, and hears from the one 2^k below. After ceil(log2 n)
+/// rounds each has heard from all, through others.
 pub(super) fn dissemination(shape: &Shape<'_>, step: u32) -> Action {
     match Phases::of(step).within(rounds(shape.size)) {
         Some(round) => {
@@ -18,9 +18,10 @@ pub(super) fn dissemination(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
-/// Tree: each of a binomial tree's two heads hears, through those above it, that all of them have come; the heads tell
-/// each other; and so it goes back. It takes nearly twice as many rounds in a row as dissemination, but 2(n-1) frames
-/// in all in place of n log2 n, over n-1 links. It is for ranks that share a few cores.
+/// Tree: each of a binomial tree's two heads hears, through the ranks above it, that all of these have come. The heads
+/// tell each other, and the word goes back the same way. It takes nearly twice as many rounds in a row as
+/// dissemination, but 2(n-1) frames in all in place of n log2 n, over n-1 links. It is for ranks that share a few
+/// cores.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, children) = (shape.rank, children_below_heads(shape));

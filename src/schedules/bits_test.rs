@@ -76,7 +76,7 @@ fn check(random: &mut Random, kind: CallKind, size: u32, dtype: DType, op: Reduc
 
 #[test]
 fn the_order_shows_in_these_elements() {
-    // Else the test above would show nothing: the same elements, dealt out to the ranks the other way round.
+    // Without this the test above would show nothing: the same elements, dealt out to the ranks the other way round.
     let mut random = Random(22);
     for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_integer()) {
         let call = call(CallKind::Allreduce, dtype, 400, Some(ReduceOp::Sum), None);

@@ -1,12 +1,13 @@
-//! Broadcast: what lies in the root's output comes to lie in everyone's. Ranks are counted from the root, going round.
+//! Broadcast: the content of the root's output comes to lie in everyone's output. Ranks are counted from the root,
+//! going round.
 
 use super::phases::{rounds, Phases};
 use super::pipeline::{flow, Pieces};
 use super::shape::around;
 use super::{Action, Buffer, Landing, Shape};
 
-/// Binomial tree: ceil(log2 n) rounds; a rank hears from the one that has its lowest set bit cleared, then
-/// tells those below that bit, the one with most descendants first.
+/// Binomial tree: ceil(log2 n) rounds. A rank hears from the one that has its lowest set bit cleared, and then
+/// tells the ranks below that bit, the one with most descendants first.
 pub(super) fn binomial(shape: &Shape<'_>, step: u32) -> Action {
     let place = place(shape);
     let all = shape.whole(Buffer::Output);

@@ -1,15 +1,15 @@
-//! Finds what would make no sense in a call, before a schedule relies on it.
+//! Finds what makes no sense in a call, before a schedule relies on it.
 
 use super::{exact, Layout, Parts, Shape};
 use crate::error::{Error, Result, Status};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 use std::fmt::Display;
 
-/// A buffer is smaller. Steps are counted in 32 bits, which this leaves room for.
+/// Every buffer is smaller than this. Steps are counted in 32 bits, for which this leaves room.
 const MAX_BYTES: u128 = DType::ADDRESSABLE_BYTES as u128;
 
 impl Shape<'_> {
-    /// Finds whatever would make no sense. A shape that passes has a schedule; its byte counts fit in memory's
+    /// Finds whatever makes no sense. A shape that passes has a schedule; its byte counts fit in memory's
     /// addresses.
     pub fn check(&self) -> Result<()> {
         let Call { kind, dtype, op, root, .. } = self.call;
@@ -92,7 +92,7 @@ impl Shape<'_> {
         self.check_agreement(layout)
     }
 
-    /// What each rank brings to an exact sum. Lists are there once the ranks have told each other.
+    /// Checks what each rank brings to an exact sum. Lists are there once the ranks have told each other.
     fn check_addends(&self, dtype: DType) -> Result<()> {
         let Call { kind, count, .. } = self.call;
         let Some(layout) = self.layout.filter(|_| kind == CallKind::Allreduce) else {
@@ -162,7 +162,7 @@ impl Shape<'_> {
         Ok(())
     }
 
-    /// What the lists must have in common with the call, or with each other.
+    /// Checks that the lists agree with the call, and with each other.
     fn check_agreement(&self, layout: &Layout) -> Result<()> {
         let Call { kind, count, .. } = self.call;
         let agreed = match kind {

@@ -5,9 +5,9 @@ use crate::types::DType;
 /// How elements of one type become those of another: each is taken times a power of two. Integers are not scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conversion {
-    /// What they are.
+    /// The type before.
     pub from: DType,
-    /// What they become.
+    /// The type afterwards.
     pub to: DType,
     /// The power's exponent.
     pub exponent: i32,

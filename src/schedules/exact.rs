@@ -1,8 +1,8 @@
 //! Sums that are exact: all elements of all ranks are added at once, and the sum is rounded once. So the result does not
 //! depend on which rank brings what, nor on the order in which it comes. Addends move, not sums of some of them.
 //!
-//! An all-reduce may be of as many vectors as each rank brings; elsewhere each rank brings one. The ranks' vectors are called
-//! *rows* here, for a sum has a column for each element.
+//! An all-reduce may add as many vectors as each rank brings; in other calls each rank brings one. The ranks' vectors
+//! are called *rows* here, because a sum has a column for each element.
 
 use super::allgather::{collected, spread};
 use super::broadcast::{self, rank_at};
@@ -11,10 +11,10 @@ use super::tree::{children, parent, subtree};
 use super::{Action, Buffer, Landing, Rows, Shape, Span};
 use crate::types::{CallKind, ReduceOp};
 
-/// The scratch in which [`pairwise`] collects rows: so much in all is in the cache still when it is summed.
+/// The scratch in which [`pairwise`] collects rows: so much is still in the cache when it is summed.
 const ROOM_BYTES: usize = 512 << 10;
 
-/// The least of one row that it moves at a time, where there are many: smaller frames cost more than a full cache.
+/// The least part of one row that moves at a time, if there are many rows: smaller frames cost more than a full cache.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
 /// Gather, then sum: a Bruck all-gather of rows in ceil(log2 n) rounds, then everyone adds everything. For few bytes. Rows are counted
@@ -22,7 +22,7 @@ const PIECE_BYTES_MIN: usize = 4 << 10;
 pub(super) fn gather(shape: &Shape<'_>, step: u32) -> Action {
     let (mut phases, own) = (Phases::of(step), shape.addends(shape.rank));
     let own_rows = Span::new(Buffer::Input, 0, own as usize * shape.bytes());
-    // Up to three ranks each send nothing but what they bring.
+    // With up to three ranks, each sends only what it brings.
     if phases.once(shape.size > 3) {
         return Action::Copy { from: own_rows, to: rows_above(shape, 0, 1) };
     }
@@ -68,7 +68,8 @@ pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
-/// Binomial tree: ceil(log2 n) rounds, in which rows are collected on the way to the root. It sums them. For few bytes.
+/// Binomial tree: ceil(log2 n) rounds, in which rows are collected on the way to the root. The root sums them. For few
+/// bytes.
 pub(super) fn binomial(shape: &Shape<'_>, step: u32) -> Action {
     if step < children(shape) + 2 {
         binomial_step(shape, &mut Phases::of(step))
@@ -100,7 +101,7 @@ pub(super) fn tree_scratch(shape: &Shape<'_>) -> usize {
     shape.bytes() * subtree(broadcast::place(shape), shape.size) as usize
 }
 
-/// The rows of the other ranks are in the scratch.
+/// Sums this rank's row and those of the other ranks, which are in the scratch.
 fn sum_with_collected(shape: &Shape<'_>) -> Action {
     let own = Rows { first: shape.whole(Buffer::Input), stride: 0, count: 1 };
     let first = Span::new(Buffer::Scratch, shape.bytes(), shape.bytes());
@@ -108,9 +109,9 @@ fn sum_with_collected(shape: &Shape<'_>) -> Action {
     Action::SumExact { own, others, into: shape.whole(Buffer::Output) }
 }
 
-/// Pairwise: every rank owns a part of the result. It gets what the others have of that part, from the nearest below first,
-/// and sums it: a piece after another, so that little scratch is needed. An all-reduce then spreads the parts, a reduce
-/// gathers them. Until then every link carries no more than in a ring, if each rank brings one row.
+/// Pairwise: every rank owns a part of the result. It gets what the others have of that part, from the nearest below
+/// first, and sums it one piece after another, so that little scratch is needed. An all-reduce then spreads the parts;
+/// a reduce gathers them. Until then every link carries no more than in a ring, if each rank brings one row.
 pub(super) fn pairwise(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let sums = Sums::of(shape);
@@ -130,7 +131,7 @@ pub(super) fn pairwise(shape: &Shape<'_>, step: u32) -> Action {
     }
 }
 
-/// The root gets everyone's part of the sum.
+/// Gathers everyone's part of the sum at the root.
 fn gather_parts(shape: &Shape<'_>, sums: &Sums<'_, '_>, phases: &mut Phases) -> Action {
     if !shape.is_root() {
         let send = Some((shape.root(), sums.result()));
@@ -220,7 +221,7 @@ impl<'s, 'a> Sums<'s, 'a> {
         Action::SumExact { own, others, into }
     }
 
-    /// Where the part of a rank lies in the first row of the input.
+    /// The place of a rank's part in the first row of the input.
     fn part(&self, rank: u32) -> Span {
         match self.shape.call.kind {
             CallKind::Allreduce | CallKind::Reduce => self.shape.blocks(rank, rank + 1).within(Buffer::Input),
@@ -228,7 +229,7 @@ impl<'s, 'a> Sums<'s, 'a> {
         }
     }
 
-    /// Where the sum of this rank's part goes: where the caller wants it, or else behind the rows that are collected.
+    /// Where the sum of this rank's part goes: where the caller wants it, or behind the collected rows.
     fn result(&self) -> Span {
         let part = self.part(self.shape.rank);
         match self.shape.call.kind {
@@ -239,14 +240,15 @@ impl<'s, 'a> Sums<'s, 'a> {
         }
     }
 
-    /// A piece of a part, if it has so many. It has one at least, which may be empty: a frame says that a rank has come.
+    /// The piece of a part with this index, if the part has so many. It has one at least, which may be empty: a frame
+    /// says that a rank has come.
     fn piece_of(&self, part: Span, index: u32) -> Option<Span> {
         let offset = index as usize * self.piece;
         let is_there = index == 0 || offset < part.len;
         is_there.then(|| Span::new(part.buffer, part.offset + offset, self.piece.min(part.len - offset)))
     }
 
-    /// How far behind the first row of the input another one lies.
+    /// How many bytes behind the first row of the input another row lies.
     fn row_at(&self, row: u32) -> usize {
         match self.shape.call.op {
             Some(ReduceOp::SumOfAddends) => row as usize * self.shape.bytes(),

@@ -64,7 +64,7 @@ fn every_algorithm_gives_the_sum_of_all() {
     }
 }
 
-/// A sum of so many addends of each rank.
+/// A case that sums so many addends of each rank.
 fn addends(random: &mut Random, dtype: DType, count: u64, numbers: &[u64]) -> Case {
     let call = call(CallKind::Allreduce, dtype, count, Some(ReduceOp::SumOfAddends), None);
     let displs = numbers.iter().scan(0, |all, number| Some(std::mem::replace(all, *all + number))).collect();

@@ -13,7 +13,7 @@
 //!   depends on rank, size and count alone, always as op(lower, higher). An exact sum does not depend even on these.
 //! - *Which algorithm* depends on the call, the group's size and the thresholds, never on what differs between ranks
 //!   (such as whether the call is in place).
-//! - `Input` is never written, but where it is `Output`; and it is not read where it may have been overwritten as such.
+//! - `Input` is never written, except where it is `Output`; and it is not read where it may have been overwritten that way.
 //! - Nothing is read that neither the caller gave nor the schedule wrote.
 //! - Within one exchange no byte that is sent is also written.
 //! - No element is split: where elements are combined, each stretch of them is whole.
@@ -30,8 +30,8 @@
 //!    the table by themselves: all types and operations, at unaligned addresses, in place on some ranks, with links
 //!    that hold nothing.
 //!
-//! What it deliberately does not do: reach memory (but for [`kernels`], which are handed pointers), frame, check,
-//! retry.
+//! Deliberately absent here: reaching memory (except in [`kernels`], which are handed pointers), framing, checking,
+//! retrying.
 
 mod action;
 mod algorithm;

@@ -1,27 +1,28 @@
-//! In which order an algorithm folds the ranks' elements, apart from how it moves them.
+//! The order in which an algorithm folds the ranks' elements, apart from how it moves them.
 //!
-//! The bits of a sum depend on it. So whoever folds the same call in another way, as ranks do that share memory, takes the
-//! order from here, and every rank gets the bits that the schedule would have given. `order_test.rs` holds each order to its
-//! schedule.
+//! The bits of a sum depend on this order. Ranks that share memory fold the same call in another way than its schedule.
+//! They take the order from here, so every rank gets the bits that the schedule would have given. `order_test.rs` holds
+//! each order to its schedule.
 //!
-//! Each rank's elements are an accumulator at first. One [`Fold`] after another combines two of them into the first, until one
-//! holds the result. Where an algorithm folds some elements in another order than others, the elements are cut into *blocks*.
+//! Each rank's elements are an accumulator at first. One [`Fold`] after another combines two accumulators into the
+//! first, until one holds the result. If an algorithm folds some elements in another order than others, the elements
+//! are cut into *blocks*.
 
 use super::phases::rounds;
 use super::shape::{around, Shape};
 use super::Side;
 use crate::types::CallKind;
 
-/// The orders that there are.
+/// All orders of folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Folds {
-    /// It folds nothing.
+    /// Nothing is folded.
     Nothing,
     /// From rank 0 up, one after another.
     Upward,
     /// Neighbours, then neighbouring pairs, and so on: a binomial tree over the ranks.
     Halves,
-    /// The same, over places counted from the root.
+    /// A binomial tree, as in `Halves`, over places counted from the root.
     HalvesFromRoot,
     /// From the place farthest from the root to the root.
     TowardsRoot,
@@ -38,30 +39,30 @@ pub(super) enum Folds {
 /// The accumulator of `into` takes in that of `other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// Where the result stands.
+    /// The rank whose accumulator gets the result.
     pub into: u32,
-    /// What is not needed any more.
+    /// The rank whose accumulator is not needed any more.
     pub other: u32,
-    /// Where `other` stands as an operand.
+    /// The side on which `other` stands as an operand.
     pub other_side: Side,
 }
 
 impl Folds {
-    /// The block in which this element of the call's `count` lies, and where that ends. For calls that leave each rank a part of
-    /// the result, a part is a block, and has its rank's number.
+    /// The block in which this element of the call's `count` lies, and where the block ends. In calls that leave each
+    /// rank a part of the result, a part is a block, and has its rank's number.
     pub(super) fn block_at(self, shape: &Shape<'_>, element: usize) -> (u32, usize) {
         if !matches!(self, Folds::Ring | Folds::Circulant) || shape.call.kind != CallKind::Allreduce {
             return (0, shape.count());
         }
         let (size, count) = (shape.size as usize, shape.count());
         let (each, rest) = (count / size, count % size);
-        // The first `rest` blocks have one element more.
+        // Each of the first `rest` blocks has one more element.
         let longer = rest * (each + 1);
         let block = if element < longer { element / (each + 1) } else { rest + (element - longer) / each };
         (block as u32, (block + 1) * each + (block + 1).min(rest))
     }
 
-    /// Tells how a block is folded, one step after another; the rank whose accumulator holds the result.
+    /// Tells how a block is folded, one step after another. Returns the rank whose accumulator holds the result.
     pub(super) fn fold(self, shape: &Shape<'_>, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
         let (size, root) = (shape.size, shape.root());
         let place = |place: u32| around(root, place, size);
@@ -83,14 +84,14 @@ impl Folds {
     }
 }
 
-/// One accumulator takes in all others. Each is told with its side.
+/// Lets one accumulator take in all others. `each` is told of every fold, with its side.
 fn run(mut ranks: impl Iterator<Item = (u32, Side)>, each: &mut impl FnMut(Fold)) -> u32 {
     let into = ranks.next().map_or(0, |(rank, _)| rank);
     ranks.for_each(|(other, other_side)| each(Fold { into, other, other_side }));
     into
 }
 
-/// A place takes in its children, the nearest first, each of them with what is below it.
+/// Lets a place take in its children, the nearest first, each of them with what is below it.
 fn halves(size: u32, place: u32, rank: &impl Fn(u32) -> u32, each: &mut impl FnMut(Fold)) -> u32 {
     let levels = if place == 0 { rounds(size) } else { place.trailing_zeros() };
     for child in (0..levels).map(|level| place + (1 << level)).take_while(|child| *child < size) {
@@ -112,7 +113,8 @@ fn inwards(size: u32, root: u32, each: &mut impl FnMut(Fold)) -> u32 {
     root
 }
 
-/// By how far below the block's own rank they stand: the farther half goes to the nearer one, round by round.
+/// The ranks are named by how far they stand below the block's own rank. Round by round, the farther half goes to the
+/// nearer one.
 fn circulant(size: u32, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
     let rank = |below: u32| around(block, size - below, size);
     for round in 0..rounds(size) {

@@ -8,7 +8,7 @@ use crate::types::{Call, CallKind, DType, ReduceOp};
 
 const ELEMENT: usize = 8;
 
-/// Neither commutative nor associative.
+/// An operation that is neither commutative nor associative.
 fn mixed(lower: u64, higher: u64) -> u64 {
     let mixed = lower.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ higher.rotate_left(17).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^ mixed >> 29
@@ -26,7 +26,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// What an element, of all that a rank gives, becomes.
+/// The result for one element of all that the ranks give.
 fn by_order(algorithm: &Algorithm, shape: &Shape<'_>, block: u32, inputs: &[Vec<u8>], element: usize) -> u64 {
     let mut accumulators: Vec<Option<u64>> =
         inputs.iter().map(|input| Some(number(&input[element * ELEMENT..][..ELEMENT]))).collect();

@@ -52,7 +52,7 @@ impl Case {
         &self.inputs[from][start..start + len]
     }
 
-    /// Where in a rank's output that lies which comes from another.
+    /// The place in a rank's output of what comes from another.
     fn place(&self, from: usize, to: usize) -> usize {
         let parts = self.layouts.get(to).map(|layout| &layout.output).filter(|parts| !parts.counts.is_empty());
         let displ = match self.call.kind {
@@ -62,7 +62,7 @@ impl Case {
         displ as usize * self.element()
     }
 
-    /// What a rank's output must hold: where, and what.
+    /// The content that a rank's output must have: where, and what.
     fn expected(&self, to: usize) -> Vec<(usize, Vec<u8>)> {
         let ranks = 0..self.size as usize;
         if self.call.op.is_none() {

@@ -1,4 +1,4 @@
-//! How a step function finds out where in its schedule a step lies.
+//! Lets a step function find out where in its schedule a step lies.
 
 /// Walks through the phases of a schedule, each of so many steps, until it finds the one in which a step lies.
 pub(super) struct Phases {
@@ -11,7 +11,7 @@ impl Phases {
         Phases { left: Some(step) }
     }
 
-    /// The next phase, of `steps` steps: the step's number within it, if it lies there.
+    /// The next phase, of `steps` steps. Returns the step's number within it, if the step lies there.
     pub(super) fn within(&mut self, steps: u32) -> Option<u32> {
         let left = self.left?;
         if left < steps {
@@ -22,7 +22,7 @@ impl Phases {
         None
     }
 
-    /// The next phase, of one step, left out unless `present`: whether the step is this one.
+    /// The next phase, of one step, left out unless `present`. Returns whether the step is this one.
     pub(super) fn once(&mut self, present: bool) -> bool {
         self.within(u32::from(present)).is_some()
     }

@@ -5,7 +5,7 @@ use super::{Buffer, Shape, Span};
 use crate::types::DType;
 
 /// The size of a piece: large enough that its fixed costs vanish, small enough that it is still in the cache when it is
-/// passed on. Of elements that do not divide it a piece holds as many as fit.
+/// passed on. If the elements' size does not divide it, a piece holds as many elements as fit.
 const PIECE_BYTES: usize = 128 * 1024;
 
 const _: () = assert!(DType::ELEMENT_BYTES_MAX as usize <= PIECE_BYTES, "a piece holds one element at least");
@@ -14,7 +14,7 @@ const _: () = assert!(DType::ELEMENT_BYTES_MAX as usize <= PIECE_BYTES, "a piece
 #[derive(Clone, Copy)]
 pub(super) struct Pieces {
     of: Span,
-    /// How long each but the last is.
+    /// How long each piece but the last is.
     each: usize,
 }
 
@@ -25,18 +25,18 @@ impl Pieces {
         Pieces { of, each: PIECE_BYTES / element * element }
     }
 
-    /// How many there are.
+    /// How many pieces there are.
     pub(super) fn count(self) -> u32 {
         self.of.len.div_ceil(self.each) as u32
     }
 
-    /// One of them.
+    /// The piece with this index.
     pub(super) fn piece(self, index: u32) -> Span {
         let offset = index as usize * self.each;
         Span::new(self.of.buffer, self.of.offset + offset, self.each.min(self.of.len - offset))
     }
 
-    /// Where it lies in a scratch that holds two: the one that is passed on, and the one that comes in.
+    /// Where a piece lies in a scratch that holds two: the one that is passed on, and the one that comes in.
     pub(super) fn slot(self, index: u32) -> Span {
         Span::new(Buffer::Scratch, (index % 2) as usize * self.each, self.piece(index).len)
     }
@@ -52,8 +52,8 @@ impl Pieces {
     }
 }
 
-/// A phase in which `pieces` pieces flow through this rank. Which piece it receives and which it sends in this step,
-/// if the step lies there. A rank that does both is a piece behind with its sending.
+/// A phase in which `pieces` pieces flow through this rank. Returns which piece it receives and which it sends in this
+/// step, if the step lies there. A rank that does both sends one piece behind.
 pub(super) fn flow(
     phases: &mut Phases,
     pieces: u32,

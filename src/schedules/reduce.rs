@@ -66,8 +66,8 @@ pub(super) fn chain_scratch(shape: &Shape<'_>) -> usize {
     }
 }
 
-/// Binomial tree over the ranks themselves, for what does not commute: ceil(log2 n) rounds, and one more in which rank 0
-/// sends the result to the root. Folds in order of rank.
+/// Binomial tree over the ranks themselves, for operations that do not commute: ceil(log2 n) rounds, and one more in
+/// which rank 0 sends the result to the root. Folds in order of rank.
 pub(super) fn tree(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let from_first = over_ranks(shape);
@@ -107,9 +107,9 @@ fn over_ranks<'a>(shape: &Shape<'a>) -> Shape<'a> {
     Shape { call: Call { root: Some(0), ..shape.call }, ..*shape }
 }
 
-/// Two chains, for what does not commute. Pieces flow to the root from the first rank up and from the last rank down.
-/// Each rank on their way combines its own elements into them. The root puts its own between the two. Folds in order
-/// of rank.
+/// Two chains, for operations that do not commute. Pieces flow to the root from the first rank up and from the last
+/// rank down. Each rank on their way combines its own elements into them. The root puts its own between the two. Folds
+/// in order of rank.
 pub(super) fn ordered(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let (rank, last) = (shape.rank, shape.size - 1);
@@ -151,7 +151,7 @@ pub(super) fn ordered_scratch(shape: &Shape<'_>) -> usize {
     }
 }
 
-/// What the root does in the end.
+/// The root's last steps.
 fn finish(shape: &Shape<'_>, phases: &mut Phases) -> Action {
     let output = shape.whole(Buffer::Output);
     if phases.once(shape.size == 1 && !shape.in_place) {

@@ -5,8 +5,8 @@ use super::allreduce::fold_round;
 use super::phases::{rounds, Phases};
 use super::{Action, Buffer, Landing, Shape, Side, Span};
 
-/// Circulant: ceil(log2 n) rounds for any n, on a copy of the input in scratch, as the first half of the all-reduce of
-/// that name. Only what commutes may come here.
+/// Circulant: ceil(log2 n) rounds for any n, on a copy of the input in scratch: the first half of the all-reduce of
+/// that name. Only operations that commute may come here.
 pub(super) fn circulant(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     let parts = |first: u32, end: u32, part: u32| {
@@ -31,7 +31,7 @@ pub(super) fn circulant_scratch(shape: &Shape<'_>) -> usize {
 }
 
 /// Pairwise: n-1 rounds in which every rank gets another's contribution to its part, the nearest below first, and folds
-/// it at once. Every link carries what it must. Only what commutes may come here.
+/// it at once. Every link carries what it must. Only operations that commute may come here.
 pub(super) fn pairwise(shape: &Shape<'_>, step: u32) -> Action {
     let mut phases = Phases::of(step);
     if phases.once(!shape.in_place) {

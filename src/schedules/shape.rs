@@ -1,4 +1,4 @@
-//! What a schedule is computed from: one rank's view of one call.
+//! The input from which a schedule is computed: one rank's view of one call.
 
 use super::{Buffer, Span};
 use crate::types::{Call, CallKind, ReduceOp};
@@ -8,18 +8,19 @@ use crate::types::{Call, CallKind, ReduceOp};
 pub struct Parts {
     /// How many elements each part has.
     pub counts: Vec<u64>,
-    /// Where each begins.
+    /// Where each part begins.
     pub displs: Vec<u64>,
 }
 
 /// What a call says beyond its [`Call`](crate::types::Call), where each rank's part has a size of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The elements of this rank's own part, where no list below tells: its input of a gatherv, its output of a scatterv. Of a
-    /// sum of addends the number of those.
+    /// The elements of this rank's own part, where no list below tells: its input of a gatherv, its output of a
+    /// scatterv. In a sum of addends: the number of this rank's addends.
     pub own: u64,
-    /// The parts of `Input`: of a scatterv (at its root), a reduce_scatterv (without gaps) and an alltoallv. Of a sum of addends
-    /// how many each rank brings, and how many those below it; empty until the ranks have told each other.
+    /// The parts of `Input`: of a scatterv (at its root), a reduce_scatterv (without gaps) and an alltoallv. In a sum
+    /// of addends: how many each rank brings, and how many the ranks below it bring; empty until the ranks have told
+    /// each other.
     pub input: Parts,
     /// The parts of `Output`: of an allgatherv, a gatherv (at its root) and an alltoallv.
     pub output: Parts,
@@ -55,8 +56,8 @@ impl Layout {
 /// | alltoall | elements per rank | for every rank, in order | of every rank, in order | `Input` is `Output` |
 /// | alltoallv | 0 | for every rank | of every rank | likewise, with the same parts |
 ///
-/// Of an all-reduce of addends, `Input` holds as many vectors of `count` elements as this rank brings, one after another; in
-/// place its first one is `Output`.
+/// In an all-reduce of addends, `Input` holds as many vectors of `count` elements as this rank brings, one after
+/// another. In place, its first vector is `Output`.
 ///
 /// Buffers that are only the root's have no bytes elsewhere. Where parts differ in size `layout` says where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +90,13 @@ impl Shape<'_> {
         matches!(self.call.kind, Allreduce | Reduce | ReduceScatter | ReduceScatterv)
     }
 
-    /// Whether `count` is that of one rank's part, of which a buffer holds one for each rank.
+    /// Whether `count` counts one rank's part, and a buffer holds one part for each rank.
     pub(super) fn count_is_per_rank(&self) -> bool {
         use CallKind::{Allgather, Alltoall, Gather, ReduceScatter, Scatter};
         matches!(self.call.kind, Allgather | Gather | Scatter | ReduceScatter | Alltoall)
     }
 
-    /// Whether the call is a sum that is exact.
+    /// Whether the call is an exact sum.
     pub fn is_exact(&self) -> bool {
         self.reduces() && self.call.op.is_some_and(ReduceOp::is_exact)
     }
@@ -105,7 +106,7 @@ impl Shape<'_> {
         self.call.op == Some(ReduceOp::SumExact)
     }
 
-    /// The ranks' numbers of addends, where they bring other numbers than one.
+    /// The ranks' numbers of addends, if these may differ from one.
     fn addend_parts(&self) -> Option<&Parts> {
         self.layout.filter(|_| self.call.op == Some(ReduceOp::SumOfAddends)).map(|layout| &layout.input)
     }
@@ -115,24 +116,24 @@ impl Shape<'_> {
         self.addend_parts().map_or(1, |parts| parts.counts[rank as usize] as u32)
     }
 
-    /// How many the ranks below it bring.
+    /// How many vectors the ranks below this one bring.
     pub(super) fn addends_below(&self, rank: u32) -> usize {
         self.addend_parts().map_or(rank as usize, |parts| parts.displs[rank as usize] as usize)
     }
 
-    /// Which rank brings the vector with this number.
+    /// The rank that brings the vector with this number.
     pub(super) fn rank_of_addend(&self, number: usize) -> u32 {
         let is_before = |below: &u64| *below as usize <= number;
-        // Of ranks with equal numbers below them the last one brings something.
+        // Among ranks with the same number of vectors below them, the last one brings something.
         self.addend_parts().map_or(number as u32, |parts| parts.displs.partition_point(is_before) as u32 - 1)
     }
 
-    /// How many all ranks bring.
+    /// How many vectors all ranks bring together.
     pub(super) fn all_addends(&self) -> usize {
         self.addends_below(self.size - 1) + self.addends(self.size - 1) as usize
     }
 
-    /// How many the rank brings that brings most.
+    /// How many vectors the rank with most of them brings.
     pub(super) fn most_addends(&self) -> u32 {
         self.addend_parts().map_or(1, |parts| parts.counts.iter().max().map_or(0, |most| *most as u32))
     }
@@ -172,7 +173,7 @@ impl Shape<'_> {
         Span::new(buffer, 0, self.bytes())
     }
 
-    /// The part that a buffer has of this rank, or for it.
+    /// The part of a buffer that belongs to this rank, or is for it.
     pub(super) fn part(&self, buffer: Buffer, rank: u32) -> Span {
         let parts = self.layout.map(|layout| layout.parts(buffer));
         match parts.filter(|parts| !parts.counts.is_empty()) {
@@ -184,7 +185,7 @@ impl Shape<'_> {
         }
     }
 
-    /// This rank's own part, in bytes, where it gives or takes just that.
+    /// This rank's own part in bytes, if it gives or takes just that.
     pub(super) fn own_bytes(&self) -> usize {
         self.layout.map_or(self.bytes(), |layout| layout.own as usize * self.element())
     }
@@ -209,8 +210,8 @@ impl Shape<'_> {
     }
 
     /// The ranks that stand `first..end` above this one, going round, as one or two stretches of ranks. Part 0 ends
-    /// where ranks begin anew; part 1 is what follows there, if anything does. Which is above which does not matter:
-    /// the same ranks are cut alike.
+    /// where ranks begin anew; part 1 is what follows there, if anything does. The caller may count upwards or
+    /// downwards: the same ranks are cut alike.
     pub(super) fn arc(&self, first: u32, end: u32, part: u32) -> Option<(u32, u32)> {
         let start = self.above(first);
         let stop = start + end.saturating_sub(first);
@@ -223,7 +224,8 @@ impl Shape<'_> {
         self.call.op == Some(ReduceOp::Avg) && self.size > 1
     }
 
-    /// What a call comes to in a group of one, where that is one copy, or none: what its schedule would do. None: it may be more.
+    /// The one copy to which a call in a group of one comes, or an empty one: its schedule would do the same. None: the
+    /// call may be more.
     pub fn copy_alone(&self) -> Option<[Span; 2]> {
         let is_plain = self.size == 1 && self.layout.is_none() && !self.is_exact();
         let stays = self.in_place || matches!(self.call.kind, CallKind::Barrier | CallKind::Broadcast);
@@ -233,12 +235,12 @@ impl Shape<'_> {
         })
     }
 
-    /// Elements; `check` has seen that they fit.
+    /// The number of elements; `check` has seen that it fits.
     pub(super) fn count(&self) -> usize {
         self.call.count as usize
     }
 
-    /// An element's bytes; 0 in a call without elements.
+    /// The size of an element in bytes; 0 in a call without elements.
     pub(super) fn element(&self) -> usize {
         self.call.dtype.map_or(0, |dtype| dtype.size())
     }
@@ -273,7 +275,7 @@ mod tests {
                 let shape = Shape { in_place, ..shape };
                 let algorithm = choose(&shape, &Thresholds::default());
                 let steps = (0..).map(|step| algorithm.step(&shape, step)).take_while(|step| *step != Action::Done);
-                // Some copy by way of the scratch.
+                // Some schedules copy by way of the scratch.
                 let end = steps.fold(shape.whole(Buffer::Input), |at, step| match step {
                     Action::Copy { from, to } if from == at => to,
                     other => panic!("{kind}: {other:?} with {at:?}"),

@@ -1,27 +1,28 @@
 //! Collectives of ranks that share memory: what each rank puts there, and what it takes from there.
 //!
-//! Each rank has room for a *contribution*, which every rank can read. It is one part, or one for each rank, where what a rank gives
-//! differs from receiver to receiver. A contribution that is longer than its room is put piece by piece: a piece has the same
-//! stretch of each part. So a call is: put your piece; wait for the others'; take what is yours. Where elements are combined, what
-//! is taken is folded from all ranks' pieces, in the order of [`order`](super::order). An exact sum adds all of them at once. Where
-//! ranks bring several vectors to it, a contribution has a part for each.
+//! Each rank has room for a *contribution*, which every rank can read. A contribution is one part, or one part for each
+//! rank if a rank gives different receivers different elements. A contribution that is longer than its room is put
+//! piece by piece: a piece has the same stretch of each part. So a call is: put your piece; wait for the others'; take
+//! what is yours. If elements are combined, a rank folds what it takes from all ranks' pieces, in the order of
+//! [`order`](super::order). An exact sum adds all of them at once. If ranks bring several vectors to it, a contribution
+//! has a part for each.
 //!
-//! Pure, like schedules: it knows neither memory nor time. What is said here is the same on every rank, but for where things lie in
-//! this rank's own buffers. Tested by the runtime's tests of shared memory, against the schedules.
+//! Pure, like schedules: this knows neither memory nor time. All of it is the same on every rank, except where things
+//! lie in this rank's own buffers. Tested by the runtime's tests of shared memory, against the schedules.
 
 use super::widen::conversions;
 use super::{Algorithm, Buffer, Conversion, Fold, Shape, Span};
 use crate::types::{CallKind, DType, ReduceOp};
 
-/// The least of each vector that goes at a time, where ranks bring several to a sum.
+/// How much of each vector goes at a time at least, if ranks bring several to a sum.
 const ADDEND_BYTES_MIN: usize = 512;
 
 /// What becomes of the contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// Nothing: to have come is all.
+    /// Nothing: it is enough that a rank has come.
     Nothing,
-    /// Each lies down where it belongs.
+    /// Each is laid down where it belongs.
     Parts,
     /// They are folded, and every rank gets all of the result.
     All,
@@ -31,23 +32,24 @@ pub enum Taking {
     OwnPart,
 }
 
-/// One call, as ranks carry it out that share memory.
+/// One call, as ranks that share memory carry it out.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing<'a> {
     shape: Shape<'a>,
     algorithm: &'static Algorithm,
-    /// An average's elements may be wider on their way: how they become so, and how the result becomes narrow again.
+    /// An average's elements may be wider on their way: how they are made wide, and how the result is made narrow
+    /// again.
     widened: Option<[Conversion; 2]>,
-    /// How long the longest part is, where ranks have told each other.
+    /// The length of the longest part, if the ranks have told each other.
     told_longest: Option<usize>,
 }
 
-/// What is wrong with what a rank has told of its parts.
+/// The fault in what a rank has told of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistold {
-    /// It gives this rank so many elements, where so many are expected.
+    /// The rank gives this one so many elements, where so many are expected.
     Differs(u32, u64, u64),
-    /// It gives more than any memory holds.
+    /// The rank gives more than any memory holds.
     TooMany(u32, u64),
 }
 
@@ -58,19 +60,19 @@ impl<'a> Sharing<'a> {
         is_carried.then(|| Sharing { shape, algorithm, widened: conversions(&shape), told_longest: None })
     }
 
-    /// Whether ranks know too little of each other's parts, so that each is to tell all others first.
+    /// Whether the ranks know too little of each other's parts, so that each must first tell all others.
     pub fn needs_telling(&self) -> bool {
         use CallKind::{Alltoallv, Gatherv, Scatterv};
         matches!(self.shape.call.kind, Gatherv | Scatterv | Alltoallv) && self.told_longest.is_none()
     }
 
-    /// What this rank tells: how many elements each of its parts has.
+    /// The numbers that this rank tells: how many elements each of its parts has.
     pub fn tells(&self) -> impl Iterator<Item = u64> + '_ {
         let own = self.shape.rank;
         (0..self.parts()).map(move |part| if self.gives(own) { self.elements(own, part) as u64 } else { 0 })
     }
 
-    /// The same call, once all have told; `told` is what a rank told of a part.
+    /// The same call, once all ranks have told; `told` is what a rank has told of a part.
     pub fn told(self, told: impl Fn(u32, u32) -> u64) -> Result<Sharing<'a>, Mistold> {
         let (own, part, parts) = (self.shape.rank, self.taken_part(), self.parts() as usize);
         let most = isize::MAX as usize / (self.element() * parts).max(1);
@@ -129,7 +131,7 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Whether all that ranks bring is added at once.
+    /// Whether all elements that ranks bring are added at once.
     pub fn is_exact(&self) -> bool {
         self.shape.is_exact()
     }
@@ -139,12 +141,13 @@ impl<'a> Sharing<'a> {
         self.shape.call.op == Some(ReduceOp::SumOfAddends)
     }
 
-    /// How many vectors an exact sum has.
+    /// How many vectors an exact sum adds.
     pub fn rows(&self) -> usize {
         self.shape.all_addends()
     }
 
-    /// Which rank brings the vector with this number, and which of its parts that is, of what goes to this rank.
+    /// The rank that brings the vector with this number, and the number of the vector's part among those of the rank
+    /// that go to this rank.
     pub fn row(&self, number: usize) -> (u32, u32) {
         if !self.is_of_addends() {
             return (number as u32, self.taken_part());
@@ -153,7 +156,7 @@ impl<'a> Sharing<'a> {
         (rank, (number - self.shape.addends_below(rank)) as u32)
     }
 
-    /// Which of a rank's parts this rank folds.
+    /// The parts of a rank that this rank folds.
     pub fn folded_parts(&self, rank: u32) -> std::ops::Range<u32> {
         if self.is_of_addends() {
             return 0..self.shape.addends(rank);
@@ -161,18 +164,19 @@ impl<'a> Sharing<'a> {
         self.taken_part()..self.taken_part() + 1
     }
 
-    /// So many bytes of each part must go at a time. Of very many vectors less would go, and each piece costs something for each.
+    /// How many bytes of each part must go at a time. With very many vectors fewer would go, and each piece costs
+    /// something for each vector.
     pub fn least(&self) -> usize {
         let least = if self.is_of_addends() && self.parts() > 1 { ADDEND_BYTES_MIN } else { 0 };
         least.max(self.element())
     }
 
-    /// An element's bytes as it lies in shared memory.
+    /// The size in bytes of an element in shared memory.
     pub fn element(&self) -> usize {
         self.dtype().map_or(1, DType::size)
     }
 
-    /// Its type.
+    /// The type of an element in shared memory.
     pub fn dtype(&self) -> Option<DType> {
         self.widened.map(|[there, _]| there.to).or(self.shape.call.dtype)
     }
@@ -182,7 +186,7 @@ impl<'a> Sharing<'a> {
         self.shape.call.op
     }
 
-    /// How many elements a part has of what `from` gives, as far as this rank knows: what it gives, and what it takes.
+    /// How many elements a part has that `from` gives. This rank knows that of the parts that it gives or takes.
     pub fn elements(&self, from: u32, part: u32) -> usize {
         use CallKind::{Allgatherv, Alltoallv, Gatherv, Scatterv};
         if self.is_of_addends() {
@@ -202,7 +206,7 @@ impl<'a> Sharing<'a> {
         elements as usize
     }
 
-    /// How many elements a result has of what this rank folds.
+    /// How many elements the result has that this rank folds.
     pub fn result_elements(&self) -> usize {
         if self.is_of_addends() {
             return self.shape.count();
@@ -223,7 +227,7 @@ impl<'a> Sharing<'a> {
         layout.map_or(self.shape.count(), |counts| counts.iter().copied().max().unwrap_or(0) as usize)
     }
 
-    /// Where the elements `first..end` of a part lie that this rank gives.
+    /// Where the elements `first..end` of a part that this rank gives lie.
     pub fn given(&self, part: u32, [first, end]: [usize; 2]) -> Span {
         let buffer = if self.shape.call.kind == CallKind::Broadcast { Buffer::Output } else { Buffer::Input };
         let begin = match self.parts() {
@@ -234,22 +238,23 @@ impl<'a> Sharing<'a> {
         self.within(buffer, begin, [first, end])
     }
 
-    /// How they become what is shared, if they are not that already.
+    /// How elements are converted for shared memory, if they are.
     pub fn widens(&self) -> Option<Conversion> {
         self.widened.map(|[there, _]| there)
     }
 
-    /// How a result becomes what the caller wants, if it is not that already.
+    /// How a result is converted to what the caller wants, if it is.
     pub fn narrows(&self) -> Option<Conversion> {
         self.widened.map(|[_, back]| back)
     }
 
-    /// By what a sum is divided, if it is to become an average.
+    /// The divisor of a sum, if it is to become an average.
     pub fn divisor(&self) -> Option<u32> {
         self.shape.is_average().then_some(self.shape.size)
     }
 
-    /// Which part this rank takes of what others give; of several vectors there is not one.
+    /// The part that this rank takes of what others give. If there are several vectors, there is not just one such
+    /// part.
     pub fn taken_part(&self) -> u32 {
         if self.parts() == 1 || self.is_of_addends() {
             0
@@ -258,7 +263,7 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Where the elements `first..end` of what `from` gives this rank belong.
+    /// Where the elements `first..end` that `from` gives this rank belong.
     pub fn place(&self, from: u32, [first, end]: [usize; 2]) -> Span {
         use CallKind::{Allgather, Allgatherv, Alltoall, Alltoallv, Gather, Gatherv};
         let begin = match self.shape.call.kind {
@@ -270,7 +275,7 @@ impl<'a> Sharing<'a> {
         self.within(Buffer::Output, begin, [first, end])
     }
 
-    /// What this rank gives itself: where it lies, and where it belongs. None where it is there already.
+    /// Where the part that this rank gives itself lies, and where it belongs. None if it is there already.
     pub fn own(&self) -> Option<(Span, Span)> {
         let own = self.shape.rank;
         let gives = self.taking() == Taking::Parts && self.gives(own) && self.takes();
@@ -281,14 +286,15 @@ impl<'a> Sharing<'a> {
         })
     }
 
-    /// Which ranks fold the elements `first..end` of a piece that all want folded, each its own stretch: that of this one.
+    /// The stretch of the elements `first..end` of a piece that this rank folds, if all want the result and each rank
+    /// folds a stretch.
     pub fn slice(&self, rank: u32, [first, end]: [usize; 2]) -> [usize; 2] {
         let size = self.shape.size as usize;
         let at = |rank: usize| first + (end - first) * rank / size;
         [at(rank as usize), at(rank as usize + 1)]
     }
 
-    /// The block in which an element lies, and where that ends: as [`Algorithm::block_at`].
+    /// The block in which an element lies, and where the block ends, like [`Algorithm::block_at`].
     pub fn block_at(&self, element: usize) -> (u32, usize) {
         match self.taking() {
             _ if self.is_exact() => (0, usize::MAX),
@@ -297,7 +303,7 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// How that is folded: as [`Algorithm::fold`].
+    /// Tells how a block is folded, like [`Algorithm::fold`].
     pub fn fold(&self, block: u32, each: &mut impl FnMut(Fold)) -> u32 {
         self.algorithm.fold(&self.shape, block, each)
     }

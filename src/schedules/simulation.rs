@@ -6,13 +6,13 @@ use crate::types::{Call, CallKind, ReduceOp};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-/// What fills memory that nobody has written yet.
+/// The byte that fills memory which nobody has written yet.
 pub(super) const JUNK: u8 = 0xa5;
 
-/// More steps than any schedule here has; one that reaches it does not end.
+/// More steps than any schedule here has: a schedule that reaches this number does not end.
 const MAX_STEPS: u32 = 100_000;
 
-/// Numbers that a seed determines (splitmix64).
+/// Random numbers that a seed determines (splitmix64).
 pub(super) struct Random(pub u64);
 
 impl Random {
@@ -40,7 +40,7 @@ pub(super) enum InPlace {
 pub(super) struct Outcome {
     /// Every rank's output.
     pub outputs: Vec<Vec<u8>>,
-    /// The longest chain of exchanges of which each had to wait for the one before.
+    /// The length of the longest chain of exchanges in which each had to wait for the one before.
     pub rounds: u32,
 }
 
@@ -61,7 +61,7 @@ struct Frame {
 struct Member<'a> {
     shape: Shape<'a>,
     memory: Vec<u8>,
-    /// 1 for each byte of it that holds something; all else is junk that nobody may read.
+    /// 1 for each byte of the memory that holds something; all else is junk that nobody may read.
     known: Vec<u8>,
     output: Range<usize>,
     input: Range<usize>,
@@ -152,7 +152,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Where a span lies in memory; it must lie in its buffer.
+    /// The place of a span in memory. Fails unless the span lies in its buffer.
     fn range(&self, span: Span) -> Range<usize> {
         let buffer = match span.buffer {
             Buffer::Input => &self.input,
@@ -164,7 +164,7 @@ impl<'a> Member<'a> {
         range
     }
 
-    /// The same for a span that is read now.
+    /// The place of a span that is read now.
     fn read(&self, span: Span) -> Range<usize> {
         let range = self.range(span);
         let known = !self.known[range.clone()].contains(&0);
@@ -172,14 +172,14 @@ impl<'a> Member<'a> {
         range
     }
 
-    /// The same for a span that is written now.
+    /// The place of a span that is written now.
     fn write(&mut self, span: Span) -> Range<usize> {
         let range = self.target(span);
         self.known[range.clone()].fill(1);
         range
     }
 
-    /// Of a call whose parts differ in size, one buffer may be a list: what moves is then of one part.
+    /// In a call whose parts differ in size, one buffer may be a list: then only one part moves at a time.
     fn check_part(&self, span: Span) {
         let listed = match self.shape.call.kind {
             CallKind::Allgatherv => Buffer::Output,
@@ -192,7 +192,7 @@ impl<'a> Member<'a> {
         assert!(whole, "{:?} step {}: {span:?} is of several parts", self.shape, self.step);
     }
 
-    /// The same for a span that is to be written.
+    /// Does the same for a span that is to be written.
     fn target(&self, span: Span) -> Range<usize> {
         self.check_part(span);
         assert!(span.buffer != Buffer::Input, "{:?} step {}: the input would be written", self.shape, self.step);
@@ -301,13 +301,13 @@ fn apart(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.is_empty() || other.is_empty() || one.end <= other.start || other.end <= one.start
 }
 
-/// Runs one call on `inputs.len()` ranks. A seed decides who moves when, and whether links hold frames or a send ends
-/// only once its receiver has asked for it.
+/// Runs one call on `inputs.len()` ranks. A seed decides which rank moves when, and whether links hold frames or a send
+/// ends only once its receiver has asked for it.
 pub(super) fn run(algorithm: &Algorithm, call: Call, inputs: &[Vec<u8>], in_place: InPlace, seed: u64) -> Outcome {
     run_with(fold_with_kernels, algorithm, call, inputs, in_place, seed, &[])
 }
 
-/// The same with an operation of the test's own, and with each rank's layout, if there is one.
+/// Runs one call with an operation of the test's own, and with each rank's layout, if there is one.
 pub(super) fn run_with(
     fold: Fold,
     algorithm: &Algorithm,
@@ -354,7 +354,7 @@ pub(super) fn run_with(
     }
 }
 
-/// Lets one rank do what it can; whether that was anything.
+/// Lets one rank do what it can. Returns whether it did anything.
 fn advance(
     members: &mut [Member<'_>],
     links: &mut HashMap<(u32, u32), VecDeque<Frame>>,

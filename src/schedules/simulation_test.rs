@@ -20,7 +20,7 @@ pub(super) fn call(kind: CallKind, dtype: DType, count: u64) -> Call {
     Call { kind, dtype: Some(dtype), op: None, root: None, count, layout: 0 }
 }
 
-/// The counts that tend to go wrong for so many ranks.
+/// Counts that tend to go wrong, for so many ranks.
 pub(super) fn counts(size: u32) -> Vec<u64> {
     let size = u64::from(size);
     vec![0, 1, 2, 3, size - 1, size, size + 1, 2 * size + 1, 1000 + 97]
@@ -30,7 +30,7 @@ pub(super) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.next() as u8).collect()
 }
 
-/// Elements with which the result is exact in whatever order: small whole numbers, for products powers of two.
+/// Elements for which the result is exact in any order: small whole numbers; for products, powers of two.
 pub(super) fn exact_elements(random: &mut Random, dtype: DType, op: ReduceOp, count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
@@ -124,9 +124,9 @@ fn allreduce_is_right_for_every_type_and_operation() {
     }
 }
 
-/// Elements stand for functions x -> ax + b with a in the lower half of their bits and b in the upper; of the caller's own
-/// elements in those of their first eight bytes. The operation does the lower rank's function first and then the higher's. It
-/// does not commute. What is beyond these bytes comes from the lower rank.
+/// Elements stand for functions x -> ax + b, with a in the lower half of their bits and b in the upper; elements of the
+/// caller's own size use their first eight bytes for this. The operation does the lower rank's function first and then
+/// the higher's. It does not commute. The bits beyond these bytes come from the lower rank.
 pub(super) fn compose(call: &Call, mine: &mut [u8], other: &[u8], other_lower: bool) {
     let element = call.dtype.expect("it has a type").size();
     assert!(mine.len().is_multiple_of(element), "{call}: an element is split in {} bytes", mine.len());

@@ -1,5 +1,5 @@
 //! Calls drawn by seed: any kind, type, operation, root, size and count, on every algorithm that may carry them out.
-//! The test is in `sim`, for how many are tried is a matter of the environment.
+//! The test is in `sim`, because the environment says how many calls are tried.
 
 use super::own_elements_test::add;
 use super::parts_test::{call, case, root, Case};

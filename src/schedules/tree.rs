@@ -1,5 +1,5 @@
-//! Binomial trees over places, which are ranks counted from the root, going round. A place's subtree is the places from it
-//! on, up to its lowest set bit more, as far as there are so many.
+//! Binomial trees over places, which are ranks counted from the root, going round. The subtree of a place begins with
+//! the place, and has as many places as its lowest set bit says, as far as there are so many.
 
 use super::broadcast::place;
 use super::phases::rounds;
@@ -20,13 +20,13 @@ pub(super) fn children(shape: &Shape<'_>) -> u32 {
     (0..levels(place, shape.size)).take_while(|level| shape.size - place > 1 << level).count() as u32
 }
 
-/// The place that this rank's hangs on; not for the root.
+/// The parent of this rank's place; not for the root.
 pub(super) fn parent(shape: &Shape<'_>) -> u32 {
     let place = place(shape);
     place & (place - 1)
 }
 
-/// Rank 0 and its last child can be two heads of what is below each of them, and are equals: the other one, for a head.
+/// Rank 0 and its last child can be two heads, equals, of the ranks below each of them. For a head: the other head.
 pub(super) fn other_head(shape: &Shape<'_>) -> Option<u32> {
     let last = (1 << rounds(shape.size)) / 2;
     match shape.rank {

@@ -20,7 +20,7 @@ use crate::types::{Call, CallKind, DType, ReduceOp};
 /// A schedule.
 pub(super) type Schedule = fn(&Shape<'_>, u32) -> Action;
 
-/// The type in which so many elements of this one can be summed, where that is another.
+/// The type in which so many elements of this type can be summed, if it is another one.
 pub fn sum_type(dtype: DType, size: u32) -> Option<DType> {
     match dtype {
         DType::Int8 if size <= 1 << 8 => Some(DType::Int16),
@@ -39,7 +39,7 @@ pub fn sum_type(dtype: DType, size: u32) -> Option<DType> {
 /// An average that is summed in another type.
 #[derive(Clone, Copy, Debug)]
 pub struct Wide<'a> {
-    /// As the caller calls it.
+    /// The call as the caller makes it.
     narrow: Shape<'a>,
     /// The same call on the wide copy, in place: input and output lie in the scratch.
     pub shape: Shape<'a>,
@@ -56,17 +56,17 @@ impl<'a> Wide<'a> {
         Some(Wide { narrow: *narrow, shape: Shape { call, in_place, ..*narrow }, types: [dtype, wide] })
     }
 
-    /// All that this rank gives, in elements.
+    /// The number of elements that this rank gives.
     fn given(&self) -> usize {
         self.shape.count() * if self.shape.count_is_per_rank() { self.shape.size as usize } else { 1 }
     }
 
-    /// What the caller gives.
+    /// The elements that the caller gives.
     pub fn original(&self) -> Span {
         Span::new(Buffer::Input, 0, self.given() * self.types[0].size())
     }
 
-    /// Where the wide copy lies.
+    /// Where the wide copy of these elements lies.
     pub fn copy(&self) -> Span {
         Span::new(Buffer::Scratch, 0, self.given() * self.types[1].size())
     }
@@ -113,7 +113,7 @@ impl<'a> Wide<'a> {
         }
     }
 
-    /// How what is given becomes wide, and the result narrow again.
+    /// How the given elements become wide, and the result narrow again.
     pub fn conversions(&self) -> [Conversion; 2] {
         let [narrow, wide] = self.types;
         let exponent = if narrow == DType::Bfloat16 { rounds(self.shape.size) as i32 } else { 0 };
@@ -152,7 +152,7 @@ pub(super) fn conversions(shape: &Shape<'_>) -> Option<[Conversion; 2]> {
     Wide::of(shape).map(|wide| wide.conversions())
 }
 
-/// How much scratch that needs.
+/// How many bytes of scratch a call needs, its wide copy included.
 pub(super) fn scratch_bytes(scratch: fn(&Shape<'_>) -> usize, shape: &Shape<'_>) -> usize {
     match Wide::of(shape) {
         Some(wide) => wide.copy().len + scratch(&wide.shape),

@@ -1,11 +1,16 @@
-//! A launcher that has no restarts left: it ends what runs in its places, starts nobody there any more, and tells the scheduler
-//! so, once. Survivors are told the first cause, and the job ends unfinished; when all launchers have gone somebody starts
-//! everything once more, and the job goes on where it was. A *run* is what lies between.
+//! A launcher that has no restarts left. It ends what runs in its places, starts nobody there any more, and tells the
+//! scheduler so, once. Survivors are told the first cause, and the job ends unfinished. When all launchers have gone,
+//! somebody starts everything once more, and the job goes on where it was. A *run* is the time between two such starts.
 //!
-//! The rules: what was told follows from what is durable; that is not forgotten, in this life of the scheduler or in a later one;
-//! no epoch is formed from then on until everything is started once more; whoever waits for one is told so soon; and the job is
-//! not called done, nor has anybody left it who leaves then. They hold for places in which really nobody lives any more, and not
-//! for one that was wrongly said to be abandoned, and disproves it.
+//! The rules:
+//! - What nodes were told follows from what is durable.
+//! - That is not forgotten, in this life of the scheduler or in a later one.
+//! - From then on no epoch is formed until everything is started once more.
+//! - A node that waits for an epoch is soon told that there is none.
+//! - The job is not called done, and a node that leaves then has not left the job.
+//!
+//! The rules hold for places in which really nobody lives any more. They do not hold for a place that was wrongly said
+//! to be abandoned, and whose node disproves it.
 
 use super::launcher::Word;
 use super::network::Side;
@@ -19,7 +24,7 @@ use crate::wire::{Message, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A node that waits for the next epoch is told soon that there is none, when nothing goes wrong any more.
+/// How soon a node that waits for the next epoch is told that there is none, when nothing goes wrong any more.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Which places launchers have abandoned in this run, and what the scheduler makes of it.
@@ -27,37 +32,38 @@ const SOON: Duration = Duration::from_secs(10);
 pub(super) struct AbandonedPlaces {
     /// The slots in which nobody lives any more, and nobody is started.
     pub(super) slots: BTreeSet<usize>,
-    /// A launcher has said so of some process, rightly or not.
+    /// A launcher has abandoned some process's place, rightly or not.
     pub(super) was_said: bool,
     /// The newest epoch that is written.
     epoch: Epoch,
-    /// Of which slots that is written, and not durable: by the record's number; and whether it was true.
+    /// The slots whose abandonment is written, and not durable: the record's number, the slot, and whether it was true.
     written: Vec<(u64, usize, bool)>,
-    /// Of which slots it is durable since when.
+    /// The slots whose abandonment is durable, and since when.
     durable: BTreeMap<usize, Time>,
-    /// The same, where it was not true when it was written.
+    /// The slots whose abandonment was not true when it was written.
     false_ones: BTreeSet<usize>,
-    /// The nodes that could be told when the first was told that there is no next epoch.
+    /// The nodes that could be told when the first node was told that there is no next epoch.
     there: BTreeSet<usize>,
     /// The run has ended, and another follows.
     pub(super) begins_again: bool,
-    /// The run before this one ended so, and the job is not done therefore.
+    /// The run before this one ended so: therefore the job is not done.
     was_unfinished: bool,
 }
 
-/// Whether it is why the job was broken, and not that somebody waits no more or is put out, has left, or has aborted the job.
+/// Whether this is the cause that broke the job. It is not where somebody waits no more or is put out, has left, or has
+/// aborted the job.
 pub(super) fn is_first_cause(failure: &Failure) -> bool {
     !matches!(failure.status, Status::Timeout | Status::Fenced | Status::PeerLeft | Status::Aborted)
 }
 
 impl AbandonedPlaces {
-    /// What was put out and is not durable is not awaited any more.
+    /// The scheduler dies: what was put out and is not durable is not awaited any more.
     pub(super) fn scheduler_dies(&mut self) {
         self.written.clear();
         self.there.clear();
     }
 
-    /// What was written of a job that is done concerns none of the next one.
+    /// The job is done: what was written of it does not concern the next one.
     pub(super) fn job_is_done(&mut self) {
         self.durable.clear();
         self.false_ones.clear();
@@ -75,7 +81,7 @@ impl AbandonedPlaces {
         }
     }
 
-    /// The journal is rewritten: what was untrue may have been dropped.
+    /// The journal is rewritten: untrue records may have been dropped.
     pub(super) fn rewritten(&mut self, is_kept: impl Fn(usize) -> bool) {
         self.false_ones.retain(|slot| is_kept(*slot));
     }
@@ -190,9 +196,9 @@ impl World {
         if let Some(slot) = awaited.find(|slot| !known.contains(slot)) {
             return Err(format!("the scheduler has forgotten that slot {slot} was abandoned"));
         }
-        // That counts in this run, too, for those of the one before who are still there.
+        // This counts in the present run, too, for nodes of the run before that are still there.
         self.abandoned.was_said |= !known.is_empty();
-        // What was not synced when its process was killed may be there all the same.
+        // What was not synced when its process was killed may have been written all the same.
         self.abandoned.false_ones =
             known.into_iter().filter(|slot| !self.abandoned.durable.contains_key(slot)).collect();
         self.abandoned.epoch = epoch.epoch;
@@ -220,12 +226,12 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody is awaited in vain, so that nobody is started again who could not join.
+    /// Whether somebody is awaited in vain. Then nobody is started again who could not join.
     pub(super) fn awaits_in_vain(&self) -> bool {
         !self.abandoned.slots.is_empty()
     }
 
-    /// The scheduler ends by itself: where the job is not done, because a place was abandoned, another run begins.
+    /// The scheduler ends by itself. If the job is not done because a place was abandoned, another run begins.
     pub(super) fn run_ends(&mut self, result: &Result<(), Error>) {
         let Some(running) = &mut self.host.running else { return };
         let Some(journal) = &mut running.journal else { return };
@@ -234,7 +240,7 @@ impl World {
         }
         let records = running.brain.snapshot();
         let is_done = records.contains(&Record::Done);
-        // In the run before, where somebody who was in that is still there to be told.
+        // The word was said in the run before, and somebody of that run is still there to be told.
         let was_said = records.iter().any(|record| matches!(record, Record::Abandoned(_)));
         if result.is_err() && !is_done && (was_said || self.abandoned.was_said) {
             let after = self.random.span_ms(300..3000);
@@ -244,7 +250,8 @@ impl World {
         }
     }
 
-    /// Everything is started once more, when what is left of the run before has been ended; now and then not all of that.
+    /// Everything is started once more. What is left of the run before has been ended first, now and then not all of
+    /// it.
     pub(super) fn runs_again(&mut self) -> Result<(), String> {
         self.met(Met::OnceMore);
         self.fault(Duration::from_millis(1500));
@@ -275,7 +282,7 @@ impl World {
         }
     }
 
-    /// The run is over: whoever could be told why there is no next epoch does not wait for one.
+    /// The run is over: no node that could be told why there is no next epoch still waits for one.
     fn nobody_still_waits(&self) -> Result<(), String> {
         let waits = |node: &&usize| {
             let process = &self.processes[**node];
@@ -288,7 +295,7 @@ impl World {
         }
     }
 
-    /// Somebody waits for the next epoch: not for long, if that cannot be.
+    /// No node waits long for the next epoch if there cannot be one.
     pub(super) fn nobody_waits_in_vain(&self) -> Result<(), String> {
         let mut known = self.abandoned.slots.iter().filter_map(|slot| self.abandoned.durable.get(slot));
         let Some(since) = known.next().filter(|_| self.host.running.is_some()) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! A program that calls `muster_abort`, what the others make of it, and the rules of it: whoever is there is told; a
-//! scheduler that is started again learns of it from those who come back; and the job ends as aborted.
+//! A program that calls `muster_abort`, what the others make of it, and the rules of it: every node that is there is
+//! told; a restarted scheduler learns of the abort from the nodes that come back; and the job ends as aborted.
 
 use super::causes::Broken;
 use super::network::Side;
@@ -18,14 +18,14 @@ use std::time::Duration;
 pub(super) struct Aborting {
     /// The processes whose programs called it.
     pub(super) callers: BTreeSet<usize>,
-    /// This life of the scheduler has told somebody.
+    /// The life of the scheduler that has told somebody.
     told_by: Option<u64>,
-    /// Whom that life of the scheduler could tell.
+    /// The nodes that this life of the scheduler could tell.
     there: BTreeSet<usize>,
 }
 
 impl Aborting {
-    /// What it knew is known by nobody but those whom it told.
+    /// The scheduler dies: only the nodes that it told know what it knew.
     pub(super) fn scheduler_dies(&mut self) {
         self.told_by = None;
         self.there.clear();
@@ -64,7 +64,7 @@ impl World {
         self.soon(node, if late { 500..4000 } else { 0..100 }, Tick::Leave);
     }
 
-    /// The scheduler tells somebody something; of an abort it tells everybody who is there.
+    /// The scheduler tells somebody something. It tells an abort to every node that is there.
     pub(super) fn abort_is_told(&mut self, message: &Message) {
         if !matches!(message, Message::Verdict(verdict) if is_abort(&verdict.failure)) {
             return;
@@ -81,7 +81,7 @@ impl World {
         self.aborting.there = there;
     }
 
-    /// The scheduler ends by itself: as it must, if it knew of an abort.
+    /// The scheduler ends by itself: as aborted, if it knew of an abort.
     pub(super) fn ends_as_aborted(&mut self, result: &Result<(), Error>) {
         let as_aborted = result.as_ref().is_err_and(|error| error.status() == Status::Aborted);
         let life = Some(self.host.life);

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// How many cells a seed aims at, before the end.
 const AIMS: u64 = 40;
-/// How many while nodes leave: of those by which no node is lost, and of the others.
+/// How many cells a seed aims at while nodes leave: of those that lose no node, and of the others.
 const HARMLESS: u64 = 10;
 const LOSSES: u64 = 14;
 /// The message that ends a job, and the one by which a launcher abandons a place.
 const ABORT: u8 = 19;
 const ABANDONED: u8 = 37;
-/// What one is told who comes back.
+/// The message that tells a node that comes back to wait.
 const NOT_YET: u8 = 27;
-/// What is said of one that is lost: by the scheduler, and by its launcher.
+/// The message that says of a lost node: by the scheduler, and by its launcher.
 const LOST: u8 = 28;
 const CHILD_ENDED: u8 = 36;
 
@@ -39,7 +39,7 @@ fn is_harmless(event: Met) -> bool {
     }
 }
 
-/// What does not come about as often as it is aimed at.
+/// Whether this happens less often than it is aimed at.
 fn is_rare(event: Met, phase: Phase) -> bool {
     match event {
         // While nodes leave.
@@ -55,8 +55,8 @@ fn is_rare(event: Met, phase: Phase) -> bool {
     }
 }
 
-/// So many of these cells for the n-th story that aims at them: each as often as the others, but for rare ones; and with others
-/// beside it each time.
+/// So many of these cells, for the n-th story that aims at them. Each comes as often as the others, except rare ones;
+/// and with other cells beside it each time.
 fn share(mut cells: Vec<(Met, Phase)>, nth: u64, count: u64) -> Vec<(Met, Phase)> {
     let rare: Vec<_> = cells.iter().copied().filter(|(event, phase)| is_rare(*event, *phase)).collect();
     cells.extend(rare.iter().chain(&rare));
@@ -90,7 +90,7 @@ impl Plan {
             aims.extend(self.aim(random, event, phase));
         }
         if self.nth.is_multiple_of(4) {
-            // Rarely met otherwise: whoever has a connection then is soon a member.
+            // Otherwise this is rarely met: a node that has a connection then is soon a member.
             aims.extend(self.aim(random, Met::ConnectionReset, Phase::Forming));
         }
         random.shuffle(&mut aims);
@@ -170,12 +170,12 @@ impl Plan {
         let running = When::In(Phase::Running, random.span_ms(100..600));
         match kind {
             21 | 22 => self.groups = self.groups.max(2),
-            // One that is not wanted: it is asked to wait for an answer, and refused.
+            // A node that is not wanted: it is asked to wait for an answer, and refused.
             2 | 27 => {
                 let phase = if random.once_in(2) { Phase::Running } else { Phase::Recovering };
                 aim.push((When::In(phase, random.span_ms(0..300)), Trouble::Twin { slot }));
             }
-            // One that is back waits for another, which is not.
+            // A node that is back waits for another, which is not back.
             7 => {
                 self.impatient = true;
                 let next = (slot + 1) % self.nodes.len();
@@ -212,9 +212,9 @@ impl Plan {
                 let falsely = Trouble::AbandonFalsely { slot };
                 aim.extend((0..2).map(|_| (When::In(phase, random.span_ms(0..300)), falsely)));
             }
-            // What two peers say of each other whose link ends.
+            // What two peers say of each other when the link between them ends.
             10 | 11 | 13 | 14 => aim.push((running, Trouble::Link { one: slot, other: (slot + 1) % self.nodes.len() })),
-            // What they know when the scheduler is started again.
+            // What nodes know when the scheduler is started again.
             29 => {
                 let recovering = When::In(Phase::Recovering, random.span_ms(200..500));
                 let back = random.span_ms(100..500);
@@ -229,7 +229,7 @@ impl Plan {
         aim
     }
 
-    /// So do some records.
+    /// Some records come of something else only.
     fn led_to_record(
         &mut self,
         random: &mut Random,

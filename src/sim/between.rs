@@ -77,7 +77,7 @@ impl World {
         self.gaps.push(Gap { ends, until, loses });
     }
 
-    /// When a frame arrives that would do so at this time; none: never.
+    /// When a frame arrives that is due at this time; none: never.
     pub(super) fn through_gaps(&mut self, from: usize, to: usize, at: Time) -> Option<Time> {
         let now = self.now;
         self.gaps.retain(|gap| gap.until > now);

@@ -1,7 +1,8 @@
 //! The first cause of what broke, as the scheduler says it and as the nodes hear it: one for each epoch and group.
 //!
-//! A scheduler forgets with its life whom it has called lost. The next one asks nobody, but is told by those who come back:
-//! from then on it says the same; only before may it have found another cause. What nodes hear is what was said.
+//! A scheduler that dies takes with it which nodes it has called lost. The next one asks nobody, but nodes that come
+//! back tell it. From then on it says the same; only before may it have found another cause. What nodes hear is what
+//! was said.
 
 use super::abandoned::is_first_cause;
 use super::outcome;
@@ -29,14 +30,14 @@ pub(super) struct Causes {
     said: BTreeMap<Key, Vec<(u64, Failure)>>,
     /// Which processes have heard it.
     known_by: BTreeMap<Key, BTreeSet<usize>>,
-    /// Connections on which a node came back and has said in which epoch it is.
+    /// The connections on which a node came back and has said in which epoch it is.
     came_back: BTreeSet<usize>,
-    /// Which life of the scheduler was told by one who came back.
+    /// The life of the scheduler that was told by a node that came back.
     told_to: BTreeMap<Key, u64>,
 }
 
 impl Causes {
-    /// Whether this life of the scheduler was told by one who came back.
+    /// Whether this life of the scheduler was told by a node that came back.
     pub(super) fn was_told(&self, life: u64, epoch: Epoch, what: Broken) -> bool {
         self.told_to.get(&(epoch, what)) == Some(&life)
     }
@@ -62,7 +63,7 @@ fn is_same(one: &Failure, other: &Failure) -> bool {
     (one.status, &one.culprit, &one.cause) == (other.status, &other.culprit, &other.cause)
 }
 
-/// The scheduler says what has broken: in one life always the same, and what it was told.
+/// The scheduler says what has broken: always the same in one life, and the same as it was told.
 pub(super) fn said(world: &mut World, message: &Message) -> Result<(), String> {
     let (key, failure) = match message {
         Message::Verdict(verdict) => (key(&verdict.failure, false), &verdict.failure),
@@ -95,11 +96,11 @@ pub(super) fn heard(world: &mut World, node: usize, failure: &Failure, group: bo
     let key = key(failure, group);
     let job = world.processes[node].formed.as_ref().map(|formed| formed.instance);
     if job != world.host.instance {
-        return Ok(()); // of a job that is done
+        return Ok(()); // the failure is of a job that is done
     }
     let causes = &mut world.told.causes;
     causes.known_by.entry(key).or_default().insert(node);
-    // One that hears nobody says so of itself.
+    // A node that hears nobody says so of itself.
     if outcome::is_of_itself(&world.processes[node], failure) && !world.plan.recovers() {
         return Ok(());
     }
@@ -112,7 +113,8 @@ pub(super) fn heard(world: &mut World, node: usize, failure: &Failure, group: bo
 }
 
 impl World {
-    /// The scheduler hears from a node. What that knew when it came back was heard before its next heartbeat.
+    /// The scheduler hears from a node. It has heard what the node knew when it came back before the node's next
+    /// heartbeat.
     pub(super) fn one_is_heard(&mut self, conn: usize, message: &Message) {
         let Some(node) = self.network.node_of(conn) else { return };
         let process = &self.processes[node];
@@ -131,9 +133,9 @@ impl World {
                 let is_broken = is_broken || brings(Broken::Cluster) || brings(Broken::Job);
                 for (key, nodes) in causes.known_by.iter().filter(|((epoch, _), _)| *epoch == process.epoch) {
                     let is_kept = match key.1 {
-                        Broken::Cluster => !knows_of_abort, // it brings that
+                        Broken::Cluster => !knows_of_abort, // the node brings the abort
                         Broken::Job => true,
-                        Broken::Group(_) => !is_broken, // that is why its groups are
+                        Broken::Group(_) => !is_broken, // the cluster's break is the reason why its groups are over
                     };
                     if is_kept && nodes.contains(&node) {
                         causes.told_to.insert(*key, life);

@@ -74,8 +74,8 @@ const RETURNING: &[Phase] = &[Phase::Recovering, Phase::Finishing];
 const ENDS: &[Phase] = &[Phase::Running, Phase::Finishing];
 const NEVER: &[Phase] = &[];
 
-/// Of each kind of message: who sends it; in which phases it is lost with its connection; when the scheduler dies before and after
-/// it has read it; and when the node dies that sends or gets it.
+/// For each kind of message: who sends it; in which phases it is lost with its connection; when the scheduler dies
+/// before and after it has read it; and when the node dies that sends or gets it.
 type Said = (u8, From, &'static [Phase], &'static [Phase], &'static [Phase]);
 
 const MESSAGES: &[Said] = &[
@@ -126,8 +126,8 @@ const MESSAGES: &[Said] = &[
     (45, From::Reader, NEVER, NEVER, NEVER),
 ];
 
-/// Of each record: when the scheduler dies before it is synced, and when it is durable and nobody has been told what follows from
-/// it; and when one has.
+/// For each record: when the scheduler dies before it is synced, and when it is durable and nobody has been told what
+/// follows from it; and when it dies after one node has been told.
 const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
     (Written::Job, FORMING, NEVER),
     (Written::Generation, ALL, NEVER),
@@ -140,7 +140,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
     (Written::Done, FINISHING, NEVER),
 ];
 
-/// Why some never happen.
+/// Events that never happen, and why.
 fn left_out() -> Vec<(Event, &'static str)> {
     let reader = "who asks how the job is comes over no connection of the network's, so that a seed gives the same story without";
     let watcher = "no launcher watches these stories; src/membership/watch_test.rs has what one is told";
@@ -202,7 +202,7 @@ pub(super) fn required() -> Vec<(Event, &'static [Phase])> {
     required
 }
 
-/// What can be met, by who sends a message.
+/// The events that can be met, by who sends a message.
 fn possible(kind: u8, from: From) -> Vec<Event> {
     let read = [Event::SchedulerBefore(kind), Event::SchedulerAfter(kind)];
     let mut possible = vec![Event::MessageLost(kind)];

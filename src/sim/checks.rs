@@ -14,17 +14,17 @@ use std::time::Duration;
 
 type Verdict = Result<(), String>;
 
-/// What everybody has been told, to hold the next one to.
+/// What everybody has been told. What is told next is compared with it.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// By epoch: what the first was told of it, and by index who was told that it is a member.
+    /// By epoch: what the first node was told of it; and by index, which life was told that it is a member.
     epochs: BTreeMap<Epoch, (Formed, BTreeMap<u32, Incarnation>)>,
     results: BTreeMap<(Epoch, GroupId, u64), Vec<u8>>,
-    /// By number: of which group it was made, its number among those, and its members.
+    /// By number: the group from which it was made, its number among the groups made of that, and its members.
     groups: BTreeMap<GroupId, (GroupId, u64, Vec<u32>)>,
     /// Since when each member has been in a collective.
     entered: BTreeMap<(Epoch, GroupId, u64), BTreeMap<u32, Time>>,
-    /// Why what is broken is so.
+    /// The causes of what is broken.
     pub(super) causes: Causes,
 }
 
@@ -45,7 +45,7 @@ impl Told {
         self.groups.get(&group).map_or(&[], |(.., members)| members)
     }
 
-    /// What the member was told of the newest epoch that this twin of it wants to be; as if it was the twin.
+    /// What the member was told of the newest epoch, as if its twin, which wants to be that member, had been told.
     pub(super) fn for_twin(&self, world: &World, node: usize) -> Option<Formed> {
         let twin = world.processes.get(node).filter(|process| process.twin)?;
         let member = &world.processes[world.slots[twin.slot].current?];
@@ -91,7 +91,7 @@ fn freed(world: &World, brain: &Scheduler) -> Verdict {
     Ok(())
 }
 
-/// The same for any list of places.
+/// The same rule, for any list of places.
 pub(super) fn places<'a>(
     seats: impl Iterator<Item = (&'a str, Role, Option<u32>)>,
     workers: u32,
@@ -120,7 +120,7 @@ pub(super) fn places<'a>(
     }
 }
 
-/// The scheduler says something: never of an epoch before the newest that anybody was told of.
+/// The scheduler says something. It is never of an epoch before the newest that any node was told of.
 pub(super) fn sent(world: &mut World, message: &Message) -> Verdict {
     causes::said(world, message)?;
     match message {
@@ -175,7 +175,7 @@ pub(super) fn formed(world: &mut World, node: usize, formed: &Formed) -> Verdict
     Ok(())
 }
 
-/// A worker whose id is a rank, or that says its rank, has that.
+/// A worker whose id is a rank, or that says its rank, has that rank.
 fn own_account(world: &World, node: usize, formed: &Formed) -> Verdict {
     let plan = &world.plan.nodes[world.processes[node].slot];
     let number = plan.node_id.as_ref().and_then(|id| id.parse().ok());
@@ -246,7 +246,7 @@ pub(super) fn collective(world: &mut World, node: usize, collective: &Collective
     }
 }
 
-/// A group is the one that was wanted, and the same for all, in every epoch.
+/// A group is the one that was wanted. It is the same for all, in every epoch.
 pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Verdict {
     let index = world.processes[node].formed.as_ref().map_or(0, |formed| formed.index);
     let members = world.members(made.parent, made.nth, index);
@@ -263,7 +263,7 @@ pub(super) fn group_made(world: &mut World, node: usize, made: &GroupMade) -> Ve
     }
 }
 
-/// A node hears where another is reached: as the others of its epoch were told.
+/// A node hears where another node is reached: it is what the others of its epoch were told.
 pub(super) fn located(world: &World, node: usize, asked: Option<u32>, member: &Member) -> Verdict {
     let formed = world.processes[node].formed.as_ref();
     let known = asked.zip(formed).and_then(|(index, formed)| formed.members.get(index as usize));
@@ -275,7 +275,7 @@ pub(super) fn located(world: &World, node: usize, asked: Option<u32>, member: &M
     }
 }
 
-/// How old what is said of a node may be: from before it was asked, by a question of somebody else's.
+/// How old the news of a node may be: it may be from before it was asked, by somebody else's question.
 const STALE: Duration = Duration::from_millis(300);
 
 /// A rank that is said to be absent from a collective had not entered it when somebody asked. All others had.
@@ -294,7 +294,7 @@ pub(super) fn absent(world: &World, node: usize, question: &Question, absent: &A
             (member.role, Some(member.rank)) == (absence.culprit.role, absence.culprit.rank)
         };
         let member = formed.members.iter().find(place);
-        // A node that has come back has its place, and is not in this epoch, which is broken therefore.
+        // A node that has come back has its place, and is not in this epoch, which is broken for that reason.
         let is_back = |member: &Member| member.process.pid != absence.culprit.pid;
         let Some(member) = member.filter(|member| !is_back(member) || process.broken.is_some()) else {
             return Err(format!("node {node} was told that a stranger is absent from {}: {absence:?}", which()));
@@ -336,7 +336,7 @@ pub(super) fn broken(world: &mut World, node: usize, failure: &Failure) -> Verdi
 
 /// The culprit is a process that failed.
 pub(super) fn culprit(world: &World, failure: &Failure) -> Verdict {
-    // What nobody could confirm says so. Without recovery there is a culprit of all but a revocation.
+    // A loss that nobody could confirm says so. Without recovery there is a culprit of everything but a revocation.
     let certain = failure.status == Status::PeerLost && !failure.cause.contains("unconfirmed");
     let must_be = !world.plan.recovers() && failure.group.is_none() && failure.status != Status::Aborted;
     let named = match &failure.culprit {
@@ -401,12 +401,12 @@ fn is_complete(world: &World) -> bool {
     world.slots.iter().all(|slot| slot.done == world.plan.rounds)
 }
 
-/// Everybody has done everything, and the job has ended so.
+/// Whether everybody has done everything, and the job has ended so.
 pub(super) fn ended_well(world: &World) -> bool {
     is_complete(world) && world.host.ended.as_ref().is_some_and(|(_, result)| result.is_ok())
 }
 
-/// The whole story: all that could be done was done.
+/// Judges the whole story: everything that could be done was done.
 pub(super) fn at_end(world: &World) -> Verdict {
     let Some((_, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
     if let Some(wrong) = &world.wrong {
@@ -414,7 +414,8 @@ pub(super) fn at_end(world: &World) -> Verdict {
     }
     match (result, is_complete(world)) {
         (Ok(()), true) => Ok(()),
-        // It died after it had written that all is done: the next start began another job, to which nobody came.
+        // The scheduler died after it had written that all is done. The next start began another job, to which nobody
+        // came.
         (Err(_), true) if world.host.archived => Ok(()),
         _ if world.may_fail => Ok(()),
         (Ok(()), false) => Err("the job ended well before all was done".to_owned()),

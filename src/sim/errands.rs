@@ -1,5 +1,5 @@
-//! What runs in each process without recovery: it joins, does at its times what its plan says, hears answers, makes groups, and
-//! leaves when it has heard them all, or when the cluster is broken.
+//! The program in each process of a story without recovery. It joins, does at its times what its plan says, hears
+//! answers, and makes groups. It leaves when it has heard all answers, or when the cluster is broken.
 
 use super::ledger::StoreRequest;
 use super::once::{Errand, Shape};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// When a program leaves at the latest, answers or none, counted from the complete cluster: far beyond its last errand.
 const ENOUGH: Duration = Duration::from_secs(14);
-/// Where something is still to happen, most are there to see it.
+/// If something is still to happen, most programs are there at this time to see it.
 const SOONEST: Duration = Duration::from_millis(1800);
 
 impl Program {
@@ -99,7 +99,7 @@ impl World {
         ask
     }
 
-    /// How far a node is on world: all in the same call, but for those that disagree.
+    /// How far a node is on world: all nodes are in the same call, except those that disagree.
     pub(super) fn standing(&self, node: usize) -> Vec<GroupProgress> {
         let process = &self.processes[node];
         let (Some(formed), Some(since)) = (&process.formed, process.joined) else { return Vec::new() };
@@ -118,7 +118,7 @@ impl World {
         self.processes[node].program.asked_for.retain(|(parent, _)| Some(*parent) != of);
     }
 
-    /// A group will not be made: only one that is cut off for a heartbeat time-out waits for none.
+    /// A group will not be made. Only a node that is cut off for a heartbeat time-out stops waiting for it.
     pub(super) fn not_made(&mut self, node: usize, parent: GroupId, nth: u64, error: &Error) -> Result<(), String> {
         let is_cut_off = !self.plan.recovers() && self.processes[node].to_blame.is_some();
         match is_cut_off && self.processes[node].program.asked_for.remove(&(parent, nth)) {

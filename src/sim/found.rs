@@ -1,8 +1,9 @@
-//! Seeds whose stories find something that was wrong once: with the fault put back each is noticed by the rule that is named.
-//! What was wrong has a test of its own beside the mended file, too; what no story finds any more has only that.
+//! Seeds whose stories once found something that was wrong. With the fault put back, the named rule notices each of
+//! them. Each fault has a test of its own beside the mended file, too. A fault that no story finds any more has only
+//! that test.
 //!
-//! They hold as long as `plan` and `aims` make the same of a seed. Where those change the second test fails: then put each
-//! fault back, find a seed that notices it (`MUSTER_SIM_SEEDS`), and enter that here.
+//! They hold as long as `plan` and `aims` make the same of a seed. When those change, the second test fails. Then put
+//! each fault back, find a seed that notices it (`MUSTER_SIM_SEEDS`), and enter that seed here.
 
 use super::plan::Plan;
 use super::play;

@@ -1,7 +1,7 @@
-//! The groups that programs make. With recovery all alike, only turned round, divided, or without the last node: they are used in
-//! every epoch from then on, also by those who come back, who make them again, and are freed when all is done; the first of them
-//! when half of it is. Without recovery as the plan wishes: of the universe, with all or by their members alone, and of those again;
-//! then they are freed.
+//! The groups that programs make. With recovery all are alike, only turned round, divided, or without the last node.
+//! They are used in every epoch from then on. Nodes that come back use them, too, and make them again. They are freed
+//! when all is done; the first of them when half of it is. Without recovery the plan's wishes count: groups are made of
+//! the universe, with all or by their members alone, and of those again; then they are freed.
 
 use super::checks;
 use super::plan::Plan;
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Makes the n-th group of all; `again`: the others have it already.
+    /// Makes the n-th group of all; with `again`, the others have it already.
     pub(super) fn make_group(&mut self, node: usize, nth: u64, again: bool) {
         let process = &mut self.processes[node];
         let Some(index) = process.formed.as_ref().map(|formed| formed.index) else { return };
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// A round is done by all. Nobody goes back to one before it, so that nobody needs any more what was for those.
+    /// All have done a round. Nobody goes back to an earlier round, so nobody needs any more what was for those.
     pub(super) fn free_early(&mut self, node: usize, round: u64) {
         if round < self.plan.rounds / 2 {
             return;
@@ -212,7 +212,7 @@ impl World {
         self.leave_if_done(node);
     }
 
-    /// Asks for the group of this wish, and does not always wait until all have asked.
+    /// Asks for the group of this wish. The node does not always wait until all have asked.
     fn make_by_members(&mut self, node: usize, nth: u64, members: Vec<u32>) {
         let program = &mut self.processes[node].program;
         program.asked_for.insert((GroupId::UNIVERSE, nth));
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// What became of such a wish. A member that gave up before all had asked asks once more.
+    /// Hears what became of such a wish. A member that gave up before all had asked asks once more.
     pub(super) fn made_by_members(
         &mut self,
         node: usize,

@@ -27,7 +27,7 @@ pub(super) struct Journal {
     journal: JobJournal,
     queue: WriteQueue,
     busy: bool,
-    /// What is put out, and not told of as durable.
+    /// The records that are put out, and not told of as durable.
     written: Vec<(u64, Written)>,
 }
 
@@ -58,7 +58,7 @@ impl World {
             self.wrong.get_or_insert(wrong);
         }
         if read.is_done() {
-            // Another job begins, whether or not all of this succeeds now.
+            // Another job begins, whether or not all of this now succeeds.
             self.host.archived = true;
             self.host.instance = None;
             (self.newest, self.told, self.ledger) = Default::default();
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// What has become durable, or why nothing does any more: as `runtime/scheduler/serving.rs` does it.
+    /// Looks at what has become durable, or why nothing does any more, as `runtime/scheduler/serving.rs` does.
     fn look_at_writer(&mut self) {
         let Some(journal) = self.host.journal() else { return };
         let progress = journal.queue.progress();

@@ -1,7 +1,7 @@
-//! The end of a process is told by its launcher, which has seen it end and tells the scheduler, as `muster run --join` does; or
-//! the process itself, whose program frees its cluster without leaving it. A word may come late, when another has the place
-//! already; wait on the port for a scheduler that is away, or be lost then; and be a lie, about one that lives. The same goes for
-//! the word that nobody is started in a place any more (`abandoned.rs`).
+//! A process's end is told by its launcher, which has seen it end and tells the scheduler, as `muster run --join` does;
+//! or by the process itself, whose program frees its cluster without leaving it. A word may come late, when another has
+//! the place already. It may wait on the port for a scheduler that is away, and be lost there. It may be a lie, about a
+//! process that lives. All this also goes for the word that nobody is started in a place any more (`abandoned.rs`).
 
 use super::network::{Fate, Side};
 use super::node::{End, Process};
@@ -17,12 +17,12 @@ use std::time::Duration;
 pub(super) enum Word {
     /// This process has ended.
     Ended(usize),
-    /// Nobody is started in this slot any more, in which there were processes up to this one then.
+    /// Nobody is started in this slot any more. The second number is the newest process that it had at that time.
     Abandoned(usize, usize),
 }
 
 impl World {
-    /// A process has ended, and not in order: its launcher sees that, where it has one.
+    /// A process has ended, and not in order: if it has a launcher, that sees it.
     pub(super) fn is_seen_to_end(&mut self, node: usize) {
         if !self.plan.launched {
             return;
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Whom a word is about, and what is remarkable of it.
+    /// The process that a word is about, and what is special about the word.
     fn manner(&self, word: Word) -> (usize, Option<Met>) {
         let current = |slot: usize| self.slots[slot].current;
         match word {
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// A scheduler is there again: it accepts those who have waited on its port.
+    /// A scheduler is there again: it accepts the words that have waited on its port.
     pub(super) fn words_are_heard(&mut self) {
         for word in std::mem::take(&mut self.host.words) {
             let soon = self.now + self.random.span_us(10..2000);
@@ -116,13 +116,13 @@ impl World {
         }
     }
 
-    /// Somebody says of a process that lives that it has ended.
+    /// Somebody says that a process has ended, although it lives.
     pub(super) fn lie(&mut self, slot: usize) {
         let slot = self.running(slot);
         let Some(node) = self.current(slot).filter(|_| self.host.running.is_some()) else { return };
         self.fault(Duration::ZERO);
         self.disturb(node, 1);
-        // Where it is to attach again, that takes from it the time that it has.
+        // If the process has to attach again, the lie takes from it the time that it has for that.
         if self.now.since(self.host.started) < SILENCE * 2 {
             self.blame(node);
         }

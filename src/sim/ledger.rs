@@ -1,4 +1,4 @@
-//! The account that is kept of the store: what was asked, what was acknowledged, and what must be there therefore.
+//! The account of the store: what was asked, what was acknowledged, and what must be there for that reason.
 
 use super::program::Tick;
 use super::world::World;
@@ -10,15 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is asked of the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StoreRequest {
-    /// One more of what all count.
+    /// Add one to the number that all count.
     Add,
-    /// So many bytes under its own key.
+    /// Write so many bytes under its own key.
     Set(usize),
-    /// The key of this one; `waits`: until it is written.
+    /// Read the key of this node; with `waits`, wait until it is written.
     Read { of: usize, waits: bool },
     /// To be the first to claim what all claim.
     Claim,
-    /// What nobody writes.
+    /// Wait for a key that nobody writes.
     Never,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Asked {
     Never,
 }
 
-/// What one has written under its key.
+/// What one node has written under its key.
 #[derive(Debug, Default)]
 struct Versions {
     /// How many bytes each version has.
@@ -53,7 +53,7 @@ struct Versions {
 pub(super) struct Ledger {
     adds_asked: i64,
     sums: BTreeSet<i64>,
-    /// By its writer: a slot, or where there is no recovery a node's index.
+    /// What was written, by its writer: a slot, or without recovery a node's index.
     keys: BTreeMap<usize, Versions>,
     claimed: Option<Vec<u8>>,
 }
@@ -70,7 +70,7 @@ impl Ledger {
         self.claimed.is_some()
     }
 
-    /// How many versions there will be of what this one writes, with the next.
+    /// How many versions of this writer's key there will be, with the next one.
     pub(super) fn versions(&self, by: usize) -> usize {
         self.keys.get(&by).map_or(0, |versions| versions.sizes.len()) + 1
     }
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// What a scheduler reads when it is started again must hold everything that was acknowledged.
+    /// The records that a restarted scheduler reads must hold everything that was acknowledged.
     pub(super) fn judge_records(&self, records: &[Record]) -> Result<(), String> {
         let mut entries: BTreeMap<&[u8], &Blob> = BTreeMap::new();
         for record in records {
@@ -197,7 +197,8 @@ impl World {
         let process = &mut self.processes[node];
         let asked = process.program.asks.remove(&ask);
         if !self.plan.recovers() && answer.is_err() {
-            // One that is cut off for a heartbeat time-out waits for no store; nor does one that is about to end for a loss.
+            // A node that is cut off for a heartbeat time-out stops waiting for the store; so does one that is about to
+            // end for a loss.
             let is_cut_off = answer.as_ref().is_err_and(|error| error.status() == Status::Unreachable);
             if (is_cut_off && process.to_blame.is_some()) || (asked.is_none() && process.broken.is_some()) {
                 return Ok(());

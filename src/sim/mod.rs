@@ -57,7 +57,7 @@ use world::World;
 
 /// How many stories the test plays: 1,200 with recovery, 1,800 without.
 const SEEDS: u64 = 3000;
-/// How many in a long run.
+/// How many stories a long run plays.
 const SOAK_SEEDS: u64 = 150_000;
 /// How often each cell of the table must be hit, and how many faults a story with recovery has at least, on average.
 const HITS: u64 = 20;
@@ -71,7 +71,7 @@ const WELL: u64 = 45;
 const CALLS: (u64, usize, usize) = (400, 20, 120);
 const SOAK_CALLS: (u64, usize, usize) = (20_000, 40, 600);
 
-/// Plays a story; where it goes wrong, what is wrong and how to replay it.
+/// Plays a story. If it goes wrong, says what is wrong and how to replay it.
 fn play(mut world: World) -> Result<World, String> {
     let Err(wrong) = world.play() else { return Ok(world) };
     let Plan { seed, workers, servers, .. } = world.plan;
@@ -90,12 +90,12 @@ fn asked_for(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?}: a number is wanted")))
 }
 
-/// What many stories come to.
+/// The sums over many stories.
 #[derive(Default)]
 struct Total {
     table: Table,
     steps: u64,
-    /// Of the stories with recovery: how many they are, the faults in them, their epochs, and how many end well.
+    /// The stories with recovery: how many they are, the faults in them, their epochs, and how many end well.
     recovering: u64,
     faults: u64,
     epochs: u64,
@@ -159,7 +159,7 @@ fn every_story_keeps_the_rules_and_ends_well_or_with_the_right_cause() {
     let usual = if std::env::var_os("MUSTER_SOAK").is_some() { SOAK_SEEDS } else { SEEDS };
     let seeds = asked_for("MUSTER_SIM_SEEDS").unwrap_or(usual);
     let Total { table, steps, recovering, faults, epochs, ended_well, wrong } = Total::of(seeds);
-    // Not by `println`, of which the test's runner shows nothing when all is well.
+    // Not by `println`: the test's runner shows nothing of that when all is well.
     let told = format!(
         "{seeds} stories, {steps} steps; {recovering} with recovery, {faults} faults, {epochs} epochs, {ended_well} ended well\n\
          {table}"

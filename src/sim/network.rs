@@ -21,17 +21,17 @@ pub(super) enum Side {
 pub(super) enum Fate {
     Arrives(Time),
     Lost,
-    /// It is lost, and whoever sent it learns that the connection is gone.
+    /// It is lost, and its sender learns that the connection is gone.
     Refused(Time),
 }
 
 #[derive(Debug)]
 struct Connection {
-    /// None: a stranger's.
+    /// The node that it belongs to; none: a stranger.
     node: Option<usize>,
     open: [bool; 2],
     cut: bool,
-    /// What this end sends is lost, and it is not told.
+    /// Whether what this end sends is lost without its being told.
     mute: [bool; 2],
     /// Which ends are told, when they send, that the connection is gone.
     tells: [bool; 2],
@@ -98,7 +98,7 @@ impl Network {
         self.connections[conn].open[side as usize] = false;
     }
 
-    /// Sends from this end; when it arrives at the other.
+    /// Sends from this end. Returns when the message arrives at the other end.
     pub(super) fn send(&mut self, now: Time, conn: usize, from: Side, lane: Lane) -> Fate {
         let delay = self.delay();
         let connection = &mut self.connections[conn];

@@ -36,26 +36,26 @@ pub(super) enum Line {
 pub(super) enum End {
     Died,
     Failed(Error),
-    /// Perhaps with a warning.
+    /// It has left, perhaps with a warning.
     Left(Option<String>),
 }
 
 pub(super) struct Process {
     pub(super) slot: usize,
-    /// A second one beside one that lives.
+    /// It is a second process of a node, beside one that lives.
     pub(super) twin: bool,
     pub(super) incarnation: Incarnation,
     agent: Agent,
-    /// None: without recovery.
+    /// None in a story without recovery.
     identity_store: Option<IdentityStore>,
     pub(super) started: Time,
     pub(super) register: Register,
-    /// Its links or its connections have been disturbed: together that is evidence enough against it.
+    /// Whether its links, or its connections, have been disturbed. Both together are evidence enough against it.
     pub(super) disturbed: [bool; 2],
     pub(super) alive: bool,
     pub(super) line: Line,
     attempts: u64,
-    /// One of them got no answer.
+    /// One of its attempts to connect got no answer.
     connect_lost: bool,
     /// How often the scheduler heard its registration.
     pub(super) registered: u64,
@@ -63,7 +63,7 @@ pub(super) struct Process {
     /// When its newest connection was made.
     pub(super) up_since: Time,
     pub(super) paused_until: Time,
-    /// It and the scheduler do not reach each other.
+    /// Until then it and the scheduler do not reach each other.
     pub(super) apart_until: Time,
     pub(super) program: Program,
     pub(super) links: Links,
@@ -71,18 +71,18 @@ pub(super) struct Process {
     /// When it was told of its first epoch, and when it began to leave.
     pub(super) joined: Option<Time>,
     pub(super) asked_to_leave: Option<Time>,
-    /// The one that it is in; 0: none.
+    /// The epoch that it is in; 0: none.
     pub(super) epoch: Epoch,
     pub(super) broken: Option<Failure>,
     pub(super) ended: Option<(Time, End)>,
     /// Since when it may rightly be called lost: it failed, or its connection did.
     pub(super) to_blame: Option<Time>,
-    /// Another one was told that it has its place.
+    /// Another process was told that it has this one's place.
     pub(super) replaced: bool,
 }
 
 impl Process {
-    /// Which groups it has freed, and was told that this is kept.
+    /// The groups that it has freed, where it was told that this is kept.
     pub(super) fn freed_for_good(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.program.freed.iter().copied().filter(|group| self.agent.is_done_with(*group))
     }
@@ -93,7 +93,7 @@ impl Process {
     }
 }
 
-/// The disk's machine has died.
+/// Whether the disk's machine has died.
 fn has_crashed(error: &Error) -> bool {
     error.message().contains("has crashed")
 }
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// None: its machine dies while it keeps its token.
+    /// Starts a process. None: its machine dies while it keeps its token.
     fn start_process(&mut self, slot: usize, twin: bool) -> Result<Option<usize>, String> {
         let mut random = Random::new(self.random.bits());
         let mut bytes = [0; 48];
@@ -242,7 +242,7 @@ impl World {
         Ok(Some(node))
     }
 
-    /// Its own token holds from now on; false: its machine has died over it.
+    /// Its own token holds from now on. Returns false if its machine has died over it.
     pub(super) fn token_holds(&mut self, node: usize) -> Result<bool, String> {
         let process = &mut self.processes[node];
         let slot = process.slot;
@@ -265,7 +265,7 @@ impl World {
         self.queue.put(self.now + back, Event::StartNode(slot));
     }
 
-    /// Something for a process that runs.
+    /// Passes something to a process that runs.
     pub(super) fn reach_node(&mut self, node: usize, conn: Option<usize>, input: agent::Input) -> Result<(), String> {
         let process = &mut self.processes[node];
         match (&input, conn) {
@@ -277,7 +277,7 @@ impl World {
                 process.up_since = self.now;
             }
             (agent::Input::Closed(_), Some(conn)) if process.line != Line::Up(conn) => {
-                // It ends before the process has heard that it stands.
+                // The connection ends before the process has heard that it stands.
                 self.network.shut(conn, Side::Node);
                 return Ok(());
             }
@@ -338,7 +338,7 @@ impl World {
         while self.processes[node].alive || has_ended {
             let Some(output) = self.processes[node].agent.next_output() else { break };
             match output {
-                agent::Output::Tell(event) if has_ended => self.told(node, event)?, // which must not be
+                agent::Output::Tell(event) if has_ended => self.told(node, event)?, // an ended brain must not tell more
                 _ if has_ended => {}
                 agent::Output::Connect { within, .. } => self.connect(node, within),
                 agent::Output::Disconnect => self.disconnect(node),
@@ -368,7 +368,7 @@ impl World {
                     self.told(node, event)?;
                     again.map_or(Ok(()), |event| self.told(node, event))?;
                 }
-                agent::Output::Peer(..) if self.plan.recovers() => {} // there the scheduler judges
+                agent::Output::Peer(..) if self.plan.recovers() => {} // with recovery the scheduler judges
                 agent::Output::Peer(peer, what) => self.tell_peer(node, peer, what),
             }
         }
@@ -381,7 +381,7 @@ impl World {
         process.attempts += 1;
         let attempt = process.attempts;
         process.line = Line::Attempt(attempt);
-        // One that has to come back soon is not kept from it.
+        // A process that has to come back soon is not kept from it.
         let may_lose = process.formed.is_none() && !process.disturbed[0] && !process.connect_lost;
         let failed = |reason: &str| Event::NotConnected(node, attempt, format!("{SCHEDULER}: {reason}"));
         if process.apart_until > self.now {
@@ -408,7 +408,7 @@ impl World {
     /// A connection of which both ends hear.
     fn open_connection(&mut self, node: usize) {
         let conn = self.network.connect(Some(node));
-        // Through the lane of messages, so that nothing that is sent on it comes sooner.
+        // It goes through the lane of messages, so that nothing that is sent on it comes sooner.
         let Fate::Arrives(at_scheduler) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
         let at_node = at_scheduler + self.network.delay();
         let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4000"));
@@ -466,7 +466,7 @@ impl World {
         decoded
     }
 
-    /// The scheduler hears from a process; whether that had been told of an epoch before.
+    /// The scheduler hears from a process; `again`: that had been told of an epoch before.
     pub(super) fn sees_register(&mut self, conn: usize, again: bool) {
         let Some(node) = self.network.node_of(conn) else { return };
         self.processes[node].registered += 1;

@@ -10,7 +10,7 @@ use crate::membership::Closed;
 use crate::types::Role;
 use std::time::Duration;
 
-/// How long forming may take in each.
+/// How long forming may take in such a story.
 pub(super) const FORMING: Duration = Duration::from_secs(10);
 
 /// What kind of story it is.
@@ -63,11 +63,11 @@ pub(super) enum Errand {
     Set(usize),
     /// Wait for the key that the node with this index writes.
     Get(usize),
-    /// Read it if it is there.
+    /// Read that key if it is there.
     TryGet(usize),
     /// Be the first to claim what all claim.
     Claim,
-    /// Wait for what nobody writes, and give up.
+    /// Wait for a key that nobody writes, and give up.
     GiveUp,
     WhereAre,
     Locate,
@@ -75,11 +75,11 @@ pub(super) enum Errand {
     Revoke,
 }
 
-/// What such a story has that the others have not.
+/// What only a story without recovery has.
 #[derive(Clone, Debug)]
 pub(super) struct Once {
     pub(super) shape: Shape,
-    /// None: never.
+    /// When the scheduler starts; none: never.
     pub(super) scheduler_starts: Option<Duration>,
     /// One attempt in so many to connect before the cluster is complete gets no answer; 0: none.
     pub(super) connect_lost_once_in: u64,
@@ -161,13 +161,13 @@ impl Once {
         match self.shape {
             Shape::Plain | Shape::Troubled => {}
             Shape::DuplicateId => {
-                // Its namesake comes first, so that it is clear who is refused.
+                // The node whose id it takes comes first, so that it is clear which of the two is refused.
                 let starts = plan.nodes[victim].starts.max(self.scheduler_starts.unwrap_or_default()) + ms(3000);
                 let twin = extra(plan, random, victim);
                 let has_number = |id: &String| id.bytes().all(|byte| byte.is_ascii_digit());
                 let node_id = match twin.node_id.clone() {
                     Some(id) if has_number(&id) && random.once_in(2) => Some(format!("0{id}")),
-                    // Those that make their own are never called alike.
+                    // Nodes that make their own ids never have the same one.
                     id => id.or(Some("twice".to_owned())),
                 };
                 plan.nodes[victim].node_id.get_or_insert_with(|| "twice".to_owned());
@@ -227,7 +227,7 @@ impl Once {
         }
     }
 
-    /// One that dies while others are still awaited, and its next life.
+    /// A node that dies while others are still awaited, and its next life.
     fn replace(&mut self, plan: &mut Plan, random: &mut Random, slot: usize) {
         let dies = plan.nodes[slot].starts.max(self.scheduler_starts.unwrap_or_default()) + random.span_ms(50..1500);
         let back = random.span_ms(1000..1500);
@@ -280,7 +280,7 @@ impl Once {
     }
 }
 
-/// What a node's program does: its own key first, so that whoever waits for it is served.
+/// What a node's program does: it writes its own key first, so that nodes that wait for the key get it.
 fn errands(nodes: usize, random: &mut Random) -> Vec<(Duration, Errand)> {
     let bytes = if random.once_in(12) { random.index(200_000) } else { random.index(64) };
     let mut at = random.span_ms(0..200);
@@ -311,10 +311,10 @@ fn later(plan: &mut Plan, random: &mut Random, ms: std::ops::Range<u64>, trouble
     plan.troubles.push((When::Formed(random.span_ms(ms)), trouble));
 }
 
-/// One that the cluster has no place for, or that has no place in it.
+/// A node that the cluster has no place for, or that has no place in it.
 fn extra(plan: &Plan, random: &mut Random, like: usize) -> NodePlan {
     let starts = random.span_ms(0..4000);
-    // Should it get in before another, that one waits for its key like everybody.
+    // If it gets in before another node, that one waits for its key as everybody does.
     let errands = vec![(Duration::ZERO, Errand::Set(8))];
     NodePlan { starts, extra: true, errands, ..plan.nodes[like].clone() }
 }

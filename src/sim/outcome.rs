@@ -8,12 +8,12 @@ use crate::error::{Error, Failure, Status};
 use crate::types::{GroupId, Role, Time};
 use std::time::Duration;
 
-/// How much later than its bound an answer may come: the scheduler's grace of a second, and some travelling.
+/// How much later than its bound an answer may come: the scheduler's grace of a second, and some time on the way.
 const SLACK: Duration = Duration::from_millis(1500);
 
 type Verdict = Result<(), String>;
 
-/// The whole story.
+/// Judges the whole story.
 pub(super) fn at_end(world: &World) -> Verdict {
     if let Some(wrong) = &world.wrong {
         return Err(wrong.clone());
@@ -73,7 +73,7 @@ fn answered_in_time(node: usize, process: &Process) -> Verdict {
     Ok(())
 }
 
-/// One that heard nobody says so of itself; the others hear that it is lost.
+/// Whether a node says this of itself: it heard nobody. The others hear that it is lost.
 pub(super) fn is_of_itself(process: &Process, failure: &Failure) -> bool {
     let id = failure.culprit.as_ref().map(|culprit| &culprit.node_id);
     failure.status == Status::Unreachable && id == Some(&process.register.node_id)
@@ -95,7 +95,8 @@ fn failed_rightly(world: &World, node: usize, process: &Process) -> Verdict {
         }
         Status::Unreachable => gone || world.never_starts() || loses_connects || is_disturbed,
         Status::Timeout => {
-            // The scheduler's own sentence, but for those who could not hear it: it had ended for another reason.
+            // Nodes have the scheduler's own sentence, except those that could not hear it: for them it had ended for
+            // another reason.
             let sentence = match &world.host.ended {
                 Some((_, Err(ended))) if ended.status() == Status::Timeout => ended.message() == error.message(),
                 _ => gone,
@@ -113,7 +114,7 @@ fn failed_rightly(world: &World, node: usize, process: &Process) -> Verdict {
     }
 }
 
-/// A node that was there when the job broke has been told.
+/// Every node that was there when the job broke has been told.
 fn told_of_the_end(world: &World) -> Verdict {
     let Some((ended, result)) = &world.host.ended else { return Err("the scheduler never ended".to_owned()) };
     let Err(error) = result else {
@@ -156,7 +157,7 @@ fn all_is_well(world: &World) -> Verdict {
         match (process.failed(), process.left()) {
             (Some(_), _) if may_fail => continue,
             (None, Some((_, None))) => {}
-            // Its goodbye was lost with its connection, and the scheduler had nobody left to wait for.
+            // Its goodbye was lost with its connection, and then the scheduler had nobody left to wait for.
             (None, Some(_)) if process.disturbed[0] || world.plan.is_about(Shape::SchedulerPaused) => {}
             (failed, left) => return Err(format!("node {node} ended with {failed:?}, {left:?}")),
         }
@@ -174,7 +175,7 @@ fn all_is_well(world: &World) -> Verdict {
     if joined != world.plan.size() {
         return Err(format!("{joined} nodes joined"));
     }
-    // Nothing is left of groups that all have freed; a word that is lost with its connection is said again.
+    // Nothing is left of groups that all have freed. A word that is lost with its connection is said again.
     match &world.host.ended {
         Some((_, Ok(()))) if world.host.groups_kept > 0 => {
             Err(format!("the scheduler still keeps {} groups", world.host.groups_kept))

@@ -1,4 +1,5 @@
-//! What nodes without recovery see and say of each other without their scheduler, what they make of another's end, and strangers.
+//! What nodes without recovery see and say of each other without their scheduler, what they conclude from another's
+//! end, and strangers.
 
 use super::network::{Fate, Side};
 use super::node::End;
@@ -16,8 +17,8 @@ use std::time::Duration;
 const WITNESSES_MAX: usize = 6;
 
 impl World {
-    /// It takes a network of its own, which holds back what goes to or from one that is cut off until it is so no longer, as TCP
-    /// does.
+    /// Nodes reach each other over a network of its own. It holds back what goes to or from a node that is cut off,
+    /// until the node is cut off no longer, as TCP does.
     pub(super) fn tell_peer(&mut self, node: usize, peer_index: u32, what: ToPeer) {
         let index = |node: usize| self.processes[node].formed.as_ref().map(|formed| formed.index);
         let found = (0..self.processes.len()).find(|node| index(*node) == Some(peer_index));
@@ -43,7 +44,8 @@ impl World {
         }
     }
 
-    /// Some peers notice a death over their own links, and some of those end for it, without a word but their suspicion.
+    /// Some peers notice a death over their own links. Some of those end because of it, without a word but their
+    /// suspicion.
     pub(super) fn peers_notice(&mut self, dead: usize, with_host: bool) {
         let Some(index) = self.processes[dead].formed.as_ref().map(|formed| formed.index) else { return };
         let is_there = |peer: &usize| self.processes[*peer].alive && self.processes[*peer].epoch > Epoch(0);
@@ -116,7 +118,7 @@ impl World {
         }
     }
 
-    /// The cluster is complete for the first time: what is planned for that comes.
+    /// The cluster is complete for the first time: the troubles planned for that time begin.
     pub(super) fn troubles_begin(&mut self) {
         for (when, trouble) in self.plan.troubles.clone() {
             if let When::Formed(span) = when {
@@ -130,7 +132,7 @@ impl World {
         self.plan.can_form() && !self.may_fail && !self.plan.is_about(Shape::Abort)
     }
 
-    /// It ends, and is not started again.
+    /// A process ends, and is not started again.
     pub(super) fn is_over_once(&mut self, node: usize, end: End) {
         self.process_ends(node, end);
         let slot = self.processes[node].slot;
@@ -139,7 +141,7 @@ impl World {
 }
 
 impl Trouble {
-    /// Whether it concerns this slot's process.
+    /// Whether this trouble concerns that slot's process.
     fn befalls(&self, slot: usize) -> bool {
         match self {
             Trouble::Reset { slot: it, .. }

@@ -13,9 +13,9 @@ use std::time::Duration;
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// How long forming may take.
 pub(super) const FORMING: Duration = Duration::from_secs(90);
-/// The same for one that is impatient.
+/// How long forming may take for an impatient node.
 pub(super) const IMPATIENT: Duration = Duration::from_millis(2500);
-/// How long one waits for the others, where nobody is started any more in some place.
+/// How long a node waits for the others if nobody is started any more in some place.
 pub(super) const IN_VAIN: Duration = Duration::from_secs(20);
 /// How long leaving may take.
 pub(super) const FINALIZE: Duration = Duration::from_secs(8);
@@ -44,11 +44,11 @@ pub(super) enum Moment {
 pub(super) enum Trouble {
     /// A process dies; it is started again after this while. Perhaps what it has kept is lost with it.
     Kill { slot: usize, back: Duration, forgets: bool },
-    /// The same, and nobody is told: its host went with it.
+    /// A process dies, and nobody is told: its host went with it.
     Vanish { slot: usize, back: Duration },
-    /// Several processes at once.
+    /// Several processes die at once.
     KillSome { first: usize, count: usize, back: Duration },
-    /// All processes but one.
+    /// All processes but one die.
     AllButOne { slot: usize, back: Duration },
     /// A program aborts the job, in this phase.
     Abort { slot: usize, within: Phase },
@@ -62,19 +62,19 @@ pub(super) enum Trouble {
     Lie { slot: usize },
     /// The launcher of this slot's process has no restarts left.
     Abandon { slot: usize },
-    /// Somebody says so, and it is not true.
+    /// Somebody says that a launcher has no restarts left, and it is not true.
     AbandonFalsely { slot: usize },
     /// A process dies, and its machine in the middle of the disk's operation after so many others.
     NodeDisk { slot: usize, after: u64, back: Duration },
     /// The scheduler's process dies, or its machine.
     Scheduler { machine: bool, back: Duration },
-    /// Scheduler and one node.
+    /// The scheduler and one node die.
     Both { slot: usize, machine: bool, back: Duration },
-    /// Everything.
+    /// Everything dies.
     All { machine: bool, back: Duration },
     /// The scheduler's machine dies in the middle of the disk's operation after so many others.
     DiskOperation { after: u64, back: Duration },
-    /// Its disk takes so many bytes more.
+    /// The scheduler's disk takes only so many bytes more.
     DiskFull { bytes: usize, back: Duration },
     /// The sync after so many others fails.
     SyncFails { after: u64, back: Duration },
@@ -93,10 +93,10 @@ pub(super) enum Trouble {
     Link { one: usize, other: usize },
     /// What one node sends another is lost for a while, and neither is told.
     LinkSilent { one: usize, other: usize, span: Duration },
-    /// The same, but it arrives afterwards.
+    /// What one node sends another is held back for a while, and arrives afterwards.
     LinkSlow { one: usize, other: usize, span: Duration },
-    /// A node's connection ends, and one end learns it, the scheduler's in this way; or nobody does. `told`: the other end is told
-    /// when it sends.
+    /// A node's connection ends. One end learns of it (the scheduler in the way `how`), or none does. `told`: the other
+    /// end is told when it sends.
     HalfOpen { slot: usize, hears: Option<Side>, told: bool, how: Closed },
     /// A node's connection carries nothing for a while, then everything.
     Stall { slot: usize, span: Duration },
@@ -107,7 +107,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// Whether nodes may be lost by it, or the job ended.
+    /// Whether nodes may be lost because of it, or the job ended.
     pub(super) fn takes_nodes(&self) -> bool {
         !matches!(
             self,
@@ -126,7 +126,7 @@ impl Trouble {
 /// How a story is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Everybody does everything: when somebody leaves nobody is lost any more.
+    /// Everybody does everything: once a node leaves, none is lost any more.
     Well,
     /// Nodes are lost while others leave.
     WithLosses,
@@ -135,7 +135,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// That of a seed, and its number among those of that seed.
+    /// The ending of a seed, and the seed's number among those with that ending.
     pub(super) fn of(seed: u64) -> (Ending, u64) {
         let (round, at) = (seed / 20, seed % 20);
         match at {
@@ -146,20 +146,21 @@ impl Ending {
     }
 }
 
-/// When.
+/// When something goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// So long after this phase began; each beginning brings about one.
+    /// So long after this phase began. Each beginning of the phase brings about one trouble.
     In(Phase, Duration),
-    /// The scheduler dies at this moment, when it comes for the time of this number in this phase.
+    /// The scheduler dies at this moment, at the time of this number that the moment comes in this phase.
     At(Moment, Phase, u32),
-    /// The node that sends or gets this message dies then: the one of this number among its kind in this phase.
+    /// The node that sends or gets this message dies at that time: it is the message of this number of its kind in this
+    /// phase.
     With {
         kind: u8,
         phase: Phase,
         nth: u32,
     },
-    /// This message is lost with its connection: the one of this number among its kind in this phase.
+    /// This message is lost with its connection: it is the one of this number of its kind in this phase.
     Lost {
         kind: u8,
         phase: Phase,
@@ -178,7 +179,7 @@ pub(super) struct NodePlan {
     pub(super) host: usize,
     pub(super) starts: Duration,
     pub(super) told_workers: u32,
-    /// One that the cluster has no place for, or that has no place in it.
+    /// A node that the cluster has no place for, or that has no place in it.
     pub(super) extra: bool,
     pub(super) errands: Vec<(Duration, Errand)>,
 }
@@ -188,7 +189,7 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// Its number among the seeds of its kind.
     pub(super) nth: u64,
-    /// Without recovery and disk; None: with both.
+    /// Set in a story without recovery and disk; none: with both.
     pub(super) once: Option<Once>,
     pub(super) ending: Ending,
     pub(super) workers: u32,
@@ -204,9 +205,9 @@ pub(super) struct Plan {
     pub(super) impatient: bool,
     /// Launchers tell of the processes that they have started.
     pub(super) launched: bool,
-    /// Programs leave the run, when they are told that a place was abandoned; else they just end.
+    /// Programs leave the run when they are told that a place was abandoned; otherwise they just end.
     pub(super) leaves_in_vain: bool,
-    /// Somebody holds on to the scheduler's port while it is away: who connects then waits.
+    /// The scheduler's port stays open while the scheduler is away: a connection that comes then waits.
     pub(super) port_is_kept: bool,
     /// One of so many records is followed by a rewriting of the journal.
     pub(super) rewrite_once_in: u64,
@@ -223,7 +224,7 @@ impl Plan {
         }
     }
 
-    /// Nobody, and nothing that goes wrong.
+    /// A plan with no nodes, in which nothing goes wrong.
     pub(super) fn empty(seed: u64, nth: u64, workers: u32, servers: u32) -> Plan {
         Plan {
             seed,

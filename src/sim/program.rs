@@ -1,5 +1,6 @@
-//! What runs in each process that recovers: it joins, agrees on a checkpoint with the others, does its rounds (a collective, something with
-//! the store, now and then a group), goes through `muster_recover` when something breaks, and leaves when all is done. Without recovery it goes on `errands`.
+//! The program in each process of a story with recovery. It joins, agrees on a checkpoint with the others, and does its
+//! rounds (a collective, something with the store, now and then a group). When something breaks it calls
+//! `muster_recover`. It leaves when all is done. Without recovery it goes on `errands`.
 
 use super::checks;
 use super::groups::GroupStep;
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// How long a program waits for the store.
 const STORE: Duration = Duration::from_secs(40);
 
-/// A time of the program's.
+/// What a timer of the program is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tick {
     /// On with the next step.
@@ -34,11 +35,11 @@ pub(super) enum Tick {
     /// Nobody has said in time who is absent.
     NoAnswer(u64),
     StoreOver(Ask),
-    /// The same, and the program goes on without its answer.
+    /// The store's answer has taken too long, and the program goes on without it.
     StoreGivenUp(Ask),
-    /// Into `muster_recover`.
+    /// The program calls `muster_recover`.
     Recover,
-    /// Its time is up.
+    /// Its time in `muster_recover` is up.
     RecoverOver,
     /// The scheduler has not said why in time.
     NoWord,
@@ -89,7 +90,7 @@ pub(super) struct Program {
     pub(super) next: Next,
     /// Grows with every change of stage: what was timed before is void.
     pub(super) token: u64,
-    /// Of the group of all, and of those that were made.
+    /// The number of the newest collective of the group of all, and of those that were made.
     pub(super) sequence: u64,
     pub(super) sequences: BTreeMap<GroupId, u64>,
     /// Numbers everything that it waits for with others.
@@ -102,11 +103,11 @@ pub(super) struct Program {
     pub(super) questions: Questions,
     /// How many groups it has been told of.
     pub(super) made: u64,
-    /// Those in which it is: their members, in order of rank.
+    /// The groups in which it is: their members, in order of rank.
     pub(super) groups: BTreeMap<u64, (GroupId, Vec<u32>)>,
-    /// Those that it has freed.
+    /// The groups that it has freed.
     pub(super) freed: Vec<GroupId>,
-    /// The creation that it waits for; whether the others have made that before.
+    /// The creation that it waits for, and whether the others have made that before.
     pub(super) creation: Option<(u64, bool)>,
     /// Since when it has been trying to recover.
     pub(super) recovering_since: Option<crate::types::Time>,
@@ -180,7 +181,7 @@ impl World {
             agent::Event::Left(warning) => {
                 if let Some(warning) = &warning {
                     self.say(|| format!("node {node} left: {warning}"));
-                    // A node that was not told calls it lost.
+                    // A node that was not told that this one left calls it lost.
                     self.may_fail |= !self.processes[node].program.leaves_run;
                     self.processes[node].to_blame.get_or_insert(self.now);
                 }
@@ -214,7 +215,7 @@ impl World {
     }
 
     fn formed(&mut self, node: usize, formed: Formed) -> Result<(), String> {
-        // One that stood still may hear late of a job that is done.
+        // A process that stood still may hear late of a job that is done.
         if Some(formed.instance) == self.host.instance {
             checks::formed(self, node, &formed)?;
             self.newest = self.newest.max(formed.epoch);
@@ -264,7 +265,7 @@ impl World {
         }
         let in_vain = match status {
             Status::PeerLeft | Status::Aborted => true,
-            // Those who left unheard are awaited for good.
+            // Nodes that left unheard are awaited for good.
             Status::Timeout | Status::Unreachable if self.may_fail => true,
             Status::Timeout => self.awaits_in_vain(),
             _ => false,
@@ -277,7 +278,8 @@ impl World {
         }
     }
 
-    /// The process ends itself, without leaving: its place is another's, or will be. Perhaps it frees its cluster first.
+    /// The process ends itself, without leaving: another process has its place, or will have it. Perhaps it frees its
+    /// cluster first.
     pub(super) fn abandons(&mut self, node: usize) {
         let slot = self.processes[node].slot;
         if self.random.once_in(2) {
@@ -321,7 +323,7 @@ impl World {
                     _ => self.times_out(node, None),
                 }
             }
-            // The program ends for it, as one that does not expect this.
+            // The program ends because of it, as one that does not expect this.
             Tick::StoreOver(ask) if self.processes[node].program.waits == Some(ask) => self.abandons(node),
             Tick::StoreGivenUp(ask) if self.processes[node].program.waits == Some(ask) => {
                 self.processes[node].program.waits = None;

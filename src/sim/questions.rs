@@ -1,4 +1,5 @@
-//! What programs ask the scheduler about each other: where a node is reached, and who keeps a collective waiting.
+//! What programs ask the scheduler about each other: where a node is reached, and which node keeps a collective
+//! waiting.
 
 use super::checks;
 use super::world::World;
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// How long a collective takes before somebody asks who is absent.
 pub(super) const WARN_AFTER: Duration = Duration::from_millis(400);
 
-/// Who has not entered this collective?
+/// The question which of these nodes have not entered this collective.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) group: GroupId,
@@ -36,14 +37,14 @@ impl Questions {
         self.located.is_empty() && self.absent.is_empty()
     }
 
-    /// A new epoch: who was absent in the last one is not said any more.
+    /// A new epoch: nobody is told any more which nodes were absent in the last one.
     pub(super) fn renew(&mut self) {
         self.absent.clear();
     }
 }
 
 impl World {
-    /// Where is some node reached?
+    /// Asks where some node is reached.
     pub(super) fn ask_address(&mut self, node: usize) {
         let index = self.random.index(self.plan.size() as usize) as u32;
         let program = &mut self.processes[node].program;
@@ -58,14 +59,14 @@ impl World {
         checks::located(self, node, asked, member)
     }
 
-    /// Who keeps its collective waiting?
+    /// Asks which node keeps this node's collective waiting.
     pub(super) fn ask_absent(&mut self, node: usize, fails: bool) {
         let Some(collective) = &self.processes[node].program.collective else { return };
         let (group, sequence, members) = (collective.group, collective.sequence, collective.members.clone());
         self.ask_stragglers(node, group, sequence, members, fails);
     }
 
-    /// Who of these has not entered this collective?
+    /// Asks which of these nodes have not entered this collective.
     pub(super) fn ask_stragglers(
         &mut self,
         node: usize,

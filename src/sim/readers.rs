@@ -1,9 +1,9 @@
-//! Somebody who asks how the job is (`muster status`), at any moment: while it forms, runs, recovers and ends, while the disk is
-//! slow, and while the scheduler is away, when nobody answers. One that reaches the scheduler is answered at once, by what is so;
-//! and that he asks changes nothing.
+//! Somebody asks how the job is (`muster status`), at any moment: while it forms, runs, recovers and ends, while the
+//! disk is slow, and while the scheduler is away, when nobody answers. If he reaches the scheduler, he is answered at
+//! once, by what is so. His question changes nothing.
 //!
-//! Invariant: with or without readers a seed gives the same story, for they have a source of chance of their own, and come over
-//! no connection of the network's.
+//! Invariant: with or without readers a seed gives the same story. Readers have a source of chance of their own, and
+//! come over no connection of the network's.
 
 use super::plan::Plan;
 use super::random::Random;
@@ -14,9 +14,10 @@ use crate::membership::{self, ConnId, Output};
 use crate::types::Secret;
 use crate::wire::{Message, StatusPart, StatusQuery, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 
-/// Their connections' numbers begin here.
+/// The numbers of their connections begin here.
 const FIRST_CONN: u64 = 1 << 60;
-/// How long it is until the next one comes, in milliseconds: often soon, for what is waited for is soon over; or later.
+/// How long it is until the next one comes, in milliseconds: often soon, for the states to be met are soon over; or
+/// later.
 const SOON: std::ops::Range<u64> = 1..60;
 const LATER: std::ops::Range<u64> = 60..4000;
 
@@ -56,7 +57,7 @@ impl World {
             return Ok(());
         };
         if running.brain.has_ended() {
-            return Ok(()); // the job has: it is only still written down
+            return Ok(()); // the job has ended: that is only still being written down
         }
         let before = running.brain.all_but_connections();
         let conn = ConnId(self.readers.next_conn);
@@ -86,7 +87,7 @@ impl World {
         }
     }
 
-    /// What the scheduler does must concern nobody else.
+    /// Feeds the scheduler a reader's input. What it does because of that must concern nobody else.
     fn feed_of_reader(&mut self, conn: ConnId, input: membership::Input) -> Result<Vec<StatusPart>, String> {
         let (now, life, mut answers) = (self.now, self.host.life, Vec::new());
         let Some(running) = &mut self.host.running else { return Ok(answers) };

@@ -1,5 +1,5 @@
-//! A program whose epoch has broken: into `muster_recover`, sooner or later, for a while, and once more; until there is a next
-//! epoch, or will be none.
+//! A program whose epoch has broken. It calls `muster_recover`, sooner or later, for a while, and once more, until
+//! there is a next epoch, or it is clear that there will be none.
 
 use super::abandoned::is_first_cause;
 use super::causes;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(100);
 
 impl World {
-    /// Something broke: into `muster_recover`, sooner or later.
+    /// Something broke: the program calls `muster_recover`, sooner or later.
     pub(super) fn breaks(&mut self, node: usize) {
         let program = &mut self.processes[node].program;
         if program.stage != Stage::Working {
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// The cluster will not be whole again, or is not in a long time.
+    /// The program leaves: the cluster will not be whole again, or has not been in a long time.
     pub(super) fn leave_in_vain(&mut self, node: usize) {
         if self.finishing.is_none() {
             self.finishing = Some(self.now);
@@ -86,7 +86,7 @@ impl World {
             _ if is_first_cause(failure) && !self.plan.leaves_in_vain => {
                 self.quits(node, End::Failed(failure.clone().into()));
             }
-            // It leaves this run, and not the job.
+            // The program leaves this run, and not the job.
             _ if is_first_cause(failure) => {
                 self.processes[node].program.leaves_run = true;
                 self.processes[node].program.enter(Stage::Leaving);
@@ -109,7 +109,7 @@ impl World {
         self.has_ended_in_vain(node);
     }
 
-    /// Its launcher starts it again, in vain, or does not.
+    /// A process has ended in vain: its launcher starts it again, in vain, or does not.
     pub(super) fn has_ended_in_vain(&mut self, node: usize) {
         let slot = self.processes[node].slot;
         if self.slots[slot].current != Some(node) {

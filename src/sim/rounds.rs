@@ -1,7 +1,7 @@
 //! Collectives among the nodes: the real schedules, step by step, over links that carry frames in order.
 //!
-//! A link belongs to an epoch: a frame of an older one finds nobody who lets it in, one of a newer one waits until its
-//! receiver has heard of that. What a process has received it may act on at once, later, or never.
+//! A link belongs to an epoch. A frame of an older epoch finds nobody that lets it in. A frame of a newer epoch waits
+//! until its receiver has heard of that epoch. What a process has received it may act on at once, later, or never.
 
 use super::checks;
 use super::plan::OPERATION;
@@ -29,7 +29,7 @@ pub(super) struct Frame {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     inbox: BTreeMap<(GroupId, u32), VecDeque<Frame>>,
-    /// Of epochs that it has not heard of.
+    /// Frames of epochs that it has not heard of.
     early: Vec<Frame>,
     /// Peers whose links have ended.
     pub(super) ended: BTreeSet<u32>,
@@ -135,7 +135,7 @@ fn given(rank: u32, round: u64, element: u64) -> u64 {
     (u64::from(rank) + 1).wrapping_mul(round * 1_000_003 + element + 17)
 }
 
-/// What comes out of it, where that is known beforehand.
+/// The result, if it is known beforehand.
 pub(super) fn expected(collective: &Collective, epoch: Epoch) -> Option<Vec<u8>> {
     let (What::Round(round) | What::OnGroup(_, round)) = collective.what else { return None };
     let (members, count) = (&collective.members, count(epoch, round));
@@ -321,7 +321,7 @@ impl World {
         Ok(())
     }
 
-    /// Everybody who has a link to this process hears that it has ended.
+    /// Every process that has a link to this process hears that it has ended.
     pub(super) fn end_links(&mut self, dead: usize) {
         for node in 0..self.processes.len() {
             let at = self.now + self.network.delay() + self.random.span_us(0..3000);

@@ -19,11 +19,11 @@ pub(super) enum Sabotage {
     AcknowledgeEarly,
     /// The newest epoch is forgotten when the scheduler is started again.
     ForgetEpoch,
-    /// So is the job.
+    /// The job is forgotten when the scheduler is started again.
     ForgetJob,
-    /// So is who has freed a group.
+    /// A restarted scheduler has forgotten which node has freed a group.
     ForgetFreed,
-    /// Two seats of an epoch are read as of one rank, or of one node.
+    /// Two seats of an epoch are read as if they had one rank, or one node.
     SameSeat,
     SameNode,
     /// Frames are let in whatever epoch they are of, or are numbered otherwise.
@@ -41,10 +41,10 @@ pub(super) enum Sabotage {
     /// A verdict names somebody else, who is well; or, to one node only, another cause.
     WrongCulprit,
     OtherCause,
-    /// The scheduler itself says another cause to one node; or what it was told by one who came back is changed.
+    /// The scheduler itself says another cause to one node; or what a node that came back tells it is changed.
     TwoCauses,
     ForgetCause,
-    /// So is a group's revocation, or it is of another epoch.
+    /// A group's revocation has another cause for one node, or is of another epoch.
     OtherRevocation,
     OldRevocation,
     /// A verdict is of another epoch.
@@ -71,11 +71,12 @@ pub(super) enum Sabotage {
     AbortHalfTold,
     ForgetKnown,
     WrongAborter,
-    /// A node's address is another; nobody is said to be absent; one is who is not.
+    /// A node's address is another; nobody is said to be absent; a node is said to be absent that is not.
     WrongAddress,
     NobodyAbsent,
     WrongAbsence,
-    /// That a place is abandoned is told of as durable before it is; is forgotten when the scheduler is started again; is not
+    /// The word that a place is abandoned: it is told of as durable before it is; is forgotten at the scheduler's restart;
+    /// is not
     /// told to one node, or with another cause; one node is told of an epoch all the same; and the job is called done.
     AbandonedEarly,
     ForgetAbandoned,
@@ -105,7 +106,7 @@ pub(super) enum Sabotage {
     LateAnswer,
     LeavesLate,
     NoAnswer,
-    /// It failed for another reason than it says.
+    /// The node failed for another reason than it says.
     WrongError,
     /// One program is not told that the cluster is broken, that a group is revoked, that the cluster is complete, what the store
     /// answers; or leaves with a warning.
@@ -274,7 +275,7 @@ pub(super) fn workers(world: &World) -> u32 {
     world.plan.workers + u32::from(world.sabotage == Some(Sabotage::OneMore))
 }
 
-/// Somebody who is well.
+/// Blames a node that is well.
 fn blame_another(world: &World, failure: &mut Failure) {
     let innocent = world.processes.iter().position(|process| process.alive && process.to_blame.is_none());
     if let (Some(node), Some(culprit)) = (innocent, &mut failure.culprit) {
@@ -331,7 +332,7 @@ pub(super) fn spoiled(world: &mut World, collective: &Collective, frame: &mut Fr
     }
 }
 
-/// What a scheduler reads that is started again.
+/// What a restarted scheduler reads.
 pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
     let is_later = |record: &Record| matches!(record, Record::Epoch(epoch) if epoch.epoch.0 > 1);
     match world.sabotage {

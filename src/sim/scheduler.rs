@@ -1,5 +1,5 @@
-//! The scheduler's process: the real brain, with a journal (`journal`) where there is recovery. Then it dies at any moment, and
-//! is started again.
+//! The scheduler's process: the real brain. With recovery it has a journal (`journal`), dies at any moment, and is
+//! started again.
 
 use super::checks;
 use super::journal::Journal;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(super) struct Running {
     pub(super) brain: Scheduler,
-    /// None: without recovery.
+    /// None in a story without recovery.
     pub(super) journal: Option<Journal>,
     /// It dies once it has sent one message more.
     pub(super) dies_when_told: Option<Written>,
@@ -36,7 +36,7 @@ pub(super) struct Host {
     pub(super) armed: Time,
     /// The job has ended.
     pub(super) ended: Option<(Time, Result<(), Error>)>,
-    /// The job that it serves; another after that is done.
+    /// The job that it serves. Once that is done it serves another.
     pub(super) instance: Option<JobInstance>,
     /// The journal of a job that was done was put aside.
     pub(super) archived: bool,
@@ -126,7 +126,7 @@ impl World {
                 Ok(())
             }
             Ok(None) => Ok(()), // it died on the way
-            // It ends, and its machine is put right.
+            // The process ends, and its machine is put right.
             Err(error) if self.disk_has_failed(&error) => {
                 let back = self.random.span_ms(50..1500);
                 self.scheduler_dies(true, back);

@@ -1,8 +1,9 @@
 //! What the failing calls of a program say, and what `muster_failure` and `muster_group_failure` would tell: by the real
 //! `runtime/state/causes.rs`, fed with what the brain tells, whatever happens to the scheduler in that moment.
 //!
-//! The rules: what a call has said of a group is told of it from then on; on the group of all, of a group that ended with the
-//! cluster, and of the cluster, alike; and one that has said something knows a first cause of the cluster.
+//! The rules: what a call has said of a group is told of it from then on. The group of all, a group that ended with the
+//! cluster, and the cluster are told of alike. A program whose call has said something knows a first cause of the
+//! cluster.
 
 use super::rounds::VERDICT_WAIT;
 use super::sabotage::Sabotage;
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Sentences {
     causes: Causes,
-    /// The call that gives up a group for a reason of its own, and until when it waits for the scheduler's word.
+    /// The call that gives up a group for a reason of its own, and the time until which it waits for the scheduler's
+    /// word.
     waits: Option<(GroupId, Failure, Time)>,
     said: BTreeMap<GroupId, Failure>,
 }
@@ -100,7 +102,7 @@ impl World {
     }
 }
 
-/// A verdict that comes when a call has said something else already: as where the scheduler dies in that moment.
+/// A verdict comes when a call has said something else already: for example, if the scheduler dies in that moment.
 #[test]
 fn the_stories_have_verdicts_that_come_after_a_call_has_returned() {
     let mut late = 0;

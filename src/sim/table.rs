@@ -21,7 +21,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Those of a story with recovery.
+    /// The phases of a story with recovery.
     pub(super) const ALL: [Phase; 4] = [Phase::Forming, Phase::Running, Phase::Recovering, Phase::Finishing];
 }
 
@@ -86,12 +86,13 @@ pub(super) enum Event {
     Twin,
     /// A program frees its cluster without leaving it.
     Freed,
-    /// A launcher tells of a process that has ended; when another has its place; of one that lives.
+    /// A launcher tells of a process that has ended; or tells so when another has its place; or of a process that
+    /// lives.
     LaunchersWord,
     LateWord,
     FalseWord,
-    /// A launcher has no restarts left, and starts nobody any more; one says so of a process that lives; everything is started
-    /// once more after the job had ended by that.
+    /// A launcher has no restarts left, and starts nobody any more; or it says so of a process that lives; or
+    /// everything is started once more after the job had ended by that.
     GivesUp,
     FalselyAbandoned,
     OnceMore,
@@ -165,7 +166,7 @@ pub(super) enum Event {
     SchedulerPaused,
     /// No trouble: a node was told of a group.
     GroupMade,
-    /// One that its members made, and one that a member did not wait for any more.
+    /// A node was told of a group that its members made; or a member stopped waiting for one.
     MadeByMembers,
     NotAwaited,
     /// The scheduler died at a moment of a record.
@@ -198,7 +199,7 @@ impl Table {
         *self.sent.entry((kind, phase)).or_default() += 1;
     }
 
-    /// What was sent, and when, so often.
+    /// The messages that were sent at least so often, and in which phase.
     pub(super) fn often_sent(&self, least: u64) -> impl Iterator<Item = (u8, Phase, u64)> + '_ {
         self.sent
             .iter()
@@ -219,7 +220,7 @@ impl Table {
         Phase::ALL.iter().chain([&Phase::Once]).map(|phase| self.of(event, *phase)).sum()
     }
 
-    /// The cells that were not hit so often.
+    /// The cells that were hit less often.
     pub(super) fn missing(&self, least: u64) -> Vec<String> {
         let times = cells().into_iter().chain(unaimed()).map(|(event, phase)| (event, phase, self.of(event, phase)));
         let missing = times.filter(|(.., times)| *times < least);
@@ -227,7 +228,7 @@ impl Table {
     }
 }
 
-/// What a message is called.
+/// The name of a kind of message.
 pub(super) fn message(kind: u8) -> &'static str {
     Message::KINDS.iter().find(|(known, _)| *known == kind).map_or("another", |(_, name)| name)
 }

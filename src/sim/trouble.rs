@@ -38,7 +38,7 @@ impl World {
             }
             Trouble::AllButOne { slot, back } => self.all_but_one_die(slot, back),
             Trouble::Abort { slot, within } if within == self.phase => self.abort_from(slot),
-            // The next time.
+            // The program aborts at the next time.
             Trouble::Abort { within, .. } => {
                 self.troubles.insert(0, (When::In(within, Duration::from_millis(20)), trouble))
             }
@@ -113,7 +113,9 @@ impl World {
         self.slots[slot].current.filter(|at| self.processes[*at].alive && self.processes[*at].paused_until <= self.now)
     }
 
-    /// This slot, or the next where a process runs; without recovery this one: the others are taken for well.
+    /// This slot, or the next one where a process runs. Without recovery it is always this one: the others are assumed
+    /// to be well.
+    /// well.
     pub(super) fn running(&self, slot: usize) -> usize {
         let count = if self.plan.recovers() { self.slots.len() } else { 1 };
         let mut slots = (0..count).map(|more| (slot + more) % self.slots.len());
@@ -166,7 +168,8 @@ impl World {
     fn disturb_line(&mut self, node: usize) {
         self.fault(Duration::ZERO);
         self.disturb(node, 0);
-        // It may be slow to come back: what tells it that it is attached is held back, or its connection had not stood long.
+        // It may be slow to come back: the message that tells it that it is attached is held back, or its connection
+        // had not stood long.
         let stood = self.now.since(self.processes[node].up_since) >= STOOD;
         if self.plan.recovers() && (self.disk_is_slow() || !stood) {
             self.blame(node);
@@ -217,7 +220,7 @@ impl World {
         }
     }
 
-    /// An attempt that the process does not know of any more comes through: it registers, and ends.
+    /// An attempt to connect succeeds that the process does not know of any more: it registers, and ends.
     pub(super) fn open_duplicate(&mut self, node: usize) {
         let conn = self.network.connect(Some(node));
         let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
@@ -252,7 +255,7 @@ impl World {
         }
     }
 
-    /// Whether it is planned that this message is lost with its connection; then it is.
+    /// Whether this message is planned to be lost with its connection. If so, it is lost now.
     pub(super) fn loses(&mut self, conn: usize, kind: u8) -> bool {
         let is_aimed_at = |node: &usize| self.processes[*node].alive && self.plan.recovers();
         let Some(node) = self.network.node_of(conn).filter(is_aimed_at) else { return false };
@@ -264,7 +267,7 @@ impl World {
         true
     }
 
-    /// The loss of a message of this kind, where it is planned now.
+    /// The loss of a message of this kind, if it is planned now.
     pub(super) fn due_loss(&mut self, kind: u8) -> Option<Trouble> {
         self.due(|when, phase| match when {
             When::Lost { kind: planned, phase: within, nth } if *planned == kind && *within == phase => Some(nth),
@@ -292,7 +295,7 @@ impl World {
             self.may_fail |= self.finishing.is_some();
         } else {
             self.processes[node].disturbed[0] = true;
-            // One that is replaced while the cluster forms does no harm.
+            // A process that is replaced while the cluster forms does no harm.
             self.may_fail |= self.newest > Epoch(0) || !self.plan.starts_again();
         }
     }
@@ -321,7 +324,7 @@ impl World {
         }
     }
 
-    /// The process of a slot dies, and is started again after a while; whether there was one.
+    /// The process of a slot dies, and is started again after a while. Returns whether there was one.
     pub(super) fn process_dies(&mut self, slot: usize, with_host: bool, back: Duration) -> bool {
         let current = self.slots[slot].current.filter(|at| self.processes[*at].alive && !self.spares_nodes());
         let Some(node) = current else { return false };
@@ -385,7 +388,7 @@ impl World {
         self.disconnect(node);
     }
 
-    /// Whether it is planned that the process dies which sends or gets this message; then it has.
+    /// Whether the process that sends or gets this message is planned to die. If so, it has died.
     pub(super) fn dies_with(&mut self, node: usize, kind: u8) -> bool {
         let slot = self.processes[node].slot;
         if self.slots[slot].current != Some(node) || self.spares_nodes() {

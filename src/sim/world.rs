@@ -30,15 +30,15 @@ use crate::types::{Epoch, Time};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// How long after the last thing that went wrong everything has come to its end.
+/// How long after the last trouble everything must have come to its end.
 const BOUND: Duration = Duration::from_secs(330);
-/// The same where nobody comes back.
+/// The same bound, in stories where nobody comes back.
 const BOUND_ONCE: Duration = Duration::from_secs(120);
 /// A story with more steps goes round in circles.
 const STEPS_MAX: u64 = 1_500_000;
 /// How often something else goes wrong in a phase that lasts.
 const MORE: std::ops::Range<u64> = 60..700;
-/// The same while forming, which takes no longer than a few seconds.
+/// How often while forming, which takes no longer than a few seconds.
 const SOON: std::ops::Range<u64> = 30..250;
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub(super) struct Slot {
     pub(super) done: u64,
     /// The process that counts.
     pub(super) current: Option<usize>,
-    /// Nobody starts it again.
+    /// Nobody starts this node again.
     pub(super) finished: bool,
 }
 
@@ -190,7 +190,7 @@ impl World {
         world
     }
 
-    /// A story without recovery: its troubles have their times.
+    /// Begins a story without recovery: its troubles have their times.
     fn begin_once(&mut self, once: Once) {
         once.planned.into_iter().for_each(|planned| self.met(planned));
         if let Some(starts) = once.scheduler_starts {
@@ -234,7 +234,7 @@ impl World {
         met.into_iter().filter(|_| !self.plan.recovers()).for_each(|met| self.table.count(met, self.phase));
     }
 
-    /// Nothing more will come of it.
+    /// Whether nothing more will come of it.
     pub(super) fn is_over(&self) -> bool {
         (self.host.ended.is_some() || self.never_starts())
             && !self.abandoned.begins_again
@@ -290,7 +290,7 @@ impl World {
         Ok(())
     }
 
-    /// What concerns one process: later, where that stands still, and never, where it is no more.
+    /// An event that concerns one process: it comes later if the process stands still, and never if it is no more.
     fn step_of_node(&mut self, event: Event) -> Result<(), String> {
         let (Event::ToNode(node, ..)
         | Event::NodeTimer(node, _)
@@ -378,7 +378,7 @@ impl World {
         self.last_fault = self.last_fault.max(self.now + lasts);
     }
 
-    /// Something for the scheduler: dropped where it is not the one that it was meant for.
+    /// Passes something to the scheduler. It is dropped if it was meant for an earlier life.
     fn reach_scheduler(&mut self, life: u64, conn: Option<usize>, input: membership::Input) -> Result<(), String> {
         if let Some(conn) = conn {
             let data = matches!(input, membership::Input::Received(..));
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// What happens, where it is compared.
+    /// Notes what happens, if stories are compared.
     fn note(&mut self, event: &Event) {
         if let Some(trace) = &mut self.trace {
             let mut digest = std::hash::DefaultHasher::new();

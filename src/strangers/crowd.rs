@@ -1,8 +1,8 @@
 //! The connections of one port that have proved nothing yet, by the address from which they come.
 //!
-//! Where there are too many, one has to go: the oldest that has said nothing, of the address that has most of those. So a
-//! flood from one address takes places from itself, and one that speaks at once, as every node does, is not among the
-//! oldest. Only if all have spoken does one of those go, by the same rule.
+//! If there are too many, one has to go. Of the connections that have said nothing, it is the oldest of the address that has
+//! most of them. So a flood from one address takes places from itself, and a connection that speaks at once, as every node's
+//! does, stays. Only if all have spoken, one of those goes, by the same rule.
 //!
 //! Invariant: to come, to speak, to go and to be chosen each cost no more than the logarithm of how many there are.
 //! Deliberately absent: any limit (the owner knows how many are too many), deadlines, and the closing itself.
@@ -16,7 +16,7 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub struct Crowd<I, A> {
     all: HashMap<I, One<A>>,
-    /// Counts those that have come: a lower number is older.
+    /// Counts the connections that have come: one with a lower number is older.
     next: u64,
     silent: Hosts<I, A>,
     spoken: Hosts<I, A>,
@@ -29,7 +29,7 @@ struct One<A> {
     has_spoken: bool,
 }
 
-/// Nobody.
+/// An empty crowd.
 impl<I, A> Default for Crowd<I, A> {
     fn default() -> Crowd<I, A> {
         Crowd { all: HashMap::new(), next: 0, silent: Hosts::default(), spoken: Hosts::default() }
@@ -37,7 +37,7 @@ impl<I, A> Default for Crowd<I, A> {
 }
 
 impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
-    /// One comes. It has said nothing yet.
+    /// A connection comes. It has said nothing yet.
     pub fn enter(&mut self, id: I, from: A) {
         self.leave(id);
         let number = self.next;
@@ -46,7 +46,7 @@ impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
         self.all.insert(id, One { from, number, has_spoken: false });
     }
 
-    /// It has said something whole, which proves nothing yet.
+    /// This connection has said something whole, which proves nothing yet.
     pub fn speaks(&mut self, id: I) {
         let Some(one) = self.all.get_mut(&id).filter(|one| !one.has_spoken) else { return };
         one.has_spoken = true;
@@ -54,7 +54,7 @@ impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
         self.spoken.add(one.from.clone(), one.number, id);
     }
 
-    /// It has proved itself, or has ended. Returns whether it was here.
+    /// This connection has proved itself, or has ended. Returns whether it was here.
     pub fn leave(&mut self, id: I) -> bool {
         let Some(one) = self.all.remove(&id) else { return false };
         if one.has_spoken { &mut self.spoken } else { &mut self.silent }.take(&one.from, one.number);
@@ -82,11 +82,12 @@ impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
     }
 }
 
-/// Some of them, by address.
+/// Some of the connections, by address.
 #[derive(Debug)]
 struct Hosts<I, A> {
     of: BTreeMap<A, BTreeMap<u64, I>>,
-    /// The addresses by how many each has; of those with as many the one whose oldest is the oldest comes last.
+    /// The addresses, ordered by how many connections each has. Of addresses with equally many, the one with the oldest
+    /// comes last.
     ranked: BTreeSet<(usize, Reverse<u64>, A)>,
 }
 
@@ -133,7 +134,7 @@ mod tests {
         crowd
     }
 
-    /// All of them, in the order in which they have to go.
+    /// All connections, in the order in which they have to go.
     fn order(mut crowd: Crowd<u32, &'static str>) -> Vec<u32> {
         std::iter::from_fn(|| crowd.first_to_go().filter(|id| crowd.leave(*id))).collect()
     }

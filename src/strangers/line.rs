@@ -1,6 +1,6 @@
-//! Those that wait for their turn: in the order in which they came, each once.
+//! The connections that wait for their turn: in the order in which they came, each once.
 //!
-//! What a connection that has proved nothing sends costs time, with TLS much of it. So it waits here, and a loop serves a few of
+//! To read what an unproved connection sends costs time, and with TLS much time. So it waits here, and a loop serves a few of
 //! them after all others. Deliberately absent: how many are few.
 
 use std::collections::{HashSet, VecDeque};
@@ -13,7 +13,7 @@ pub struct Line<I> {
     waits: HashSet<I>,
 }
 
-/// Nobody.
+/// An empty line.
 impl<I> Default for Line<I> {
     fn default() -> Line<I> {
         Line { order: VecDeque::new(), waits: HashSet::new() }
@@ -28,7 +28,7 @@ impl<I: Copy + Eq + Hash> Line<I> {
         }
     }
 
-    /// The one that has its turn now. It waits no more.
+    /// Takes out the connection that has its turn now.
     pub fn take(&mut self) -> Option<I> {
         let first = self.order.pop_front()?;
         self.waits.remove(&first);
@@ -40,7 +40,7 @@ impl<I: Copy + Eq + Hash> Line<I> {
         self.order.len()
     }
 
-    /// Whether nobody does.
+    /// Whether no connection waits.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the log says of strangers and of refusals: of each kind the first few, then a count, once in a while.
+//! What the log says of strangers and of refusals: for each kind the first few lines, then a count, once in a while.
 //!
 //! Anybody who reaches a port can make such lines. So no kind has more than its number of lines in a [`WINDOW`], and one more
 //! that says how many were left out. A kind that has rested for a window is told in full again: a port scan silences
@@ -10,23 +10,23 @@ use crate::types::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For how long what is left out is counted before that is told.
+/// For how long lines are left out and counted before the count is told.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
 /// A kind of nuisance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
-    /// Its name, as a count is followed by it: `connections that said nothing`.
+    /// Its name, which follows a count: `connections that said nothing`.
     pub name: &'static str,
     /// How many lines it may have before the rest is counted.
     pub lines: u32,
 }
 
-/// What was told of late.
+/// What was told recently.
 #[derive(Debug, Default)]
 pub struct Nuisances {
     kinds: BTreeMap<Kind, Told>,
-    /// When the present window ends; none while nothing was told.
+    /// When the present window ends. None while nothing was told.
     ends: Option<Time>,
 }
 
@@ -34,12 +34,12 @@ pub struct Nuisances {
 struct Told {
     lines: u32,
     left_out: u64,
-    /// From where the last of those came that were left out.
+    /// Where the last stranger came from that was left out.
     last: String,
 }
 
 impl Nuisances {
-    /// One more of this kind, from this address: the line for the log, unless it is only counted.
+    /// Notes one more of this kind, from this address. Returns the line for the log, unless it is only counted.
     pub fn mention(&mut self, kind: Kind, from: &str, line: &str) -> Option<String> {
         let told = self.kinds.entry(kind).or_default();
         if told.lines >= kind.lines {
@@ -54,7 +54,7 @@ impl Nuisances {
         Some(format!("{line}{rest}"))
     }
 
-    /// When [`due`](Nuisances::due) is to be asked at the latest, from the last time on.
+    /// When [`due`](Nuisances::due) must be called again at the latest.
     pub fn ends(&self) -> Time {
         self.ends.unwrap_or(Time::NEVER)
     }
@@ -74,7 +74,8 @@ impl Nuisances {
         Vec::new()
     }
 
-    /// What was left out since that was last told. A kind of which nothing was is told in full when it comes again.
+    /// Returns what was left out since it was last told. A kind of which nothing was left out is told in full when it
+    /// comes again.
     pub fn left_out(&mut self) -> Vec<String> {
         self.kinds.retain(|_, told| told.left_out > 0);
         let line = |(kind, told): (&Kind, &mut Told)| {

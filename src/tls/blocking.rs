@@ -1,4 +1,4 @@
-//! The same for one that asks a scheduler something, and can wait for the answer: the command.
+//! TLS for a process that asks a scheduler something, and can wait for the answer: the command.
 
 use super::names;
 use super::renewal::Renewal;
@@ -12,7 +12,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is needed to ask. One that asks for long reads its files again as a node does.
+/// What is needed to ask. A process that asks for a long time reads its files again, as a node does.
 #[derive(Clone, Default)]
 pub struct Asker(Option<Arc<Asking>>);
 
@@ -23,7 +23,7 @@ struct Asking {
 
 /// A connection to a scheduler, encrypted or not.
 pub enum Stream {
-    /// As it is.
+    /// The connection as it is, without TLS.
     Plain(TcpStream),
     /// With TLS around it.
     Tls(Box<Tls>),
@@ -38,13 +38,13 @@ impl Asker {
         settings.map(read).transpose().map(Asker)
     }
 
-    /// What its user should know by now, one sentence each.
+    /// What the user should know by now, one sentence each.
     pub fn remarks(&self) -> Vec<String> {
         self.0.as_ref().map_or_else(Vec::new, |asking| asking.renewal.remarks(Instant::now()))
     }
 
-    /// Over this connection to a scheduler at this host, which has not carried a byte yet. The handshake goes on with the first
-    /// write.
+    /// Begins to ask over this connection to a scheduler at this host. It has not carried a byte yet. The handshake
+    /// goes on with the first write.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
         let Some(asking) = &self.0 else { return Ok(Stream::Plain(connection)) };
         let name =
@@ -65,8 +65,9 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more follows. With TLS the other end says something of its own after the handshake: that is read until its
-    /// end, for with unread bytes a connection ends by reset, and what was written could be lost. The time limits hold.
+    /// Says that nothing more follows. With TLS the other end says something of its own after the handshake. That is
+    /// read until its end: with unread bytes a connection ends by reset, and what was written could be lost. The time
+    /// limits hold.
     pub fn end(&mut self) -> io::Result<()> {
         let Stream::Tls(stream) = self else { return Ok(()) };
         stream.conn.send_close_notify();
@@ -80,7 +81,7 @@ impl Stream {
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Uses the connection. What goes wrong is said in our words.
+/// Uses the connection. An error is told in our words.
 fn by<T>(stream: &mut Tls, act: impl FnOnce(&mut Tls) -> io::Result<T>) -> io::Result<T> {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     act(stream).map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {

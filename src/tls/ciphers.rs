@@ -1,9 +1,7 @@
 //! Cipher suites by the names that OpenSSL gives them, as a `cipher_list` has them.
 //!
-//! As there, names may be separated by commas and blanks, too.
-//!
-//! As in OpenSSL a list of names of TLS 1.2 leaves the suites of TLS 1.3 alone. A list that names suites of 1.3 allows those
-//! only.
+//! As in OpenSSL, names may be separated by commas and blanks, too. As in OpenSSL, a list that names only suites of TLS
+//! 1.2 leaves the suites of TLS 1.3 alone. A list that names suites of 1.3 allows only those of them.
 
 use rustls::crypto::ring::cipher_suite as suites;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
@@ -22,9 +20,9 @@ const KNOWN: [(&str, SupportedCipherSuite); 9] = [
 
 /// What a list stands for.
 pub struct Chosen {
-    /// In the list's order; those of TLS 1.3 first.
+    /// The suites, in the list's order; those of TLS 1.3 come first.
     pub suites: Vec<SupportedCipherSuite>,
-    /// The names that stand for none.
+    /// The names that stand for no suite.
     pub unknown: Vec<String>,
 }
 
@@ -33,8 +31,8 @@ pub fn names() -> [&'static str; 9] {
     KNOWN.map(|(name, _)| name)
 }
 
-/// Whether a link can last with it: its keys can be changed, or may seal as much as anybody can send. TLS 1.2 changes no keys, and
-/// one of AES-GCM seals 2^24 records.
+/// Whether a link can last with this suite: its keys can be changed, or may seal as much as anybody can send. TLS 1.2
+/// changes no keys, and a key of AES-GCM seals 2^24 records.
 pub fn lasts(suite: &SupportedCipherSuite) -> bool {
     match suite {
         SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit == u64::MAX,
@@ -42,13 +40,13 @@ pub fn lasts(suite: &SupportedCipherSuite) -> bool {
     }
 }
 
-/// The names of those of these versions.
+/// The names of the lasting suites of these versions.
 pub fn lasting(versions: &[&'static SupportedProtocolVersion]) -> Vec<&'static str> {
     let known = KNOWN.iter().filter(|(_, suite)| versions.contains(&suite.version()) && lasts(suite));
     known.map(|(name, _)| *name).collect()
 }
 
-/// All, in the order that the makers of rustls prefer.
+/// All suites, in the order that the makers of rustls prefer.
 pub fn all() -> Vec<SupportedCipherSuite> {
     rustls::crypto::ring::ALL_CIPHER_SUITES.to_vec()
 }
@@ -77,8 +75,8 @@ fn of_name(name: &str) -> Option<SupportedCipherSuite> {
     KNOWN.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite)
 }
 
-/// The names of a list. A blank separates them where one of those beside it is known; else it is a slip within a name, which is told
-/// as it was written.
+/// The names of a list. A blank separates two names if one of the words beside it is known. Otherwise it is a slip
+/// within a name, which is reported as it was written.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     let parts = list.split([':', ',', ';']).map(str::trim).filter(|part| !part.is_empty());
     parts.flat_map(|part| {

@@ -1,6 +1,6 @@
 //! The files that the configuration names: certificates with their keys, the CA, the revocation list.
 //!
-//! All of them are read and judged before the first connection: what others would not take is an error here.
+//! All of them are read and judged before the first connection: a file that others would not accept is an error here.
 
 use super::ciphers;
 use super::names;
@@ -45,7 +45,7 @@ pub struct Noted {
     pub until: u64,
 }
 
-/// A certificate with those that lead to the CA, and its key.
+/// A certificate with the certificates that lead to the CA, and its key.
 struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -54,13 +54,14 @@ struct Identity {
 /// What is wrong, in words that follow a file's name.
 type Said<T> = std::result::Result<T, String>;
 
-/// Reads all that the settings name. Of passwords and keys nothing is left but what rustls keeps.
+/// Reads all that the settings name. Nothing is left of passwords and keys except what rustls keeps.
 pub fn read(settings: &TlsSettings) -> Result<Credentials> {
     let file = configuration(settings)?;
     wiping(|| Reader { settings, file: &file }.credentials())
 }
 
-/// The same with these cipher suites, whatever the configuration says of them.
+/// Reads all that the settings name as [`read`] does, with these cipher suites, whatever the configuration says of
+/// them.
 #[cfg(test)]
 pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCipherSuite>) -> Result<Credentials> {
     let file = configuration(settings)?;
@@ -68,7 +69,7 @@ pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCip
     Reader { settings, file: &file }.credentials_by(provider, Vec::new())
 }
 
-/// The same for one that only connects, and has no server's certificate; with the warnings.
+/// What a process uses that only connects, and has no server's certificate; with the warnings.
 pub fn client(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Noted)> {
     wiping(|| client_alone(settings))
 }
@@ -173,7 +174,7 @@ impl Reader<'_> {
         Ok(Arc::new(config))
     }
 
-    /// A certificate of ours with what signs for it, which is kept as long as a connection may need it.
+    /// A certificate of ours with the certificates that sign for it. It is kept as long as a connection may need it.
     fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>> {
         let shown = keeping(|| CertifiedKey::from_der(own.chain, own.key, provider));
         let CertifiedKey { cert, key, .. } = shown.map_err(|error| self.error(file, &mismatch(&error)))?;
@@ -247,7 +248,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The CA's certificates. One that is out of its time is left out if there are others: a file may have the next CA beside the last.
+    /// The CA's certificates. One that is out of its time is left out if there are others: a file may hold the next CA
+    /// beside the last.
     fn roots(&self, warnings: &mut Vec<String>) -> Result<RootCertStore> {
         let file = &self.file.ca_cert;
         let found = certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
@@ -302,7 +304,7 @@ impl Reader<'_> {
         Ok(own)
     }
 
-    /// Whether a certificate of ours carries our node id, where that is demanded.
+    /// Checks whether a certificate of ours carries our node id, if that is demanded.
     fn check_own_id(&self, file: &NamedFile, own: &Identity) -> Result<()> {
         let NameChecks { node_ids: Some(setting), own_id: Some(id), .. } = &self.settings.names else { return Ok(()) };
         let uris = own.chain.first().map(names::uris).unwrap_or_default();
@@ -313,7 +315,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether others will take a certificate of ours, now and for some days. The error or the warning.
+    /// Judges whether others will accept a certificate of ours, now and for some days. Returns the error or the
+    /// warning.
     fn judge(
         &self,
         file: &NamedFile,
@@ -345,14 +348,15 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// A session that is taken up again would show no certificate: one that has ended or is revoked meanwhile would pass.
+/// Forbids the resumption of sessions: it would show no certificate, so one that has ended or is revoked meanwhile
+/// would pass.
 fn without_resumption(mut config: ServerConfig) -> ServerConfig {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config
 }
 
-/// Why a certificate and its key can't be used.
+/// The reason why a certificate and its key cannot be used.
 fn mismatch(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -387,12 +391,12 @@ fn revoked(bytes: &[u8]) -> Said<Vec<CertificateRevocationListDer<'static>>> {
     }
 }
 
-/// Whether it is text with PEM in it.
+/// Whether these bytes are text with PEM in it.
 pub fn is_pem(bytes: &[u8]) -> bool {
     bytes.windows(10).any(|window| window == b"-----BEGIN")
 }
 
-/// A certificate and its key, out of PEM or PKCS#12.
+/// Reads a certificate and its key from PEM or PKCS#12.
 fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Identity> {
     let unlocked = |wrong: Wrong| wrong.told(password.is_some(), setting);
     let password = password.map_or("", Password::reveal);

@@ -141,7 +141,7 @@ fn a_ca_whose_own_time_is_not_now_is_no_ca() {
     let warnings = files.read().unwrap();
     let start = "ca_cert_path (\"ca.pem\") has a CA certificate that has ended on 20";
     assert!(warnings.len() == 1 && warnings[0].starts_with(start), "{warnings:?}");
-    // What such a CA has signed is not taken, though its signature is right.
+    // A certificate that such a CA has signed is not accepted, though its signature is right.
     files.write("client.pem", files.signed_by(&ended, "client", |_| ()));
     let end = "its certificate is not signed by the CA that is trusted here (ca_cert_path)";
     assert!(wrong(&files).ends_with(end), "{}", wrong(&files));

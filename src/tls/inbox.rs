@@ -1,30 +1,30 @@
-//! What has come in and is not decrypted yet.
+//! Bytes that have come in and are not decrypted yet.
 //!
-//! rustls reads 4 KiB at a time, which is five calls into the kernel for each record of 16 KiB. Here more is read ahead while much
-//! comes, and rustls gets it record by record. Tested in `link_test.rs`.
+//! rustls reads 4 KiB at a time, which is five calls into the kernel for each record of 16 KiB. Here more is read ahead
+//! while much comes, and rustls gets it record by record. Tested in `link_test.rs`.
 
 use crate::net::Transport;
 use rustls::Connection;
 use std::io::{self, IoSliceMut};
 use std::ops::RangeInclusive;
 
-/// How much is held while much comes, and how much is read at a time where little does.
+/// How much is held while much comes; and how much is read at a time while little comes.
 const MUCH: usize = 128 << 10;
 const LITTLE: usize = 4 << 10;
-/// After so many reads in a row that bring little, much is not held any more.
+/// After so many reads in a row that bring little, no more than a little is held.
 const CALM: u32 = 64;
 /// A record's type, version and length.
 const HEADER: usize = 5;
 /// The kinds of records, and the first byte of their version: RFC 8446, section 5.1, and RFC 6520 for the last kind.
 const KINDS: RangeInclusive<u8> = 20..=24;
 const VERSION: u8 = 3;
-/// The longest payload of a record that rustls takes, as in RFC 5246, section 6.2.3.
+/// The longest payload of a record that rustls accepts, as in RFC 5246, section 6.2.3.
 const PAYLOAD_MAX: usize = (16 << 10) + 2048;
 
-/// What has come in and is not decrypted yet.
+/// Bytes that have come in and are not decrypted yet.
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// Where in `bytes` it begins and ends.
+    /// Where in `bytes` the content begins and ends.
     from: usize,
     until: usize,
     /// How many reads have brought little since much came.
@@ -32,12 +32,12 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Nothing has come yet.
+    /// An inbox in which nothing has come yet.
     pub fn new() -> Inbox {
         Inbox { bytes: Vec::new(), from: 0, until: 0, calm: CALM }
     }
 
-    /// Whether a whole record is here, or what is none: both can be passed on without a further read.
+    /// Whether a whole record is here, or something that is no record: both can be passed on without a further read.
     pub fn has_whole(&self) -> bool {
         self.whole().is_some()
     }
@@ -70,7 +70,7 @@ impl Inbox {
         };
         let mut record = &self.bytes[self.from..self.from + length];
         loop {
-            // At the end it is told so, with no bytes. After the peer's last word it takes none.
+            // At the end the session is told so, with no bytes. After the peer's last word it takes none.
             if to.read_tls(&mut record)? == 0 || record.is_empty() {
                 break;
             }

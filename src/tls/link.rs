@@ -1,7 +1,8 @@
 //! The encrypted link: TLS around another.
 //!
-//! Invariants: no byte goes out in clear; what was read came from a peer that has shown its certificate; the peer's end is in order
-//! only if it has said so (close_notify): an end without it is an error. Nothing can be damaged on the way unseen.
+//! Invariants: no byte goes out in clear. What was read came from a peer that has shown its certificate. The peer's end
+//! is in order only if the peer has said so (close_notify); an end without it is an error. Nothing can be damaged on
+//! the way unseen.
 //!
 //! The handshake goes on inside `read`, `write` and `flush`. What is written before it is over is held until then. Tested in
 //! `link_test.rs`, over test links, too.
@@ -16,34 +17,35 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How much of what was taken is held inside before `write` says `WouldBlock`: a call into the kernel takes so much at once. From 128 KiB on
-/// the C library gives the memory back to the kernel each time that it is free, and takes it anew.
+/// How many accepted bytes are held inside before `write` says `WouldBlock`: a call into the kernel takes so much at
+/// once. From 128 KiB on the C library gives the memory back to the kernel each time that it is free, and takes it
+/// anew.
 const HELD_MAX: usize = 96 << 10;
 
 /// TLS around another transport.
 pub struct TlsTransport<T> {
     inner: T,
     inbox: Inbox,
-    /// Or why it is of no more use.
+    /// The session, or why it is of no more use.
     session: Result<Connection, Useless>,
-    /// Bytes that `write` took since all that was held had gone out.
+    /// How many bytes `write` has taken since everything that was held had gone out.
     held: usize,
     /// How writing has failed: nothing goes out any more. What came before the end can still be read.
     unwritable: Option<io::ErrorKind>,
     /// Bytes that are decrypted, and not read yet.
     readable: usize,
     has_said_end: bool,
-    /// Of a session that has failed: it still has its alert to say.
+    /// The session that has failed, while it still has its alert to say.
     last_word: Option<Box<Connection>>,
 }
 
 /// Why a link is of no more use.
 enum Useless {
-    /// One side does not take the other; why.
+    /// One side does not accept the other, for this reason.
     Refused(String),
     /// What came is damaged.
     Damaged,
-    /// The other end has ended it, and says why.
+    /// The other end has ended the link, and says why.
     Ended(String),
 }
 
@@ -62,8 +64,8 @@ fn would_block(error: &io::Error) -> bool {
 }
 
 impl<T: Transport> TlsTransport<T> {
-    /// Begins the handshake, on a connection that has not carried a byte yet. Without a session each use of it fails, with why
-    /// there is none.
+    /// Begins the handshake, on a connection that has not carried a byte yet. If there is no session, each use of the
+    /// link fails with the reason for that.
     pub fn new(inner: T, session: Result<Connection, rustls::Error>) -> TlsTransport<T> {
         let mut session = session.map_err(|error| Useless::Refused(sentence(&error)));
         session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
@@ -75,8 +77,8 @@ impl<T: Transport> TlsTransport<T> {
         self.session.as_mut().map_err(|why| why.error())
     }
 
-    /// Passes on what is held; `WouldBlock` while something is left. What is written before the handshake is over waits inside, so
-    /// this goes on with the handshake, too.
+    /// Passes on what is held; `WouldBlock` while something is left. What is written before the handshake is over waits
+    /// inside, so this goes on with the handshake, too.
     fn push(&mut self) -> io::Result<()> {
         loop {
             self.pass_on()?;
@@ -116,7 +118,7 @@ impl<T: Transport> TlsTransport<T> {
         self.inner.flush()
     }
 
-    /// Takes in the next record; or `WouldBlock`. Returns how many bytes, 0 for the end.
+    /// Takes in the next record, or says `WouldBlock`. Returns how many bytes that were; 0 at the end.
     fn pull(&mut self) -> io::Result<usize> {
         let tls = self.session.as_mut().map_err(|why| why.error())?;
         let count = self.inbox.pass(&mut self.inner, tls)?;
@@ -128,7 +130,8 @@ impl<T: Transport> TlsTransport<T> {
         Ok(count)
     }
 
-    /// The link is of no more use. The peer is told why: at once, if the kernel takes that, or before the end of this direction.
+    /// The link is of no more use. The peer is told why: at once, if the kernel accepts that, or otherwise before the
+    /// end of this direction.
     fn fail(&mut self, error: &rustls::Error, was_agreed: bool) -> io::Error {
         let _ = self.pass_on();
         let why = match was_agreed && is_damage(error) {
@@ -202,7 +205,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
                 return taken;
             }
             let came = self.pull();
-            let _ = self.pass_on(); // the handshake's answer; the one that writes finds out if it fails
+            let _ = self.pass_on(); // the handshake's answer; if it fails, the next write finds out
             came?;
         }
     }
@@ -301,7 +304,7 @@ impl<T: Transport> Signs for TlsTransport<T> {
     }
 }
 
-/// What is inside, as rustls writes to it.
+/// The transport inside, as rustls writes to it.
 struct Sink<'a, T>(&'a mut T);
 
 impl<T: Transport> Write for Sink<'_, T> {

@@ -63,7 +63,8 @@ fn pass<T: Transport>(from: &mut End<T>, into: &mut End<T>, bytes: &[u8]) -> io:
     }
 }
 
-/// What this end reads next, whatever it is. The other end goes on with what it has to say. One poller watches both.
+/// The next thing that this end reads, whatever it is. The other end goes on with what it has to say. One poller watches
+/// both.
 fn next<T: Transport>(reader: &mut End<T>, other: Option<&mut End<T>>, room: &mut [u8]) -> io::Result<usize> {
     let (mut poller, mut other) = (Poller::new().unwrap(), other);
     reader.register(poller.registry(), Token(1)).unwrap();
@@ -92,7 +93,7 @@ fn what_goes_in_comes_out_over_the_hardest_link_in_both_directions() {
         let (one, other) = TestLink::pair(42);
         let (mut client, mut server) = ends(&files, one, other);
         let (from, into) = if is_reversed { (&mut server, &mut client) } else { (&mut client, &mut server) };
-        // The one that reads must be let speak, too: the handshake goes both ways.
+        // The end that reads must be able to speak, too: the handshake goes both ways.
         assert_eq!(pass(from, into, &bytes).unwrap(), bytes);
         assert!(from.is_intact());
     }
@@ -107,7 +108,7 @@ fn much_more_than_is_held_goes_through() {
     assert!(pass(&mut client, &mut server, &bytes).unwrap() == bytes);
 }
 
-/// Whatever its bytes would mean as a length: the rest of such a record would never come.
+/// Such a record is refused, whatever its bytes would mean as a length: the rest of it would never come.
 #[test]
 fn what_is_no_record_is_refused_at_once() {
     for word in
@@ -216,8 +217,8 @@ impl TimeProvider for Ahead {
     }
 }
 
-/// What the judge and the other end say, where the judge does not take the other's certificate. What the judge knows of time and of
-/// revocation the other does not: a process that knows that its own certificate is not taken does not start.
+/// What the judge and the other end say, if the judge does not accept the other's certificate. The other does not know what
+/// the judge knows of time and of revocation: a process that knows that its own certificate is not accepted does not start.
 fn judged(judge: &Files, days: i64, other: &Files, judge_dials: bool) -> [String; 2] {
     let [judges, shows] = [judge, other].map(|files| credentials::read(&files.settings()).unwrap());
     let (mut client, mut server) =
@@ -231,7 +232,7 @@ fn judged(judge: &Files, days: i64, other: &Files, judge_dials: bool) -> [String
     let (client, server) = sessions(client, server, names::nobody());
     let (mut client, mut server) = (TlsTransport::new(one, Ok(client)), TlsTransport::new(two, Ok(server)));
     let (judge, other) = if judge_dials { (&mut client, &mut server) } else { (&mut server, &mut client) };
-    // Both write, so that the handshake of the one that is not read goes on.
+    // Both write, so that the handshake of the end that is not read goes on, too.
     judge.write(&[IoSlice::new(b"hello")]).unwrap();
     other.write(&[IoSlice::new(b"hello")]).unwrap();
     let mut room = [0; 64];
@@ -278,7 +279,7 @@ fn refusing<T: Transport>(client: T, server: T) -> (End<T>, End<T>) {
     (client, server)
 }
 
-/// The alert arrives although the one that refuses still gets bytes, which it does not want.
+/// The alert arrives although the end that refuses still gets bytes, which it does not want.
 #[test]
 fn one_that_refuses_ends_its_direction_and_reads_on() {
     let (one, other) = tcp_pair();
@@ -292,7 +293,7 @@ fn one_that_refuses_ends_its_direction_and_reads_on() {
     assert_eq!(next(&mut client, None, &mut room).unwrap(), 0, "it has read on to the end");
 }
 
-/// Such a link takes the alert byte by byte, and not at once.
+/// The hardest link accepts the alert byte by byte, and not at once.
 #[test]
 fn the_last_word_of_one_that_refuses_arrives_over_the_hardest_link() {
     for seed in 0..10 {
@@ -334,7 +335,7 @@ fn what_cannot_go_out_any_more_is_not_unsent() {
     assert_eq!(client.unsent(), 0);
 }
 
-/// One that says its last word again and again, as a node does that leaves, is done once the first has gone.
+/// An end that says its last word again and again, as a leaving node does, is done once the first word has gone.
 #[test]
 fn nothing_is_taken_after_the_end_of_a_direction() {
     let files = Files::new();
@@ -369,7 +370,7 @@ fn the_names_of_the_peers_certificate_are_known_once_it_has_shown_one() {
     assert_eq!(client.peer_names(), Vec::<String>::new(), "a server's certificate without one");
 }
 
-/// What a client says that looks for this host, and whose server's certificate has these names.
+/// What a client says that looks for this host, if the server's certificate has these names.
 fn looks_for(host: &str, names: Vec<SanType>) -> io::Result<()> {
     let files = Files::new();
     files.write("server.pem", files.node("server", |params| params.subject_alt_names = names));
@@ -453,7 +454,7 @@ fn a_link_outlives_its_ciphers_limit_in_both_directions() {
     }
 }
 
-/// TLS 1.2 cannot change keys: there only suites are taken whose keys last for ever.
+/// TLS 1.2 cannot change keys: there only suites are accepted whose keys last for ever.
 #[test]
 fn two_nodes_agree_on_the_newest_version_unless_one_of_them_allows_only_the_older() {
     let set = |version: &str| {
@@ -487,7 +488,7 @@ fn two_nodes_agree_on_the_newest_version_unless_one_of_them_allows_only_the_olde
     }
 }
 
-/// Has one trust the other's CA, and be trusted.
+/// Makes one side trust the other's CA, and be trusted.
 fn trust(one: &Files, other: &Files) {
     one.write("ca.pem", other.ca.pem());
     one.write("server.pem", other.node("server", |_| ()));

@@ -1,23 +1,24 @@
-//! TLS: whose certificate a process shows, whose it takes, and the link that both ends then have.
+//! TLS: which certificate a process shows, which ones it accepts, and the link that both ends then have.
 //!
 //! | file | what it owns |
 //! | --- | --- |
 //! | [`link`] | a transport that is encrypted |
-//! | [`blocking`] | the same for the command, which asks and waits |
+//! | [`blocking`] | the encrypted connection of the command, which asks and waits |
 //! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
 //! | [`parts`] | what certificates and lists say of themselves: keys and times |
 //! | `password` | passwords, from a setting, a file or a descriptor |
-//! | `renewal` | reads those again once they have changed |
+//! | `renewal` | reads the files again once they have changed |
 //! | [`pkcs12`] | what is in a PKCS#12 file, or in an encrypted key |
 //! | [`names`] | names in certificates: node ids, and hosts |
-//! | `trust` | whether a certificate of somebody else's is taken |
+//! | `trust` | whether another process's certificate is accepted |
 //! | `ciphers` | which suites a list of OpenSSL's names stands for |
 //! | `signing` | keys that leave nothing of themselves behind when they sign |
 //! | `sentence` | what went wrong in a handshake, in words |
 //!
-//! Invariants: with TLS no connection is ever made without; both ends show a certificate, and take only those that the CA has signed,
-//! that have begun and not ended, and that are not revoked. Names are checked where a setting demands it (`config::NameChecks`):
-//! the host of a scheduler here, node ids by those who know them (`Transport::peer_names`).
+//! Invariants: with TLS no connection is ever made without it. Both ends show a certificate, and accept only
+//! certificates that the CA has signed, that have begun and not ended, and that are not revoked. Names are checked
+//! where a setting demands it (`config::NameChecks`): the host of a scheduler here; node ids in the rooms that know
+//! them (`Transport::peer_names`).
 //!
 //! Deliberately absent: what the settings are (`config`), and where a connection comes from (`net`).
 
@@ -56,7 +57,8 @@ use std::sync::Arc;
 pub struct Tls {
     /// Puts TLS around each connection.
     pub wrap: Wrap,
-    /// The same for a connection to the scheduler: there, where that is demanded, its certificate must be for its host.
+    /// Puts TLS around a connection to the scheduler. If that is demanded, the scheduler's certificate must be for its
+    /// host.
     pub to_scheduler: Wrap,
     /// One sentence each.
     pub warnings: Vec<String>,
@@ -64,8 +66,8 @@ pub struct Tls {
     pub remarks: Remarks,
 }
 
-/// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection. Without
-/// settings connections stay as they are. The scheduler is looked for at this host, if it is another process.
+/// Reads what the settings name. Everything that is wrong with it is an error now, and not at the first connection.
+/// Without settings connections stay as they are. The scheduler is looked for at this host, if it is another process.
 pub fn open(settings: Option<&TlsSettings>, scheduler: Option<&str>) -> Result<Tls> {
     let Some(settings) = settings else {
         let (wrap, to_scheduler) = (unwrapped(), unwrapped());
@@ -79,7 +81,7 @@ pub fn open(settings: Option<&TlsSettings>, scheduler: Option<&str>) -> Result<T
     Ok(Tls { wrap, to_scheduler, warnings, remarks: Remarks::of(renewal) })
 }
 
-/// Puts TLS around a connection; one that is dialled is to lead to this name.
+/// Puts TLS around a connection; a connection that is dialled must lead to this name.
 fn wrap(renewal: &Arc<Renewal<Ends>>, name: ServerName<'static>) -> Wrap {
     let renewal = Arc::clone(renewal);
     Arc::new(move |transport: TcpTransport, side| -> Box<dyn Transport> {

@@ -1,6 +1,7 @@
 //! Names in certificates: a node's id, as a URI, and the host of a scheduler.
 //!
-//! Deliberately absent: who must have which name (`config::NameChecks` says it; the scheduler's port, the mesh and `trust` ask).
+//! Deliberately absent: the rule which process must have which name (`config::NameChecks` says it; the scheduler's
+//! port, the mesh and `trust` ask).
 
 use crate::config::TlsSettings;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ const URI: &str = "muster:node:";
 /// How many node ids of one certificate a sentence names.
 const NAMED_MAX: usize = 4;
 
-/// The URI of this node id: what is no letter, digit, `-`, `.`, `_` or `~` is percent-encoded (RFC 3986).
+/// The URI of this node id. Every character but letters, digits, `-`, `.`, `_` and `~` is percent-encoded (RFC 3986).
 pub fn uri(id: &str) -> String {
     format!("{URI}{}", encoded(id))
 }
@@ -52,7 +53,8 @@ pub fn uris(certificate: &CertificateDer<'_>) -> Vec<String> {
     parsed.map(|parsed| parsed.valid_uri_names().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// Whether one of these URIs is that of the node id. If not: what the certificate has in its place, in words.
+/// Checks whether one of these URIs is that of the node id. If not, says in words what the certificate has in its
+/// place.
 pub fn check(uris: &[String], node_id: &str) -> std::result::Result<(), String> {
     let ids: Vec<String> = uris.iter().filter_map(|uri| id_of(uri)).collect();
     if ids.iter().any(|id| id == node_id) {
@@ -82,7 +84,7 @@ pub fn of_host(settings: &TlsSettings, host: &str) -> Result<Option<ServerName<'
     })
 }
 
-/// The name of a peer of which none is demanded.
+/// The name that stands for a peer from which no name is demanded.
 pub fn nobody() -> ServerName<'static> {
     const NOBODY: &str = "no-name-is-demanded.invalid";
     ServerName::DnsName(DnsName::try_from(NOBODY).expect("it is written as a name is"))

@@ -1,6 +1,7 @@
-//! What certificates and revocation lists say of themselves: whose key it is, and when they begin and end.
+//! What certificates and revocation lists say of themselves: the kind of key, and when they begin and end.
 //!
-//! rustls does not look at a CA's own times, nor at when a list begins; and of a key that it does not take it says little.
+//! rustls does not look at a CA's own times, nor at when a list begins. It says little of a key that it does not
+//! accept.
 
 use der::asn1::UintRef;
 use der::oid::ObjectIdentifier;
@@ -20,9 +21,9 @@ const ED25519: &str = "1.3.101.112";
 /// What a key is for: ring signs and verifies with different ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// A process's own, which signs.
+    /// A process's own key, which signs.
     Own,
-    /// A CA's, with which signatures are verified.
+    /// A CA's key, with which signatures are verified.
     Ca,
 }
 
@@ -35,7 +36,7 @@ impl Use {
         }
     }
 
-    /// What is right in the place of a wrong one, and the command that makes it.
+    /// The right kind of key in the place of a wrong one, and the command that makes it.
     pub fn right_key(self) -> String {
         let bits = self.rsa_bits();
         let command = match self {
@@ -52,7 +53,7 @@ impl Use {
     }
 }
 
-/// What kind of key this is, in words, if it is one that is of no use. Of what can't be read others say what is wrong.
+/// The kind of this key in words, if it is of no use. Other code says what is wrong with a key that cannot be read.
 pub fn useless_key(certificate: &CertificateDer<'_>, used: Use) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let public = &certificate.tbs_certificate.subject_public_key_info;
@@ -74,7 +75,7 @@ pub fn kind_of_key(public: &SubjectPublicKeyInfoOwned) -> String {
     }
 }
 
-/// The curve of a key, and whether it is one that is taken.
+/// The curve of a key, and whether that curve is accepted.
 fn curve(public: &SubjectPublicKeyInfoOwned) -> Option<(String, bool)> {
     let curve = public.algorithm.parameters.as_ref()?.decode_as::<ObjectIdentifier>().ok()?.to_string();
     let known =
@@ -95,7 +96,7 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
     read.ok()
 }
 
-/// That a certificate has ended or not begun, in words that follow `a CA certificate that`.
+/// Says that a certificate has ended or not begun, in words that follow `a CA certificate that`.
 pub fn out_of_time(certificate: &CertificateDer<'_>, now: u64) -> Option<String> {
     let times = Certificate::from_der(certificate).ok()?.tbs_certificate.validity;
     let (from, until) = (times.not_before.to_unix_duration().as_secs(), times.not_after.to_unix_duration().as_secs());
@@ -118,7 +119,7 @@ pub fn end_of_list(list: &CertificateRevocationListDer<'_>) -> Option<u64> {
     list.next_update.map(|until| until.to_unix_duration().as_secs())
 }
 
-/// That a revocation list is not in effect, in words that follow the file's name.
+/// Says that a revocation list is not in effect, in words that follow the file's name.
 pub fn not_in_effect(list: &CertificateRevocationListDer<'_>, now: u64) -> Option<String> {
     let list = CertificateList::from_der(list).ok()?.tbs_cert_list;
     let (from, until) = (list.this_update, list.next_update);
@@ -131,10 +132,10 @@ pub fn not_in_effect(list: &CertificateRevocationListDer<'_>, now: u64) -> Optio
     Some(format!("is not in effect any more: it has ended on {ended}: expected a newer one ({NEW_LIST})"))
 }
 
-/// What makes a revocation list.
+/// The command that makes a revocation list.
 pub const NEW_LIST: &str = "openssl ca -gencrl -md sha256 -crldays 365 -out crl.pem";
 
-/// The day alone.
+/// The day of this moment alone.
 pub fn day(seconds: u64) -> String {
     match DateTime::from_unix_duration(Duration::from_secs(seconds)) {
         Ok(date) => format!("{}-{:02}-{:02}", date.year(), date.month(), date.day()),
@@ -142,7 +143,7 @@ pub fn day(seconds: u64) -> String {
     }
 }
 
-/// To the second.
+/// This moment, to the second.
 pub fn moment(seconds: u64) -> String {
     let of_day = seconds % DAY_SECONDS;
     format!("{} {:02}:{:02}:{:02} UTC", day(seconds), of_day / 3600, of_day / 60 % 60, of_day % 60)

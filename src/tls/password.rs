@@ -1,7 +1,8 @@
-//! Passwords, and the job's secret, which is set like one: from a setting, a file or a descriptor.
+//! Passwords, and the job's secret, which is set in the same way: from a setting, a file or a descriptor.
 //!
-//! Invariant: what came by a descriptor is kept, for it can be read once, and whoever reads the files again, or opens another cluster
-//! in this process, needs it. A number is never read twice: by then it may be somebody else's.
+//! Invariant: what came by a descriptor is kept. It can be read only once, and it is needed when the files are read
+//! again, or when another cluster is opened in this process. A descriptor's number is never read twice: by then it may
+//! belong to something else.
 
 use crate::config::{Lock, Password, PasswordSource};
 use crate::error::Result;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The longest, with a newline.
+/// The longest password, with a newline.
 const MAX_BYTES: usize = 1025;
 /// How long the writer of a descriptor may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +24,7 @@ static TAKEN: Mutex<BTreeMap<i32, Said>> = Mutex::new(BTreeMap::new());
 /// The text, or what is wrong, in words that follow the name of where it comes from.
 type Said = std::result::Result<Password, String>;
 
-/// The password that opens a file, or the secret that is set like one, if there is any.
+/// The password that opens a file, or the secret that is set in the same way, if there is any.
 pub fn password(lock: &Lock) -> Result<Option<Password>> {
     let said = match &lock.source {
         PasswordSource::None => return Ok(None),
@@ -49,7 +50,7 @@ fn of_descriptor(number: i32) -> Said {
     said
 }
 
-/// One newline at the end is not part of it.
+/// The password in these bytes. One newline at the end is not part of it.
 fn text(mut bytes: Vec<u8>) -> Said {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
@@ -64,7 +65,7 @@ mod tests {
     use std::io::{self, Write};
     use std::os::fd::IntoRawFd;
 
-    /// A descriptor with this in it, as one inherits it.
+    /// A descriptor with this text in it, as a process inherits it.
     fn saying(text: &[u8]) -> Lock {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(text).unwrap();
@@ -72,7 +73,7 @@ mod tests {
         Lock { source: PasswordSource::Descriptor(reader.into_raw_fd()), setting: "client_password_fd".to_owned() }
     }
 
-    /// In one test, for the number of one that has been read is soon another's.
+    /// All in one test, because the number of a descriptor that has been read soon belongs to another.
     #[test]
     fn a_descriptor_is_read_once_and_what_was_right_or_wrong_stays_so() {
         let (right, wrong) = (saying(b"hunter2\n"), saying(b"\xff"));

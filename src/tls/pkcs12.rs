@@ -1,7 +1,7 @@
 //! A certificate and its key out of a PKCS#12 file (RFC 7292), and a key out of encrypted PKCS#8.
 //!
-//! Both kinds of OpenSSL's are read: RC2 or triple DES with SHA-1, as version 1.1 makes them, and AES with PBKDF2 (PBES2).
-//! Deliberately not here: which certificate belongs to which key is left to rustls, which compares them.
+//! Both kinds of files that OpenSSL makes are read: RC2 or triple DES with SHA-1, as version 1.1 makes them, and AES
+//! with PBKDF2 (PBES2). Deliberately not here: which certificate belongs to which key. rustls compares them.
 
 use cbc::cipher::{block_padding::Pkcs7, BlockCipher, BlockDecryptMut, InnerIvInit, KeyInit};
 use der::asn1::{ContextSpecific, ObjectIdentifier, OctetString};
@@ -20,7 +20,7 @@ use sha2::{Sha256, Sha384, Sha512};
 
 /// Content that is not encrypted.
 pub const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
-/// Content that is.
+/// Content that is encrypted.
 pub const ENCRYPTED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.6");
 const KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.1");
 /// A bag with an encrypted key.
@@ -46,12 +46,12 @@ const ROUNDS_MAX: i32 = 10_000_000;
 pub enum Wrong {
     /// It is encrypted with another password, or damaged.
     Password,
-    /// It is not what it should be; the words follow its name.
+    /// It is not what it should be; the words follow the file's name.
     Content(String),
 }
 
 impl Wrong {
-    /// In words that follow the file's name, where a password was given, or not, by this setting.
+    /// What is wrong, in words that follow the file's name. `is_given`: this setting has given a password.
     pub fn told(self, is_given: bool, setting: &str) -> String {
         match self {
             Wrong::Content(why) => why,
@@ -66,11 +66,11 @@ impl Wrong {
 /// What a file holds, in DER.
 #[derive(Default)]
 pub struct Opened {
-    /// The key's own certificate first, where the file tells.
+    /// The certificates; the key's own comes first, if the file tells which that is.
     pub certificates: Vec<Vec<u8>>,
-    /// PKCS#8.
+    /// The keys, in PKCS#8.
     pub keys: Vec<Vec<u8>>,
-    /// Which certificates belong to the keys.
+    /// The ids by which keys find their certificates.
     key_ids: Vec<Vec<u8>>,
     certificate_ids: Vec<Option<Vec<u8>>>,
 }

@@ -21,7 +21,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(run.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&run.stderr));
 }
 
-/// What is between the lines of a PEM file of one block.
+/// The text between the first and the last line of a PEM file with one block.
 fn der_of(path: &Path) -> Vec<u8> {
     let text = std::fs::read_to_string(path).unwrap();
     der::Document::from_pem(text.trim()).unwrap().1.as_bytes().to_vec()
@@ -85,7 +85,7 @@ fn a_damaged_file_is_an_error() {
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
-        // What is not covered by the check is of no use: the parameters of a hash that has none.
+        // Bytes that the check does not cover have no effect: the parameters of a hash that has none.
         if let Ok(opened) = open(&damaged, "x") {
             assert_eq!((&opened.keys, &opened.certificates), (&whole.keys, &whole.certificates), "byte {at}");
         }

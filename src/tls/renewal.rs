@@ -1,10 +1,11 @@
 //! The files of a process that goes on: read again once they have changed, so that a renewal needs no restart.
 //!
-//! Invariants: connections that stand keep what they began with; new ones have what was read last; what is wrong with new files is
-//! said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock a list may begin later.
-//! There is no thread for it: the files are looked at when a connection begins, at most once a second, and once a day all of it is read
-//! anew, so that an end that is near is told daily. Files that have just been written wait a little, for their writer may not be done.
-//! Nothing waits once a certificate of ours or a list has ended: what is there now can only be better.
+//! Invariants: connections that stand keep what they began with; new ones have what was read last. What is wrong with
+//! new files is said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock
+//! a list may begin later. There is no thread for this. The files are looked at when a connection begins, at most once
+//! a second. Once a day all of it is read anew, so that an end that is near is told daily. Files that have just been
+//! written wait a little, for their writer may not be done. Nothing waits once a certificate of ours or a list has
+//! ended: what is there now can only be better.
 
 use super::credentials::{self, Credentials, Noted};
 use crate::config::TlsSettings;
@@ -15,24 +16,25 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long after a look there is no other.
+/// How long after a look at the files there is no other.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How old what has changed must be, unless two looks have found the same.
+/// How old a changed file must be, unless two looks have found the same.
 const SETTLED: Duration = Duration::from_secs(2);
 /// How soon files that were wrong are tried again, though they have not changed.
 const AGAIN: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What tells one state of a file from another; none where there is no such file.
+/// What tells one state of a file from another; none if there is no such file.
 #[derive(PartialEq)]
 struct Stamp(Option<[i64; 7]>);
 
 /// What each end of a node's connections uses.
 pub type Ends = (Arc<ClientConfig>, Arc<ServerConfig>);
-/// Reads the files: what is used, and what else is known of it.
+/// A function that reads the files: what is used, and what else is known of it.
 type Reads<E> = fn(&TlsSettings) -> Result<(E, Noted)>;
 
-/// What connections use now, and what is to be said of it: both ends of a node's, or one of a process that only connects.
+/// What connections use now, and what is to be said of it: both ends of a node's connections, or the end of a process
+/// that only connects.
 pub struct Renewal<E> {
     settings: TlsSettings,
     reads: Reads<E>,
@@ -43,10 +45,10 @@ struct State<E> {
     used: E,
     /// When the first of our certificates and of the lists ends, in seconds since 1970.
     until: u64,
-    /// The files that were read last, as they were then.
+    /// The files that were read last, as they were at that time.
     files: Vec<PathBuf>,
     stamps: Vec<Stamp>,
-    /// What a look has found that was too new, and when it was found first.
+    /// What a look has found that was too new, and when it was first found.
     found: Option<(Vec<Stamp>, Instant)>,
     looked: Instant,
     /// When all was read last, and when it was tried last because something was wrong.
@@ -62,7 +64,7 @@ struct State<E> {
 pub struct Remarks(Option<Arc<Renewal<Ends>>>);
 
 impl Remarks {
-    /// Those of these files.
+    /// The remarks on the files of this renewal.
     pub fn of(renewal: Arc<Renewal<Ends>>) -> Remarks {
         Remarks(Some(renewal))
     }
@@ -83,7 +85,7 @@ impl Renewal<Ends> {
 }
 
 impl Renewal<Arc<ClientConfig>> {
-    /// The same for a process that only connects.
+    /// Reads all that a process needs which only connects, for the first time.
     pub fn open_client(settings: &TlsSettings) -> Result<Renewal<Arc<ClientConfig>>> {
         Renewal::begin(settings, credentials::client).map(|(renewal, _)| renewal)
     }
@@ -125,7 +127,7 @@ impl<E: Clone> Renewal<E> {
     }
 
     fn locked(&self) -> MutexGuard<'_, State<E>> {
-        // What stands there is whole after each assignment.
+        // The state is whole after each assignment, so a thread that panicked has left nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +155,8 @@ impl<E: Clone> Renewal<E> {
         }
     }
 
-    /// Reads what is there although its writer may not be done. What is wrong with it may soon be right: nothing is said.
+    /// Reads what is there although its writer may not be done. What is wrong with it may soon be right, so nothing is
+    /// said.
     fn read_early(&self, state: &mut State<E>) {
         let files = credentials::files(&self.settings);
         let stamps = stamps(&files);
@@ -163,15 +166,15 @@ impl<E: Clone> Renewal<E> {
         }
     }
 
-    /// Reads all of it, and says what is wrong although it was said before.
+    /// Reads all files, and says what is wrong even if it was said before.
     fn read(&self, state: &mut State<E>, now: Instant) {
         (state.wrong, state.read) = (None, now);
         self.read_again(state, now);
     }
 
-    /// Reads all of it. If that fails the old goes on serving.
+    /// Reads all files. If that fails, the old ones go on serving.
     fn read_again(&self, state: &mut State<E>, now: Instant) {
-        // Asked before the files are read: what changes meanwhile is found at the next look.
+        // Their state is asked before they are read: a change meanwhile is found at the next look.
         state.files = credentials::files(&self.settings);
         (state.stamps, state.found, state.tried) = (stamps(&state.files), None, now);
         match (self.reads)(&self.settings) {

@@ -1,4 +1,4 @@
-//! Files that change under a process that goes on. The tests say how late it is.
+//! Files that change while a process goes on. The tests decide what time it is.
 
 use super::*;
 use crate::tls::testing::Files;

@@ -7,11 +7,11 @@ use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error,
 /// How many names of a certificate a sentence repeats.
 const NAMED_MAX: usize = 4;
 
-/// What is said where the other end ends, or breaks off, a handshake without a word.
+/// The words for a handshake that the other end ends, or breaks off, without a word.
 pub const NO_TLS_THERE: &str =
     "it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there";
 
-/// Why a peer's certificate is not taken.
+/// The reason why a peer's certificate is not accepted.
 fn of_certificate(error: &CertificateError) -> String {
     let what = match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired",
@@ -35,7 +35,7 @@ fn of_certificate(error: &CertificateError) -> String {
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "is signed in a way that is not taken: expected SHA-256 (openssl x509 -req -sha256 ...)"
         }
-        // rustls has no word of its own for it.
+        // rustls has no error of its own for this.
         CertificateError::Other(why) if why.to_string().contains("UnsupportedCertVersion") => {
             "is of X.509 version 1: expected version 3 (openssl x509 -req -extfile FILE ..., where FILE says \
              \"basicConstraints=CA:FALSE\")"
@@ -45,7 +45,7 @@ fn of_certificate(error: &CertificateError) -> String {
     format!("its certificate {what}")
 }
 
-/// Why the revocation list is of no use, in words that follow its name.
+/// The reason why the revocation list is of no use, in words that follow its name.
 pub fn of_list(error: &CertRevocationListError) -> String {
     use CertRevocationListError as Why;
     let what = match error {
@@ -66,7 +66,7 @@ pub fn of_list(error: &CertRevocationListError) -> String {
     format!("{what} ({NEW_LIST})")
 }
 
-/// A certificate is for another host than was dialled.
+/// The sentence for a certificate that is for another host than was dialled.
 fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
     let names = match presented {
         [] => "it has no host name and no address".to_owned(),
@@ -75,7 +75,7 @@ fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
     format!("its certificate is not for the host {:?}, as is demanded here (verify_host): {names}", expected.to_str())
 }
 
-/// Why the peer has ended the handshake.
+/// The reason why the peer has ended the handshake.
 fn of_alert(alert: AlertDescription) -> String {
     let what = match alert {
         AlertDescription::CertificateExpired => "it says that our certificate has expired, or is not valid yet",
@@ -97,16 +97,17 @@ fn of_alert(alert: AlertDescription) -> String {
     what.to_owned()
 }
 
-/// Whether the peer refuses this process, rather than having found damage.
+/// Whether the peer refuses this process, and has not only found damage.
 pub fn is_refusal(error: &Error) -> bool {
     use AlertDescription::{BadRecordMac, DecodeError, RecordOverflow, UnexpectedMessage};
     !matches!(error, Error::AlertReceived(BadRecordMac | DecodeError | RecordOverflow | UnexpectedMessage))
 }
 
-/// What is said of a record that is not as it was sent.
+/// The words for a record that is not as it was sent.
 pub const DAMAGED: &str = "a TLS record was damaged on the way";
 
-/// Whether this, on a link that both sides have agreed on, is damage. Not what the other end says of it: that end tells the group.
+/// Whether this error, on a link that both sides have agreed on, is damage. What the other end reports does not count:
+/// that end tells the group.
 pub fn is_damage(error: &Error) -> bool {
     matches!(
         error,
@@ -119,7 +120,7 @@ pub fn is_damage(error: &Error) -> bool {
     )
 }
 
-/// What went wrong.
+/// What went wrong, in a sentence.
 pub fn sentence(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => of_certificate(why),

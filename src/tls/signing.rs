@@ -1,7 +1,7 @@
 //! Keys that sign without leaving anything of themselves behind.
 //!
-//! ring copies the primes of an RSA key to where it reckons: to the stack of the thread that shakes hands, and to memory that it
-//! frees. Tested in a process that lives, in `tests/python/test_wiping.py`.
+//! ring copies the primes of an RSA key to the place where it computes: the stack of the thread that shakes hands, and
+//! memory that it frees. Tested in a process that lives, in `tests/python/test_wiping.py`.
 
 use crate::wiping::wiping;
 use rustls::pki_types::SubjectPublicKeyInfoDer;
@@ -9,7 +9,7 @@ use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use std::sync::Arc;
 
-/// A key; what it uses to sign is overwritten each time.
+/// A key. The memory that it uses to sign is overwritten each time.
 #[derive(Debug)]
 pub struct WipingKey(pub Arc<dyn SigningKey>);
 

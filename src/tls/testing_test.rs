@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder of a test's own. It goes with this.
+/// A folder of a test's own. It is removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -64,7 +64,7 @@ pub fn ca(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     ca_of(named(name))
 }
 
-/// A CA of which something is not usual.
+/// A CA with something unusual.
 pub fn ca_with(change: impl FnOnce(&mut CertificateParams)) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = named("an unusual CA");
     change(&mut params);
@@ -106,12 +106,12 @@ fn list_of(
 }
 
 impl Files {
-    /// All is as it should be.
+    /// Files in which everything is as it should be.
     pub fn new() -> Files {
         Files::of("a CA of tests")
     }
 
-    /// The same, with a CA of this name.
+    /// Such files, with a CA of this name.
     pub fn of(name: &str) -> Files {
         let files = Files { folder: Folder::new(), ca: ca(name) };
         files.write("ca.pem", files.ca.pem());
@@ -136,13 +136,13 @@ impl Files {
         self.signed_by(&self.ca, name, change)
     }
 
-    /// The same for the node with this id.
+    /// A certificate and its key for the node with this id.
     pub fn of_node(&self, id: &str) -> String {
         let uri = crate::tls::names::uri(id).try_into().unwrap();
         self.node("a node", |params| params.subject_alt_names.push(SanType::URI(uri)))
     }
 
-    /// The same, signed by another.
+    /// A certificate and its key, signed by another CA.
     pub fn signed_by(
         &self,
         ca: &CertifiedIssuer<'static, KeyPair>,
@@ -163,7 +163,7 @@ impl Files {
         self.settings_with([])
     }
 
-    /// The same, with these variables beside.
+    /// The warnings or the error, with these variables beside the usual ones.
     pub fn settings_with<const COUNT: usize>(&self, more: [(&str, &str); COUNT]) -> TlsSettings {
         settings_in(&self.folder, more)
     }
@@ -194,7 +194,7 @@ pub fn wrapped<T: Transport + 'static>(files: &Files, inner: T, side: Side) -> B
     wrapped_by(&files.settings(), inner, side)
 }
 
-/// The same, by these settings.
+/// A connection with TLS around it, by these settings.
 pub fn wrapped_by<T: Transport + 'static>(settings: &TlsSettings, inner: T, side: Side) -> Box<dyn Transport> {
     let ends = credentials::read(settings).unwrap();
     let session = match side {
@@ -209,13 +209,13 @@ pub fn both(files: &Files) -> (Connection, Connection) {
     between(files, files)
 }
 
-/// The same, each with its own files.
+/// The sessions of a client and a server that each have their own files.
 pub fn between(client: &Files, server: &Files) -> (Connection, Connection) {
     let [client, server] = [client, server].map(|files| credentials::read(&files.settings()).unwrap());
     sessions(client.client, server.server, names::nobody())
 }
 
-/// The same of these ends; the server is to have this name.
+/// The sessions of these two ends; the server is to have this name.
 pub fn sessions(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
@@ -225,12 +225,12 @@ pub fn sessions(
     (Connection::Client(client), Connection::Server(server))
 }
 
-/// A revocation list of this CA's, in PEM: it has this certificate's number, and stands for so many days but one.
+/// A revocation list of this CA's, in PEM: it has this certificate's number, and is valid for one day less than `days`.
 pub fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> String {
     revoked(ca, serial, days).pem().unwrap()
 }
 
-/// The same in each form.
+/// Such a list as a value, which may be written in any form.
 pub fn revoked(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> CertificateRevocationList {
     let now = SystemTime::now();
     list_of(ca, serial, now - 2 * DAY, now - DAY + DAY * days)

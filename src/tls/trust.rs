@@ -1,4 +1,5 @@
-//! Whether a certificate is taken: signed by the CA, begun and not ended, not revoked. The same for both ends of a connection.
+//! Whether a certificate is accepted: signed by the CA, begun and not ended, not revoked. The rule is the same for both
+//! ends of a connection.
 //!
 //! A certificate need not have a name, unless one is demanded of the server that was dialled.
 
@@ -37,13 +38,13 @@ impl Trust {
         Ok(Trust { clients: clients.build()?, servers: servers.build()? })
     }
 
-    /// Whether others would take this certificate of a client at this time.
+    /// Whether others would accept this certificate of a client at this time.
     pub fn judge_client(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), Error> {
         let Some((own, rest)) = chain.split_first() else { return Err(Error::NoCertificatesPresented) };
         self.clients.verify_client_cert(own, rest, at).map(drop)
     }
 
-    /// Whether others would take this certificate of a server at this time.
+    /// Whether others would accept this certificate of a server at this time.
     pub fn judge_server(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), Error> {
         let Some((own, rest)) = chain.split_first() else { return Err(Error::NoCertificatesPresented) };
         self.verify_server_cert(own, rest, &nobody(), &[], at).map(drop)
@@ -60,7 +61,7 @@ impl ServerCertVerifier for Trust {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.servers.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // It comes to the name last.
+            // rustls checks the name last.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if *server_name == nobody() => Ok(ServerCertVerified::assertion()),

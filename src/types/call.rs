@@ -57,7 +57,7 @@ impl CallKind {
         CallKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 
-    /// The name of its function, without what stands before all of them.
+    /// The name of its function, without the prefix that all functions have.
     pub fn name(self) -> &'static str {
         match self {
             CallKind::Barrier => "barrier",
@@ -125,7 +125,8 @@ impl Call {
 pub struct CallDigest(u64);
 
 impl CallDigest {
-    /// 2^64 divided by the golden ratio, and odd: a difference never vanishes, and spreads to the upper half.
+    /// 2^64 divided by the golden ratio, and odd: a difference never vanishes when it is multiplied by this, and
+    /// spreads to the upper half.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// The next call had this signature.
@@ -133,7 +134,7 @@ impl CallDigest {
         self.0 = (self.0 ^ signature).wrapping_mul(CallDigest::FACTOR);
     }
 
-    /// What data frames say of it.
+    /// The 32 bits of it that data frames carry.
     pub fn in_short(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -141,7 +142,7 @@ impl CallDigest {
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-/// What so many zero bytes multiply by.
+/// The factor that stands for so many zero bytes.
 const FNV_ZEROS: [u64; 9] = {
     let mut powers = [1u64; 9];
     let mut zeros = 1;
@@ -153,7 +154,7 @@ const FNV_ZEROS: [u64; 9] = {
 };
 
 /// 64 bits that differ, but for chance, where the words do (FNV-1a over their bytes, the low ones first; not against an
-/// adversary). Never 0. Each call hashes words that are small mostly: their zero bytes are taken together.
+/// adversary). Never 0. Each call hashes words that are mostly small: their zero bytes are taken together.
 pub fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
     let mut hash = FNV_START;
     for mut word in words {

@@ -1,4 +1,4 @@
-//! What of the data between nodes carries checksums.
+//! Which data between nodes carries checksums.
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

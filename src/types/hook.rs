@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The program's function: 0 says that the call waits on, anything else that it ends. None: nobody is asked.
+/// The program's function. It returns 0 if the call is to wait on, and anything else if the call is to end. None:
+/// nobody is asked.
 #[derive(Clone, Default)]
 pub struct Hook(Option<Arc<dyn Fn() -> i32 + Send + Sync>>);
 

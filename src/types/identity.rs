@@ -46,7 +46,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// One complete membership; the first is 1, and it only grows.
+/// The number of one complete membership. The first is 1, and it only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -55,7 +55,7 @@ impl Epoch {
     pub const FIRST: Epoch = Epoch(1);
 }
 
-/// One life of a node: random, drawn anew at each start.
+/// The number of one life of a node: random, drawn anew at each start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub [u8; 16]);
 
@@ -65,7 +65,7 @@ pub struct Token(pub [u8; 32]);
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)") // whoever knows it can take the node's place
+        f.write_str("Token(..)") // a process that knows the token can take the node's place
     }
 }
 
@@ -74,14 +74,14 @@ impl fmt::Debug for Token {
 pub struct TokenHash(pub [u8; 32]);
 
 impl TokenHash {
-    /// A token's.
+    /// The hash of this token.
     pub fn of(token: &Token) -> TokenHash {
         let digest = ring::digest::digest(&ring::digest::SHA256, &token.0);
         TokenHash(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
     }
 }
 
-/// An epoch's secret: who knows it is let in by its members.
+/// An epoch's secret: the members let in a process that knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
@@ -91,7 +91,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One job of one scheduler: random, drawn when the job begins.
+/// The number of one job of one scheduler: random, drawn when the job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobInstance(pub [u8; 16]);
 
@@ -119,20 +119,20 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// A launcher knows a process that it started by this, and all that runs in that process's place. It is a hash of a
+/// By this a launcher knows a process that it started, and all that runs in that process's place. It is a hash of a
 /// word that is drawn at each start, and passed on in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaunchId(pub [u8; 16]);
 
 impl LaunchId {
-    /// Of this word.
+    /// The id that belongs to this word.
     pub fn of(word: &str) -> LaunchId {
         let digest = ring::digest::digest(&ring::digest::SHA256, word.as_bytes());
         LaunchId(*digest.as_ref().first_chunk().expect("SHA-256 gives 32 bytes"))
     }
 }
 
-/// The accelerator that a node works with, as far as it was told.
+/// The accelerator that a node works with, as far as the node was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Its number on its host.
@@ -146,7 +146,7 @@ pub struct Device {
 pub struct HostName {
     /// What people call it.
     pub name: String,
-    /// What tells it from every other: name and boot id, or `MUSTER_HOST_ID`.
+    /// What tells it from every other host: name and boot id, or `MUSTER_HOST_ID`.
     pub key: String,
 }
 
@@ -155,8 +155,8 @@ pub struct HostName {
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// When it began, in the kernel's ticks since boot; a reused number differs here.
+    /// When it began, in the kernel's ticks since boot. Two processes with the same number differ in this.
     pub start_ticks: u64,
-    /// The namespaces of processes and of time in which the two hold (their inodes, as one number).
+    /// The namespaces of processes and of time in which `pid` and `start_ticks` hold (their inodes, as one number).
     pub pid_namespace: u64,
 }

@@ -18,7 +18,8 @@ pub enum DType {
     Bfloat16,
     Float32,
     Float64,
-    /// An element of the caller's own, of so many bytes: 1 to [`DType::ELEMENT_BYTES_MAX`]. Only users' functions combine them.
+    /// An element of the caller's own, of so many bytes: 1 to [`DType::ELEMENT_BYTES_MAX`]. Only users' functions
+    /// combine such elements.
     Element(u32),
 }
 
@@ -45,7 +46,7 @@ impl DType {
     /// The largest element that a caller can have. A piece of a schedule or of a frame holds at least one.
     pub const ELEMENT_BYTES_MAX: u32 = 64 << 10;
 
-    /// What a process can address; a buffer is smaller.
+    /// How many bytes a process can address. A buffer is smaller.
     pub const ADDRESSABLE_BYTES: u64 = 1 << 47;
 
     /// How many bytes so many elements take, if a buffer can be as large.
@@ -144,13 +145,14 @@ pub enum ReduceOp {
     Min,
     Max,
     Avg,
-    /// Bitwise; integers only, as the next two.
+    /// Bitwise, like the next two; for integers only.
     And,
     Or,
     Xor,
     /// The exact sum of one vector of each rank, rounded once; floats only.
     SumExact,
-    /// The same of as many vectors as each rank brings. Part of a call of its own, so that no caller can name it.
+    /// The exact sum of all vectors that the ranks bring; each may bring several. Only a call of its own has it: no
+    /// caller can name it.
     SumOfAddends,
     /// A function of the user's.
     User {
@@ -186,10 +188,10 @@ impl ReduceOp {
     /// The number of the first user's operation.
     pub const FIRST_USER: u32 = 256;
 
-    /// The number of a function that the call brings; none in the C ABI.
+    /// The number of a function that the call itself brings. The C ABI has none for it.
     const GIVEN: u32 = ReduceOp::FIRST_USER - 1;
 
-    /// The number of the exact sum of as many vectors as each rank brings; none in the C ABI.
+    /// The number of the exact sum of as many vectors as each rank brings. The C ABI has none for it.
     const ADDENDS: u32 = ReduceOp::GIVEN - 1;
 
     /// Its number in the C ABI.

@@ -1,4 +1,4 @@
-//! What is told of a message that met a receive, or would meet it.
+//! What a receiver is told of a message that met a receive, or would meet it.
 
 use super::DType;
 
@@ -11,6 +11,6 @@ pub struct Received {
     pub tag: i32,
     /// How many elements it has.
     pub count: u64,
-    /// Of which type.
+    /// The type of its elements.
     pub dtype: DType,
 }

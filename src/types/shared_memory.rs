@@ -9,12 +9,12 @@ pub enum SharedMemory {
     Off = 0,
     /// They do where they can.
     Auto = 1,
-    /// A group all of whose members are on one host does, or its calls fail.
+    /// A group whose members are all on one host does, or its calls fail.
     Require = 2,
 }
 
 impl SharedMemory {
-    /// Each with its name in settings.
+    /// Each value with its name in settings.
     pub const NAMES: [(SharedMemory, &'static str); 3] =
         [(SharedMemory::Off, "off"), (SharedMemory::Auto, "auto"), (SharedMemory::Require, "require")];
 

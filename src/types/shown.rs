@@ -1,4 +1,5 @@
-//! Text from outside as people may see it: what would not show, or would change how the rest shows, stands there as an escape.
+//! Text from outside, as people may see it. A character that would not show, or would change how the rest shows,
+//! becomes an escape.
 
 use std::borrow::Cow;
 use std::fmt::Write;

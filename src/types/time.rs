@@ -16,7 +16,9 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Moves by a time that does not count, but not beyond the present. What came later comes no sooner than what came first.
+    /// Moves this point later by a time that does not count, but not beyond the present. A later point stays no earlier
+    /// than others.
+    /// it was.
     pub fn forgive(&mut self, late: Duration, now: Time) {
         *self = (*self + late).min(now);
     }

@@ -1,4 +1,4 @@
-//! What the scheduler asks members of a collective that they have left behind them, to know who called what.
+//! What the scheduler asks members about a collective that they have left behind, to know which rank called what.
 
 use super::codec::record;
 use crate::types::{Call, GroupId};
@@ -20,7 +20,7 @@ record! {
         pub group: GroupId,
         /// The collective's sequence number.
         pub sequence: u64,
-        /// What it is; nothing where the node has not entered it, or does not know any more.
+        /// What the call is. None if the node has not entered it, or does not know it any more.
         pub call: Option<Call>,
     }
 }

@@ -4,16 +4,16 @@ use super::codec::{record, Decoder, Encoder, Wire, WireError};
 use crate::error::Failure;
 use crate::types::{Epoch, GroupId};
 
-/// What one member of a group wants made of it.
+/// What one member of a group wants to be made of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupWish {
     /// One group, of these ranks of the parent, in this order.
     Ranks(Vec<u32>),
     /// One group for each colour, ordered by key and then by rank; no colour: this member is in none.
     Colour {
-        /// The colour.
+        /// The member's colour.
         colour: Option<u32>,
-        /// The key.
+        /// The member's key.
         key: i32,
     },
 }
@@ -43,7 +43,7 @@ impl Wire for GroupWish {
 }
 
 record! {
-    /// A member of a group wants another made of it. Answered when all members have asked.
+    /// A member of a group asks for another group that is made of it. Answered when all members have asked.
     pub struct MakeGroup {
         /// The group that it is made of.
         pub parent: GroupId,
@@ -63,21 +63,21 @@ record! {
     pub struct GroupMade {
         /// The group that it is made of.
         pub parent: GroupId,
-        /// Its number among those.
+        /// Its number among the groups that are made of that one.
         pub nth: u64,
         /// The new group; none if the receiver is not in one.
         pub group: Option<GroupId>,
-        /// Its members' indices, in order of rank.
+        /// The new group's members, by index, in order of rank.
         pub members: Vec<u32>,
     }
 }
 
 record! {
-    /// A node wants a group that its members make by themselves, or does not wait for it any more. Answered by `MadeByMembers`.
+    /// A node asks for a group that its members make by themselves, or no longer waits for it. Answered by `MadeByMembers`.
     pub struct MakeByMembers {
         /// The number of the question; the node's own.
         pub ask: u64,
-        /// Whether it waits.
+        /// Whether the node waits for the group.
         pub wants: bool,
         /// The tag by which the members tell their groups apart.
         pub tag: String,
@@ -95,7 +95,7 @@ record! {
         pub ask: u64,
         /// The group.
         pub group: Option<GroupId>,
-        /// Why there is none.
+        /// Why there is no group.
         pub failure: Option<Failure>,
     }
 }
@@ -105,7 +105,7 @@ record! {
     pub struct Recover {
         /// The epoch that it wants to leave behind.
         pub epoch: Epoch,
-        /// Whether it waits.
+        /// Whether the node is inside, and waits.
         pub inside: bool,
     }
 }
@@ -125,15 +125,15 @@ record! {
         pub wait_ms: u64,
         /// Why.
         pub reason: String,
-        /// Whether somebody should read it: it takes long.
+        /// Whether the user should see the reason: the wait is long.
         pub long: bool,
     }
 }
 
 record! {
-    /// What this node says from now on is of this epoch.
+    /// What this node says from now on belongs to this epoch.
     pub struct InEpoch {
-        /// Which.
+        /// The epoch.
         pub epoch: Epoch,
     }
 }
@@ -142,15 +142,15 @@ record! {
     /// A member no longer uses a group that was made; when none does, it is forgotten. Answered by `GroupFreed`, and said
     /// again on each new connection until then.
     pub struct FreeGroup {
-        /// Which.
+        /// The group.
         pub group: GroupId,
     }
 }
 
 record! {
-    /// Answers a `FreeGroup`, also one that had been taken before: it need not be said again.
+    /// Answers a `FreeGroup`, even one that had been taken in before: the node need not say it again.
     pub struct GroupFreed {
-        /// Which.
+        /// The group.
         pub group: GroupId,
     }
 }

@@ -157,7 +157,7 @@ impl Wire for String {
     }
 }
 
-/// A text of so many bytes at most, where it lies.
+/// A text of at most `max` bytes. It is not copied.
 pub(super) fn take_text<'a>(from: &mut Decoder<'a>, max: usize, what: &str) -> Result<&'a str, WireError> {
     let length = usize::from(u16::take(from)?);
     if length > max {
@@ -171,7 +171,7 @@ pub(super) fn take_name(from: &mut Decoder<'_>, what: &str) -> Result<String, Wi
     take_text(from, NAME_MAX, what).map(str::to_owned)
 }
 
-/// Sequences: a count of four bytes, then the elements. The count is held against what the message can hold.
+/// Sequences: a count of four bytes, then the elements. The count is compared with what the message can hold.
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, to: &mut Encoder) {
         u32::try_from(self.len()).expect("sequences that travel have named limits far below 2^32").put(to);
@@ -180,7 +180,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn take(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         let count = from.count(usize::MAX, 1, "elements")?;
-        // A count is only a claim: what is set aside for it is never more than the message itself takes.
+        // A count is only a claim: the memory that is reserved for it is never more than the message itself takes.
         let mut values = Vec::with_capacity(count.min(from.rest.len() / std::mem::size_of::<T>().max(1)));
         for _ in 0..count {
             values.push(T::take(from)?);
@@ -189,8 +189,8 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-/// The last field of a message which had been without it: nothing of it lies on the wire where it says nothing. So what was sent
-/// before it came is what it was, in both directions.
+/// A last field that was added to a message later. If it has its default value, no byte of it lies on the wire. So a message
+/// without the field has the same bytes as before there was one, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Later<T>(pub T);
 
@@ -213,7 +213,7 @@ impl<T: Wire + Default + PartialEq> Wire for Later<T> {
     }
 }
 
-/// What is shared lies on the wire like the thing itself.
+/// A value in a `Box` or an `Arc` lies on the wire like the value itself.
 impl<T: Wire> Wire for Box<T> {
     fn put(&self, to: &mut Encoder) {
         self.as_ref().put(to);
@@ -235,7 +235,7 @@ impl<T: Wire> Wire for Arc<T> {
 }
 
 impl Wire for IpAddr {
-    /// 4 or 6, the address's bytes.
+    /// 4 or 6, then the address's bytes.
     fn put(&self, to: &mut Encoder) {
         match self {
             IpAddr::V4(ip) => {
@@ -259,7 +259,7 @@ impl Wire for IpAddr {
 }
 
 impl Wire for SocketAddr {
-    /// The address, the port. (Scope ids are local to a host and do not travel.)
+    /// The address, then the port. (Scope ids are local to a host and do not travel.)
     fn put(&self, to: &mut Encoder) {
         self.ip().put(to);
         self.port().put(to);
@@ -287,7 +287,7 @@ macro_rules! wire_newtypes {
 
 wire_newtypes!(Epoch, GroupId, Incarnation, JobInstance, LaunchId, Secret, Token, TokenHash);
 
-/// Enums that the ground knows by their codes; each with the sentence about a code that is none of them.
+/// Enums that have codes of their own (`types`), each with the sentence about a code that none of its variants has.
 macro_rules! wire_coded {
     ($($name:ident: $odd:literal),*) => {$(
         impl Wire for $name {

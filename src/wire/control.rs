@@ -12,7 +12,7 @@ use crate::types::{
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The longest reason of an abort that is told, in bytes.
+/// How much of an abort's reason is told at most, in bytes.
 const REASON_MAX: usize = 1024;
 
 /// A node asks to be let in; the first message on a connection.
@@ -52,26 +52,26 @@ pub struct Register {
     pub recovery: bool,
     /// The job instance that it belongs to, when it registers again after a broken connection.
     pub instance: Option<JobInstance>,
-    /// And what it was told then, which the scheduler must know.
+    /// What it was told in that job instance, which the scheduler must know.
     pub told: Told,
     /// The device that it works with.
     pub device: Device,
-    /// With recovery: what proves which node it is.
+    /// What proves which node it is, if recovery is on.
     pub reentry: Option<Box<Reentry>>,
-    /// What its launcher knows it by.
+    /// The id by which its launcher knows it.
     pub launch: Option<LaunchId>,
-    /// The job that it belongs to as its launcher tells jobs apart, where nobody has named the job or a port. Made anew by
-    /// each start of the job: nothing that lasts is compared by it.
+    /// The mark by which its launcher tells jobs apart, where the user has named neither the job nor a port. Each start of
+    /// the job makes a new mark: nothing that lasts is compared by it.
     pub derived_job: Option<String>,
 }
 
 record! {
-    /// The newest of each kind that a member was told: all of it was durable before. A scheduler that does not know it has an
+    /// The newest that a member was told, of each kind: all of it was durable before. A scheduler that does not know it has an
     /// older copy of its journal.
     pub struct Told {
         /// The newest epoch; 0: none yet.
         pub epoch: Epoch,
-        /// Of the changes that this life has made to the store, the last that was acknowledged, as `StoreReply` counts; 0: none.
+        /// The last change of this life to the store that was acknowledged, as `StoreReply` counts changes; 0: none.
         pub change: u64,
         /// The highest number of a group that it has made; 0: none.
         pub group: u32,
@@ -79,13 +79,13 @@ record! {
 }
 
 impl Told {
-    /// What one knows that begins.
+    /// What a node knows at its beginning.
     pub const NOTHING: Told = Told { epoch: Epoch(0), change: 0, group: 0 };
 }
 
 impl Register {
-    /// Drops what was only for the moment of registration: the tokens in clear, the library's version, and the
-    /// launcher's mark of its job (tomorrow's launcher may be another).
+    /// Drops what was needed for the registration only: the tokens in clear, the library's version, and the
+    /// launcher's mark of its job (the next launcher may be another).
     pub fn forget_what_was_checked(&mut self) {
         if let Some(reentry) = &mut self.reentry {
             reentry.tokens.clear();
@@ -94,12 +94,12 @@ impl Register {
     }
 }
 
-/// What a node proves with that it is the one it was before.
+/// The means by which a node proves that it is the same node as before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reentry {
-    /// The tokens of its earlier lives: the one that holds, and one that may have come to hold. None in its first life.
+    /// The tokens of its earlier lives: the valid one, and one that may have become valid. None in its first life.
     pub tokens: Vec<Token>,
-    /// What the token of this life hashes to.
+    /// The hash of this life's token.
     pub next: TokenHash,
 }
 
@@ -171,7 +171,7 @@ impl Wire for Register {
 }
 
 impl Register {
-    /// The protocol range of a registration of whatever version, so that a refusal can name it.
+    /// The protocol range of a registration of any version, so that a refusal can name it.
     pub fn protocol_range(payload: &[u8]) -> Result<(u16, u16), WireError> {
         let mut from = Decoder::new(payload);
         Ok((Wire::take(&mut from)?, Wire::take(&mut from)?))
@@ -189,7 +189,7 @@ record! {
 }
 
 record! {
-    /// The scheduler is another job's than the node's launcher says: the node's own listens at another port.
+    /// This scheduler belongs to another job than the node's launcher says. The node's own scheduler listens at another port.
     pub struct PassBy {
         /// Both sides of the disagreement, in a whole sentence.
         pub reason: String,
@@ -197,17 +197,17 @@ record! {
 }
 
 record! {
-    /// What all nodes of an epoch do alike, whatever each was told.
+    /// What all nodes of an epoch do in the same way, whatever each was told.
     pub struct Agreed {
         /// How long silence lasts before it means death, in milliseconds; heartbeats come five times as often.
         pub heartbeat_timeout_ms: u64,
-        /// What of the data carries checksums.
+        /// Which data carries checksums.
         pub checksums: ChecksumScope,
         /// Where algorithms change, as `schedules::Thresholds` lists them.
         pub thresholds: Vec<u64>,
         /// The longest key of the store, in bytes.
         pub store_key_max: u64,
-        /// The longest value.
+        /// The longest value of the store, in bytes.
         pub store_value_max: u64,
         /// Whether the ranks of a host share memory.
         pub shared_memory: SharedMemory,
@@ -215,7 +215,7 @@ record! {
 }
 
 record! {
-    /// How many groups have been made of one.
+    /// How many groups have been made of one group.
     pub struct Creations {
         /// The group that they were made of.
         pub parent: GroupId,
@@ -229,9 +229,9 @@ record! {
     pub struct Formed {
         /// Which job this is.
         pub instance: JobInstance,
-        /// How often the scheduler was started in this job; one of fewer starts is followed no more.
+        /// How often the scheduler was started in this job. Nodes no longer follow a scheduler of fewer starts.
         pub generation: u64,
-        /// Which membership.
+        /// Which epoch this is.
         pub epoch: Epoch,
         /// The receiver's place in the table of all nodes.
         pub index: u32,
@@ -247,16 +247,16 @@ record! {
         pub server_num: u32,
         /// What a link of this epoch must prove to know: the dialler shows the first half, the accepter the second.
         pub secret: Secret,
-        /// What all do alike.
+        /// What all nodes do in the same way.
         pub agreed: Agreed,
         /// How often this node has come back after it was lost.
         pub restarts: u32,
-        /// Of which of the receiver's groups others have been made by now. A node that makes those again is told what
-        /// they are. The others take no part.
+        /// The receiver's groups of which other groups have been made by now. A node that makes those again is told
+        /// what they are. The other members take no part.
         pub creations: Vec<Creations>,
-        /// All nodes up to `FULL_TABLE_NODES`; beyond that, those that the schedules on the receiver's groups use.
+        /// All nodes, if there are at most `FULL_TABLE_NODES`; else those that the schedules on the receiver's groups use.
         pub members: Members,
-        /// Of what the receiver offered in its `Register`, all that the scheduler takes up.
+        /// The features that the receiver offered in its `Register` and that the scheduler takes up.
         pub features: Later<u64>,
     }
 }
@@ -294,17 +294,17 @@ record! {
 }
 
 record! {
-    /// The cluster is broken: a node is lost, or a rank aborted. The first cause, once.
+    /// The cluster is broken: a node is lost, or a rank aborted. Tells the first cause, once.
     pub struct Verdict {
-        /// That cause.
+        /// The first cause.
         pub failure: Failure,
     }
 }
 
 record! {
-    /// Which nodes are lost in this epoch, by their indices; sent with a `Verdict`, and again for each that follows.
+    /// Which nodes are lost in this epoch, by their indices. Sent with a `Verdict`, and again for each node that is lost later.
     pub struct LostNodes {
-        /// Of which epoch.
+        /// The epoch.
         pub epoch: Epoch,
         /// All of them.
         pub nodes: Vec<u32>,
@@ -312,7 +312,7 @@ record! {
 }
 
 record! {
-    /// What a node was told of its epoch, for a scheduler that was started again and may not know.
+    /// What a node was told of its epoch, for a scheduler that was started again and may not know it.
     pub struct Known {
         /// The epoch.
         pub epoch: Epoch,
@@ -334,9 +334,9 @@ record! {
 }
 
 record! {
-    /// A group is revoked: the first cause that reached the scheduler, told to every member.
+    /// A group is revoked. Every member is told the first cause that reached the scheduler.
     pub struct Revoked {
-        /// That cause.
+        /// The first cause.
         pub failure: Failure,
     }
 }
@@ -344,13 +344,13 @@ record! {
 record! {
     /// Which members have not entered this collective, and where are they?
     pub struct WhereAre {
-        /// Chosen by the node; stands in the answer.
+        /// A number that the node chooses. The answer has it, too.
         pub query: u64,
         /// The group.
         pub group: GroupId,
         /// The collective's sequence number.
         pub sequence: u64,
-        /// Only of the node with this index, whether it has entered it or not.
+        /// If set, the question is only about the node with this index, whether that has entered the collective or not.
         pub about: Option<u32>,
     }
 }
@@ -358,9 +358,9 @@ record! {
 code! {
     /// Where a member is that has not entered a collective.
     pub enum AbsenceState {
-        /// It has entered this one (`call`, `sequence`, `age_ms` tell) and is still inside.
+        /// It has entered the collective that `call`, `sequence` and `age_ms` tell, and is still inside.
         Inside = 1,
-        /// It has finished this one and not entered another on the group; `age_ms` since it entered that one.
+        /// It has finished that collective and not entered another on the group. `age_ms` counts from when it entered it.
         Outside = 2,
         /// It has not used the group yet.
         Never = 3,
@@ -380,9 +380,9 @@ record! {
         pub state: AbsenceState,
         /// The newest collective that it entered on the group.
         pub sequence: u64,
-        /// What that is.
+        /// What that collective is.
         pub call: Option<Call>,
-        /// How long ago, in milliseconds.
+        /// How long ago it entered that, in milliseconds.
         pub age_ms: u64,
         /// The message for which it waits longest.
         pub wait: Option<MessageWait>,
@@ -392,7 +392,7 @@ record! {
 record! {
     /// Answers a `WhereAre`.
     pub struct Absent {
-        /// Which.
+        /// The number of the `WhereAre`.
         pub query: u64,
         /// How many have not entered.
         pub total: u32,
@@ -418,11 +418,11 @@ record! {
 }
 
 record! {
-    /// A rank ends the job for all. Shown as the cause that all are told.
+    /// A rank ends the job for all. Its text is the cause that all nodes are told.
     pub struct Abort {
         /// The program's own code.
         pub code: i32,
-        /// The program's own reason; cut where it is told.
+        /// The program's own reason. It is cut when it is told.
         pub reason: String,
     }
 }

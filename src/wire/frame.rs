@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The first four bytes of every frame: "MUST".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"MUST");
-/// The version of this framing. Registration is spoken in it by every version of the library.
+/// The version of this framing. Every version of the library registers in it.
 pub const FRAME_VERSION: u8 = 1;
 /// How long a frame header is.
 pub const HEADER_BYTES: usize = 24;
@@ -33,9 +33,9 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// As it lies on the wire.
+    /// The header as it lies on the wire.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        // Once for every frame that a collective sends: nothing is allocated.
+        // This runs for every frame that a collective sends, so it allocates nothing.
         let mut to = [0; HEADER_BYTES];
         to[..4].copy_from_slice(&MAGIC.to_le_bytes());
         to[4..6].copy_from_slice(&[FRAME_VERSION, self.kind]);
@@ -88,12 +88,12 @@ pub fn body_bytes(length: u64, flags: u16) -> u64 {
     length.saturating_add(length.div_ceil(PIECE_BYTES as u64).saturating_mul(CHECKSUM_BYTES as u64))
 }
 
-/// A whole frame off a control connection.
+/// A whole frame that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Its header.
     pub header: FrameHeader,
-    /// Its payload, checked, without checksums: where it lies, if it is one piece.
+    /// Its payload, checked, without checksums. It is borrowed if it is one piece.
     pub payload: Cow<'a, [u8]>,
 }
 
@@ -108,28 +108,28 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
 }
 
 impl WireError {
-    /// Whether it begins as this protocol does, and was damaged on the way.
+    /// Whether bytes of this protocol were damaged on the way.
     pub fn is_damage(&self) -> bool {
         self.0.ends_with(WRONG_CHECKSUM) || self.0.ends_with(WRONG_BIT)
     }
 }
 
-/// What these first bytes are, that are not those of a frame.
+/// Says in words what begins with these bytes, which are not those of a frame.
 fn no_frame(start: &[u8]) -> String {
     if start.iter().zip(MAGIC.to_le_bytes()).map(|(byte, right)| (byte ^ right).count_ones()).sum::<u32>() == 1 {
         return format!("a frame header of which {WRONG_BIT}");
     }
-    // A record of TLS, of which the first is a handshake's or, if the other end is refused, an alert.
+    // This is a record of TLS. The first record is a handshake's or, if the other end is refused, an alert.
     if matches!(start, [0x15 | 0x16, 3, ..]) {
         return "it speaks TLS, which is off here (enable_ssl)".to_owned();
     }
     format!("not a frame of this protocol: it begins with {:?}", String::from_utf8_lossy(start))
 }
 
-/// The first whole frame in `bytes` and how many bytes it took; `None` while it is not all there. A payload longer than
+/// The first whole frame in `bytes`, and how many bytes it took. `None` while it is not all there. A payload longer than
 /// `payload_max` fails as soon as its header is there.
 pub fn peek_frame(bytes: &[u8], payload_max: u64) -> Result<Option<(Frame<'_>, usize)>, WireError> {
-    // What cannot become a header is refused at once: a stranger may send less than a header and then wait.
+    // Bytes that cannot become a header are refused at once: a stranger may send less than a header and then wait.
     let start = bytes.len().min(4);
     if bytes[..start] != MAGIC.to_le_bytes()[..start] {
         return Err(WireError(no_frame(&bytes[..start])));

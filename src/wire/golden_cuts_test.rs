@@ -1,12 +1,12 @@
-//! What is left of golden payloads of which the end is missing.
+//! What golden payloads say when their end is missing.
 
 use super::golden_test::{decode_link, link_frames, messages};
 use super::*;
 
-/// The messages that end with a field which they had been without.
+/// The messages that end with a field that was added later.
 const LONGER_THAN_BEFORE: [&str; 3] = ["Formed", "Heartbeat", "StatusPart"];
 
-/// Whether a part of a payload is refused; or is what would be sent without that field.
+/// Whether a part of a payload is refused, or is what would be sent without that field.
 pub(super) fn is_refused_or_says_less(name: &str, kind: u8, cut: &[u8]) -> bool {
     let read = Message::decode(kind, cut);
     read.map_or(true, |read| LONGER_THAN_BEFORE.contains(&name) && read.encode() == cut)

@@ -10,7 +10,7 @@ fn two_calls() -> [Call; 2] {
     [barrier, Call { kind, dtype, op: None, root: Some(0), count: 128, layout: 0 }]
 }
 
-/// After none, one and both of these.
+/// The digests after none, one and both of these calls.
 fn digests() -> [CallDigest; 3] {
     let mut digests = [CallDigest::default(); 3];
     for (at, call) in two_calls().iter().enumerate() {
@@ -24,7 +24,7 @@ pub(super) fn data_header() -> DataHeader {
     DataHeader { epoch: Epoch(1), group: GroupId::WORLD, sequence: 3, signature, call: call(), digest }
 }
 
-/// The same of 1,024 elements of 16 bytes, by a function that the call brings, and which does not commute.
+/// The header of the same call with 1,024 elements of 16 bytes, and a function that the call brings, which does not commute.
 fn own_data_header() -> DataHeader {
     let op = Some(ReduceOp::Given { commutative: false });
     let call = Call { dtype: Some(DType::Element(16)), op, ..call() };
@@ -43,13 +43,13 @@ const MESSAGE_HEADER: &str =
     "010000000000000000000000020afeffffff0500000000000000000000010000000000000000000000000000000000000000000000000000000000009c86985f";
 const OWN_DATA_HEADER: &str =
     "0100000000000000000000000300000000000000e9629015a0c2eb9d030cff000080000004000000000f0000000000000000000000000000f3ce5a41a442cd7f";
-/// As the message above, of 1,000 elements of 8,094 bytes.
+/// The header of the message above with 1,000 elements of 8,094 bytes.
 const OWN_MESSAGE_HEADER: &str =
     "010000000000000000000000020cfeffffff0500000000000000e803000000009d1f0000000000000000000000000000000000000000000000000000ad7656f7";
-/// The signatures of a barrier; a broadcast of 128 uint8 from root 0; the allreduce of the data header above; and the same of
-/// addends.
+/// The signatures of a barrier; of a broadcast of 128 uint8 from root 0; of the allreduce of the data header above; and of the
+/// same allreduce of addends.
 const SIGNATURES: [&str; 4] = ["0151dba3e74b54f8", "a8d9d13c8a0bc6ff", "a8e9c32aa6ad8474", "6354ad9502f5c99a"];
-/// What a data header says of the calls before, after that barrier; and after the broadcast behind it.
+/// What a data header says of the calls before: after that barrier, and after that barrier and that broadcast.
 const DIGESTS: [&str; 2] = ["a11b42a0", "415acef3"];
 
 #[test]

@@ -6,9 +6,9 @@ use crate::types::{Call, GroupId};
 use std::fmt;
 use std::time::Duration;
 
-/// From when on a call counts as one that waits: its rank then says so with a heartbeat of its own, and what it called before.
+/// How long a call lasts before it counts as waiting. Its rank then says so in an extra heartbeat, with what it called before.
 pub const WAITS_AFTER: Duration = Duration::from_millis(300);
-/// How long ranks whose call digests differ have to say what they called before: each does once it has waited.
+/// How long ranks with different call digests have to say what they called before. Each does so once it has waited.
 pub const COMPARED_WITHIN: Duration = WAITS_AFTER.saturating_mul(2);
 
 record! {
@@ -18,11 +18,11 @@ record! {
         pub group: GroupId,
         /// The newest collective that it entered; 0: none yet.
         pub entered: u64,
-        /// The newest that it finished.
+        /// The newest collective that it finished.
         pub finished: u64,
-        /// What the newest entered one is.
+        /// What the newest collective is that it entered.
         pub call: Option<Call>,
-        /// How long ago it entered it, in milliseconds.
+        /// How long ago it entered that, in milliseconds.
         pub age_ms: u64,
     }
 }
@@ -30,15 +30,15 @@ record! {
 record! {
     /// A message for which a node waits.
     pub struct MessageWait {
-        /// In which group.
+        /// The message's group.
         pub group: GroupId,
-        /// It is sent; else it is received.
+        /// Whether the node sends the message. Else it receives it.
         pub sends: bool,
         /// The other end's rank in the group; none: any.
         pub peer: Option<u32>,
         /// Its tag; none: any.
         pub tag: Option<i32>,
-        /// Since when, in milliseconds.
+        /// How long it has waited, in milliseconds.
         pub age_ms: u64,
     }
 }
@@ -54,7 +54,7 @@ code! {
 }
 
 impl Carrier {
-    /// As people and programs are told it.
+    /// The name that people and programs are told.
     pub fn name(self) -> &'static str {
         match self {
             Carrier::Links => "links",
@@ -70,32 +70,33 @@ record! {
         pub group: GroupId,
         /// What it is.
         pub carrier: Carrier,
-        /// Of memory, how many ranks share it, and where; of links, why they share none.
+        /// For memory, how many ranks share it, and where. For links, why the ranks share no memory.
         pub words: String,
     }
 }
 
-/// `world: memory (2 ranks on host a, 2.6 MiB)`
+/// Shown as `world: memory (2 ranks on host a, 2.6 MiB)`.
 impl fmt::Display for GroupCarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.group, self.carrier.name(), self.words)
     }
 }
 
-/// How short that is at least.
+/// The fewest bytes that a `MessageWait` takes: group, direction, no peer, no tag, age.
 const WAIT_BYTES_LEAST: usize = 4 + 1 + 1 + 1 + 8;
 
 /// A sign of life, echoed at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Grows by one.
+    /// The heartbeat's number, which grows by one.
     pub sequence: u64,
-    /// The newest echo that the node has heard: a node that is not answered is unhearing.
+    /// The newest echo that the node has heard. If it stays the same, the node does not hear the scheduler.
     pub echoed: u64,
-    /// How far the node is in each group that it has used; then, of groups in which it waits, what it called before. At
-    /// most [`PROGRESS_MAX`] of both.
+    /// How far the node is in each group that it has used; then, for groups in which it waits, what it called before. At
+    /// most [`PROGRESS_MAX`] of both together.
     pub progress: Vec<GroupProgress>,
-    /// Groups that its program has made, was told to be over, and has gone on after. At most [`GONE_ON_MAX`], the newest.
+    /// Groups that its program had made and that are over: the program was told, and has gone on. The newest
+    /// [`GONE_ON_MAX`] at most.
     pub gone_on: Vec<GroupId>,
     /// The messages for which it waits longest. At most [`WAITS_MAX`].
     pub waits: Vec<MessageWait>,
@@ -104,7 +105,7 @@ pub struct Heartbeat {
     pub carriers: Later<Vec<GroupCarrier>>,
 }
 
-/// How short the progress in one group is at least: group, two numbers, no call, age.
+/// The fewest bytes that a `GroupProgress` takes: group, two numbers, no call, age.
 const PROGRESS_BYTES_LEAST: usize = 4 + 8 + 8 + 1 + 8;
 
 impl Wire for Heartbeat {

@@ -7,9 +7,9 @@ use std::fmt;
 code! {
     /// In which way a process ended.
     pub enum HowEnded {
-        /// By itself, with an exit code.
+        /// It ended by itself, with an exit code.
         Exited = 1,
-        /// By a signal.
+        /// It ended by a signal.
         Killed = 2,
     }
 }
@@ -19,38 +19,38 @@ record! {
     pub struct ChildEnded {
         /// Where it ran.
         pub host: HostName,
-        /// The process, as it registers if it is a node.
+        /// The process, told in the same way as in its registration, if it is a node.
         pub process: Process,
         /// How it ended.
         pub how: HowEnded,
         /// The exit code, or the number of the signal.
         pub number: i32,
-        /// What was in its environment, and in that of every process that it started.
+        /// The id that was in its environment, and in that of every process that it started.
         pub launch: Option<LaunchId>,
     }
 }
 
 record! {
-    /// A launcher starts nobody in the places of these processes any more; the only message of its connection. It counts for
-    /// those that are lost.
+    /// A launcher starts no process in the places of these processes any more; the only message of its connection. It counts
+    /// for nodes that are lost.
     pub struct Abandoned {
         /// Where they ran.
         pub host: HostName,
-        /// The processes, as they register if they are nodes: every life that had such a place.
+        /// The processes, told in the same way as in their registrations, if they are nodes: every life that had such a place.
         pub processes: Vec<Process>,
-        /// What was in their environments.
+        /// The ids that were in their environments.
         pub launches: Vec<LaunchId>,
     }
 }
 
 impl ChildEnded {
-    /// The same, said of a node that was not that process but ran in its place: a script's child.
+    /// The end in words, for a node that was not that process but was run by it, such as a script's child.
     pub fn of_its_runner(&self) -> String {
         format!("was run by a process that {self}")
     }
 }
 
-/// As the end of a sentence about it: `was killed by signal 9 (its launcher)`
+/// Shown as the end of a sentence about the process: `was killed by signal 9 (its launcher)`.
 impl fmt::Display for ChildEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.how {

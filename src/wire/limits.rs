@@ -4,11 +4,11 @@
 pub const PROTOCOL_LOWEST: u16 = 1;
 /// The highest protocol that this library speaks.
 pub const PROTOCOL_HIGHEST: u16 = 1;
-/// What a node may offer in `Register` beyond the protocol, and is taken up where `Formed` says so: it tells what carries its groups.
+/// A feature bit of `Register`, which is taken up if `Formed` says so: the node tells what carries its groups' collectives.
 pub const FEATURE_CARRIERS: u64 = 1;
-/// All of that which this library knows.
+/// All feature bits of `Register` that this library knows.
 pub const FEATURES: u64 = FEATURE_CARRIERS;
-/// What a node may offer to upgrade a link to in its `Hello`: two rings in memory that both share.
+/// A feature bit of a link's `Hello`: the link may be upgraded to two rings in memory that both nodes share.
 pub const LINK_FEATURE_MEMORY: u64 = 1;
 /// The longest frame payload before a node has registered.
 pub const UNREGISTERED_PAYLOAD_MAX: u64 = 64 << 10;
@@ -18,22 +18,22 @@ pub const CONTROL_PAYLOAD_MAX: u64 = 1 << 20;
 pub const NAME_MAX: usize = 255;
 /// The longest sentence that travels, in bytes; a longer one is cut at a character border.
 pub const SENTENCE_MAX: usize = 4096;
-/// How many groups with groups made of them `Formed` lists.
+/// How many groups `Formed` lists of which other groups were made.
 pub const CREATIONS_MAX: usize = 1024;
 /// How many tokens a node may show.
 pub const TOKENS_MAX: usize = 2;
-/// How many processes one word of a launcher names at most: it keeps within [`UNREGISTERED_PAYLOAD_MAX`].
+/// How many processes one message of a launcher names at most, so that it keeps within [`UNREGISTERED_PAYLOAD_MAX`].
 pub const ABANDONED_MAX: usize = 1024;
 /// How many addresses a node may advertise. With [`FULL_TABLE_NODES`] and [`NAME_MAX`] it keeps `Formed` within
 /// [`CONTROL_PAYLOAD_MAX`].
 pub const ADDRESSES_MAX: usize = 8;
 /// How many groups one heartbeat reports on.
 pub const PROGRESS_MAX: usize = 1024;
-/// And on at most so many messages that are waited for.
+/// How many messages one heartbeat names for which its node waits.
 pub const WAITS_MAX: usize = 8;
-/// How many groups one heartbeat names after whose end its node has gone on.
+/// How many groups one heartbeat names that are over and after which its node has gone on.
 pub const GONE_ON_MAX: usize = 64;
-/// Of how many groups one heartbeat says what carries them.
+/// For how many groups one heartbeat says what carries their collectives.
 pub const CARRIERS_MAX: usize = 128;
 /// Up to this many nodes `Formed` carries every member's address.
 pub const FULL_TABLE_NODES: usize = 1024;

@@ -1,4 +1,4 @@
-//! The limits, each at its edge and just beyond it; and that a claimed count costs nothing.
+//! The limits, each at its edge and just beyond it. And a claimed count costs nothing.
 
 use super::codec::take_name;
 use super::golden_test::messages;
@@ -175,7 +175,7 @@ fn the_largest_registration_fits_before_registration_and_the_largest_table_after
 #[test]
 fn a_count_beyond_what_the_message_holds_is_refused_before_anything_is_set_aside() {
     let claim = u32::MAX.to_le_bytes();
-    // A vector of this length would take 64 GiB; were it set aside, this test would not end well.
+    // A vector of this length would take 64 GiB. If that memory were reserved, this test would fail.
     assert!(taken::<Vec<u64>>(&claim).unwrap_err().0.starts_with("4294967295 elements announced"));
     let mut padded = claim.to_vec();
     padded.resize(1000, 0);

@@ -17,7 +17,7 @@ code! {
         Hello = 64,
         /// The other side lets it in.
         Accept = 65,
-        /// Or does not.
+        /// The other side does not let it in.
         Reject = 66,
         /// A data header and a payload.
         Data = 67,
@@ -27,11 +27,11 @@ code! {
         Leave = 69,
         /// A message header and, for some parts of a message, a payload.
         Message = 70,
-        /// Nothing, but that the other side's kernel is to acknowledge it.
+        /// An empty frame, sent only so that the other side's kernel acknowledges it.
         KeepAlive = 71,
         /// On a watch: the sender lives.
         Beat = 72,
-        /// On a watch: the sender believes that a third is lost.
+        /// On a watch: the sender believes that a third node is lost.
         Suspect = 73,
     }
 }
@@ -43,7 +43,7 @@ code! {
         Collectives = 0,
         /// Messages between two of its members.
         Messages = 1,
-        /// That the group is over and why, in one frame, where the scheduler does not tell it.
+        /// One frame that says that the group is over and why, where the scheduler does not tell it.
         Word = 2,
         /// Signs of life between two agent threads, where the scheduler gives none.
         Watch = 3,
@@ -62,7 +62,7 @@ code! {
     pub enum LinkRejectReason {
         /// The other side is dialling too, and its attempt survives.
         Crossing = 1,
-        /// The epoch, the secret or the addressee is another.
+        /// The hello is of another epoch, has another secret, or is for another node.
         Stranger = 2,
         /// There is such a link already.
         Duplicate = 3,
@@ -82,7 +82,7 @@ record! {
         pub epoch: Epoch,
         /// The group that the link serves.
         pub group: GroupId,
-        /// Which of its links to this peer.
+        /// Which of the group's links to this peer it is.
         pub channel: Channel,
         /// The dialler's index among all nodes.
         pub from: u32,
@@ -102,7 +102,7 @@ record! {
     pub struct LinkAccept {
         /// The second half of the epoch's secret.
         pub proof: [u8; PROOF_BYTES],
-        /// Those of the features offered that the accepter offers, too: both ends upgrade the link so.
+        /// The offered features that the accepter offers, too: both ends upgrade the link by these.
         pub features: u64,
     }
 }
@@ -116,7 +116,7 @@ record! {
 }
 
 record! {
-    /// The group is revoked; passed on once by everyone who hears it.
+    /// The group is revoked. Every node that hears this passes it on once.
     pub struct LinkRevoke {
         /// The first cause that the sender knows.
         pub failure: Failure,
@@ -126,17 +126,17 @@ record! {
 record! {
     /// A sign of life on a watch.
     pub struct LinkBeat {
-        /// The sender has its scheduler, which judges then.
+        /// Whether the sender is connected to its scheduler. Then that judges.
         pub has_scheduler: bool,
-        /// A question's number: it is to be answered at once. 0: it is none.
+        /// The number of a question, which is to be answered at once. 0: this is no question.
         pub asks: u32,
-        /// The number of the question that it answers. 0: none.
+        /// The number of the question that this answers. 0: none.
         pub answers: u32,
     }
 }
 
 record! {
-    /// On a watch: who may be lost.
+    /// On a watch: the sender believes that a third node may be lost.
     pub struct LinkSuspect {
         /// The index of the suspect.
         pub peer: u32,
@@ -164,23 +164,23 @@ pub struct DataHeader {
 
 /// The data header's fields with their padding, without the checksum.
 const FIELDS_BYTES: usize = DATA_HEADER_BYTES - CHECKSUM_BYTES;
-/// Those before the digest, with their padding.
+/// The fields before the digest, with their padding.
 const CALL_END: usize = FIELDS_BYTES - size_of::<u32>();
 
 impl DataHeader {
-    /// That of the world's first collective in epoch 1.
+    /// The data header of the world's first collective in epoch 1.
     #[cfg(test)]
     pub fn of_first(call: Call) -> DataHeader {
         let (epoch, group, signature) = (Epoch(1), GroupId::WORLD, call.signature());
         DataHeader { epoch, group, sequence: 1, signature, call, digest: 0 }
     }
 
-    /// As it lies on the wire: the fields, with zeroes up to 56 bytes before the last, and their crc32.
+    /// The header as it lies on the wire: the fields (zeroes before the last fill them up to 56 bytes), and their crc32.
     pub fn encode(&self) -> [u8; DATA_HEADER_BYTES] {
         self.encode_in(&mut Vec::with_capacity(DATA_HEADER_BYTES))
     }
 
-    /// The same, by way of a scratch that is kept from call to call.
+    /// Like `encode`, with a scratch that is kept from call to call.
     pub fn encode_in(&self, scratch: &mut Vec<u8>) -> [u8; DATA_HEADER_BYTES] {
         scratch.clear();
         let mut to = Encoder { bytes: std::mem::take(scratch) };

@@ -1,8 +1,8 @@
-//! The nodes of a cluster, as each of them is told of all.
+//! The nodes of a cluster, as each node is told of them.
 //!
-//! A table stays as it lies on the wire. What goes to all nodes is then put together once, and a node, which needs two or
-//! three of its peers at first, makes no thousand strings of it. Whatever came is looked through at once: a table that is
-//! here is valid.
+//! A table stays as it lies on the wire. So a table for all nodes is put together once, and a node, which needs only two or
+//! three of its peers at first, does not make thousands of strings of it. A table that comes in is checked at once: every
+//! table here is valid.
 
 use super::codec::{take_name, take_text, Decoder, Encoder, Wire, WireError};
 use super::{ADDRESSES_MAX, NAME_MAX};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// How short a member is at least: index, role, two ranks, three empty texts, process, no address, no device.
+/// The fewest bytes that a member takes: index, role, two ranks, three empty texts, process, no address, no device.
 const MEMBER_BYTES_LEAST: usize = 4 + 1 + 4 + 4 + 3 * 2 + 20 + 4 + 2;
 
 /// A node as the others see it.
@@ -40,7 +40,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// How a failure names it.
+    /// How a failure names this node.
     pub fn culprit(&self) -> Culprit {
         Culprit {
             role: self.role,
@@ -82,7 +82,7 @@ impl Wire for Member {
 }
 
 impl Member {
-    /// Goes over one as [`take`](Wire::take) does, and makes nothing of it.
+    /// Checks a member as [`take`](Wire::take) does, but makes nothing of it.
     fn look_through(from: &mut Decoder<'_>) -> Result<(), WireError> {
         u32::take(from)?;
         Role::take(from)?;
@@ -102,16 +102,16 @@ impl Member {
 pub struct Members(Arc<Table>);
 
 struct Table {
-    /// As they lie on the wire.
+    /// The members as they lie on the wire.
     bytes: Vec<u8>,
-    /// Where each begins, and where the last ends.
+    /// Where each member begins, and where the last ends.
     starts: Vec<u32>,
-    /// All of them, once somebody has wanted them.
+    /// All members, once somebody has asked for them.
     all: OnceLock<Vec<Arc<Member>>>,
 }
 
 impl Members {
-    /// These.
+    /// A table of these members.
     pub fn new(all: Vec<Arc<Member>>) -> Members {
         let (mut to, mut starts) = (Encoder::default(), vec![0]);
         for member in &all {
@@ -121,7 +121,7 @@ impl Members {
         Members(Arc::new(Table { bytes: to.bytes, starts, all: all.into() }))
     }
 
-    /// How many.
+    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.starts.len() - 1
     }
@@ -131,7 +131,7 @@ impl Members {
         self.len() == 0
     }
 
-    /// The member with this index, where they are in order of index.
+    /// The member with this index. The members must be in order of index.
     pub fn find(&self, index: u32) -> Option<Member> {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -150,7 +150,7 @@ impl Members {
         (0..self.len()).any(|at| self.index_at(at) == index)
     }
 
-    /// Whether each index comes after the one before, and is below this.
+    /// Whether each index is higher than the one before, and below `limit`.
     pub fn are_in_order_below(&self, limit: u64) -> bool {
         let mut next = 0;
         (0..self.len()).all(|at| {
@@ -174,7 +174,7 @@ impl Members {
     }
 }
 
-/// All of them, each taken off the wire at the first use.
+/// All members. They are decoded at the first use.
 impl Deref for Members {
     type Target = [Arc<Member>];
 

@@ -14,10 +14,10 @@ use super::launcher::{Abandoned, ChildEnded};
 use super::status::{JobNews, StatusPart, StatusQuery, Watch};
 use super::store::{StoreBegin, StoreCancel, StorePiece, StoreReply};
 
-/// How much is set aside for a message: most fit, and the others need not grow from nothing.
+/// How many bytes are reserved for a message: most messages fit, and the others need not grow from nothing.
 const ENCODED_BYTES: usize = 256;
 
-/// In which queue a message waits: between the pieces of a bulk transfer the urgent ones pass.
+/// In which queue a message waits. Urgent messages pass between the pieces of a bulk transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Everything but the store.
@@ -64,7 +64,7 @@ macro_rules! messages {
                 Ok(message)
             }
 
-            /// Every kind, and what it is called.
+            /// Every kind, with its name.
             #[cfg(test)]
             pub(crate) const KINDS: &'static [(u8, &'static str)] = &[$(($number, stringify!($name)),)*];
         }
@@ -154,9 +154,9 @@ messages! {
     ChildEnded = 36 (ChildEnded),
     /// Launcher: I start nobody in these places any more.
     Abandoned = 37 (Abandoned),
-    /// Scheduler: that you no longer use it is kept.
+    /// Scheduler: I have noted for good that you no longer use it.
     GroupFreed = 38 (GroupFreed),
-    /// Scheduler: I am another job's; yours listens elsewhere.
+    /// Scheduler: I belong to another job; yours listens elsewhere.
     PassBy = 39 (PassBy),
     /// Scheduler: what did you call?
     AskCall = 40 (AskCall),
@@ -173,7 +173,7 @@ messages! {
 }
 
 impl Message {
-    /// In which queue it waits.
+    /// The queue in which it waits.
     pub fn lane(&self) -> Lane {
         match self {
             Message::StoreBegin(_) | Message::StorePiece(_) | Message::StoreCancel(_) | Message::StoreReply(_) => {

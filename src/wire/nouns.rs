@@ -106,13 +106,13 @@ impl Wire for Failure {
 
 /// The number of a call without an element type.
 const NO_TYPE: u8 = u8::MAX;
-/// The number of the caller's own elements, whose size stands above the count.
+/// The number of the caller's own element types. Their size lies in the bits above the count.
 const OWN_TYPE: u8 = 12;
-/// Where it stands there: counts of such elements are smaller.
+/// The bit at which that size begins: counts of such elements are smaller.
 const SIZE_SHIFT: u32 = 48;
 
-/// How an element type and a count lie on the wire: a number, and the count. Above the count of a caller's own elements
-/// stands their size less one, so that a header is as long for every type.
+/// How an element type and a count lie on the wire: a number, and the count. For a caller's own element types, their size
+/// less one lies in the bits above the count, so that a header has the same length for every type.
 pub(super) fn put_elements(dtype: Option<DType>, count: u64) -> (u8, u64) {
     match dtype {
         None => (NO_TYPE, count),
@@ -124,7 +124,7 @@ pub(super) fn put_elements(dtype: Option<DType>, count: u64) -> (u8, u64) {
     }
 }
 
-/// The element type and the count that lie there so.
+/// The element type and the count that `put_elements` has put on the wire.
 pub(super) fn take_elements(code: u8, count: u64) -> Result<(Option<DType>, u64), WireError> {
     match code {
         NO_TYPE => Ok((None, count)),

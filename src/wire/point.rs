@@ -56,7 +56,7 @@ pub struct MessageHeader {
     pub dtype: DType,
     /// The sender's tag.
     pub tag: i32,
-    /// The sender's number of the message among those from it to this receiver, from 1; 0 for a credit.
+    /// The message's number among those from this sender to this receiver, from 1; 0 for a credit.
     pub number: u64,
     /// Elements of the whole message.
     pub count: u64,
@@ -66,12 +66,12 @@ pub struct MessageHeader {
 const FIELDS_BYTES: usize = MESSAGE_HEADER_BYTES - CHECKSUM_BYTES;
 
 impl MessageHeader {
-    /// As it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
+    /// The header as it lies on the wire: the fields, zeroes up to 60 bytes, their crc32.
     pub fn encode(&self) -> [u8; MESSAGE_HEADER_BYTES] {
         self.encode_in(&mut Vec::with_capacity(MESSAGE_HEADER_BYTES))
     }
 
-    /// The same, by way of a scratch that is kept from frame to frame.
+    /// Like `encode`, with a scratch that is kept from frame to frame.
     pub fn encode_in(&self, scratch: &mut Vec<u8>) -> [u8; MESSAGE_HEADER_BYTES] {
         scratch.clear();
         let mut to = Encoder { bytes: std::mem::take(scratch) };

@@ -4,7 +4,7 @@
 pub const PROOF_ASK: u8 = 80;
 /// The challenge: the accepter's nonce.
 pub const PROOF_CHALLENGE: u8 = 81;
-/// Behind each side's first message: its MAC.
+/// The MAC of a side's first message, which follows that message.
 pub const PROOF_MAC: u8 = 82;
 /// How long a nonce is.
 pub const NONCE_BYTES: usize = 32;

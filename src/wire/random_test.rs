@@ -27,7 +27,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `end`; small numbers, large ones and the ends are all frequent.
+    /// A number below `end`. Small numbers, large ones and the ends are all frequent.
     fn below(&mut self, end: u64) -> u64 {
         match self.number() % 8 {
             0 => 0,

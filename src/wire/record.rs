@@ -1,5 +1,5 @@
-//! What the scheduler writes into its journal before it promises it. `docs/protocol.md` tells the bytes of messages; these
-//! are read by schedulers of this library only, and their version is the journal's.
+//! What the scheduler writes into its journal before it promises it. `docs/protocol.md` describes the bytes of messages. These
+//! records are read by schedulers of this library only, and their version is the journal's.
 
 use super::codec::{record, Decoder, Encoder, Wire, WireError};
 use super::control::{Agreed, Register};
@@ -8,7 +8,7 @@ use crate::types::{Call, Epoch, GroupId, Incarnation, JobInstance, Secret, Token
 
 /// The longest value that is read back, in bytes: what a journal's record can hold.
 const VALUE_MAX: usize = 64 << 20;
-/// What an entry of the store takes at least: whether there is a key, its length, and whether there is a value.
+/// The fewest bytes that an entry of the store takes: whether there is a key, its length, and whether there is a value.
 const ENTRY_BYTES_MIN: usize = 6;
 
 record! {
@@ -32,7 +32,7 @@ record! {
         pub register: Register,
         /// Its rank.
         pub rank: u32,
-        /// What the token hashes to that lets its next life in.
+        /// The hash of the token that lets its next life in.
         pub token: Option<TokenHash>,
         /// How often it has come back.
         pub restarts: u32,
@@ -56,7 +56,7 @@ record! {
 }
 
 record! {
-    /// Groups were made of one.
+    /// Groups were made of one group.
     pub struct CreationRecord {
         /// The group that they were made of.
         pub parent: GroupId,
@@ -64,7 +64,7 @@ record! {
         pub nth: u64,
         /// A member that wanted it.
         pub by: u32,
-        /// And what it called.
+        /// What that member called.
         pub call: Call,
         /// The groups, and their members' indices in order of rank.
         pub groups: Vec<GroupRecord>,
@@ -102,7 +102,7 @@ record! {
         pub group: GroupId,
         /// Which node.
         pub by: u32,
-        /// Whether it was the last, so that nothing of the group is kept.
+        /// Whether it was the last node that used it, so that nothing of the group is kept.
         pub last: bool,
     }
 }
@@ -110,8 +110,8 @@ record! {
 /// A request that changed the store, or (without a node) what the store holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreRecord {
-    /// The keys that it changed, and what each holds from now on (none: it is deleted), all of it together. No key where only the
-    /// request's result is to be remembered.
+    /// The keys that it changed, all at once, and what each holds from now on (none: the key is deleted). There is no key if only
+    /// the request's result is to be remembered.
     pub entries: Vec<(Vec<u8>, Option<Blob>)>,
     /// The asker: its index, its life and the request's number. Then the number in the answer, and the number of this
     /// change among those by that life.
@@ -191,9 +191,9 @@ pub enum Record {
     Left(u32),
     /// The job has ended; nothing follows.
     Done,
-    /// A group is used by one less.
+    /// A node no longer uses a group.
     Freed(FreedRecord),
-    /// Nobody is started in this node's place any more, its launcher says.
+    /// The launcher says that it starts no process in this node's place any more.
     Abandoned(u32),
     /// A group was made by its members alone.
     ByMembers(ByMembersRecord),

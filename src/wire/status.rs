@@ -36,9 +36,9 @@ record! {
         pub phase: JobPhase,
         /// Whether lost nodes may come back.
         pub recovery: bool,
-        /// Why it does not go on, or not without those that come back.
+        /// Why the job does not go on, or goes on only if lost nodes come back.
         pub why: Option<String>,
-        /// The scheduler ends: nothing follows. Without a reason all have left in order.
+        /// Whether the scheduler ends, so that nothing follows. If there is no reason in `why`, all nodes have left in order.
         pub ended: bool,
     }
 }
@@ -84,7 +84,7 @@ record! {
         pub instance: JobInstance,
         /// Its id, if it has one.
         pub job_id: Option<String>,
-        /// The scheduler's library.
+        /// The version of the scheduler's library.
         pub version: String,
         /// Whether lost nodes may come back.
         pub recovery: bool,
@@ -94,13 +94,13 @@ record! {
         pub server_num: u32,
         /// How often the scheduler was started in this job.
         pub generation: u64,
-        /// For how long this one serves, in milliseconds.
+        /// How long this scheduler has served since its start, in milliseconds.
         pub age_ms: u64,
-        /// The newest complete membership; 0: none yet.
+        /// The newest complete epoch; 0: none yet.
         pub epoch: Epoch,
         /// How far the job is.
         pub phase: JobPhase,
-        /// More of that, in words.
+        /// More about that, in words.
         pub words: String,
         /// The first cause, if the cluster is broken.
         pub failure: Option<Failure>,
@@ -126,37 +126,37 @@ record! {
     pub struct StatusNode {
         /// The node.
         pub who: Culprit,
-        /// What it is.
+        /// What the node is to its scheduler.
         pub state: NodeState,
-        /// How long ago it was heard, in milliseconds; nothing where this scheduler has not heard it yet.
+        /// How long ago it was heard, in milliseconds. None if this scheduler has not heard it yet.
         pub heard_ms: Option<u64>,
         /// How often it has come back.
         pub restarts: u32,
         /// The first few groups in which it is in a call, as its last heartbeat told, each with the time since.
         pub calls: Vec<GroupProgress>,
-        /// In how many more it is.
+        /// In how many more groups it is in a call.
         pub more: u32,
         /// The messages for which it waits longest, as its last heartbeat told, each with the time since.
         pub waits: Vec<MessageWait>,
-        /// Where it works; nothing before it has a rank.
+        /// Where it works. None before it has a rank.
         pub place: Option<StatusPlace>,
     }
 }
 
 record! {
-    /// A group that is revoked, or one of whose members some wait in a collective that others have not entered.
+    /// A group that is revoked, or in which some members wait in a collective that others have not entered.
     pub struct StatusGroup {
-        /// Which.
+        /// The group.
         pub group: GroupId,
         /// Why it is revoked, if it is.
         pub failure: Option<Failure>,
-        /// The collective that is waited in; 0: none.
+        /// The collective in which members wait; 0: none.
         pub sequence: u64,
         /// What it is.
         pub call: Option<Call>,
         /// How many are in it.
         pub inside: u32,
-        /// For how long the first of them has been, in milliseconds.
+        /// For how long the first of them has been in it, in milliseconds.
         pub age_ms: u64,
         /// How many have not entered it.
         pub absent: u32,
@@ -169,7 +169,7 @@ record! {
     /// A part of the answer.
     #[derive(Default)]
     pub struct StatusPart {
-        /// The job; in the first part, and in a later one when what was told before does not hold any more.
+        /// The job: in the first part, and again in a later one when what was told before is no longer true.
         pub job: Option<StatusJob>,
         /// The next nodes: workers by rank, then servers by rank; while forming, in order of registration.
         pub nodes: Vec<StatusNode>,
@@ -177,7 +177,7 @@ record! {
         pub groups: Vec<StatusGroup>,
         /// Whether nothing follows.
         pub last: bool,
-        /// What carries groups' collectives, beside `groups` and as these in order of the groups' numbers.
+        /// What carries groups' collectives: a list beside `groups`, also in order of the groups' numbers.
         pub carriers: Later<Vec<GroupCarrier>>,
     }
 }

@@ -89,12 +89,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// How many bytes so many of this length together take.
+    /// How many bytes `count` parts take whose lengths add up to `bytes`.
     pub fn length(count: usize, bytes: usize) -> usize {
         bytes.saturating_add(count.saturating_mul(PART_HEAD_BYTES))
     }
 
-    /// Puts one more behind the others.
+    /// Puts one more part behind the others.
     pub fn push(&mut self, part: &[u8]) {
         let length = u32::try_from(part.len()).expect("keys and values are far below 4 GiB");
         self.bytes.extend_from_slice(&length.to_le_bytes());
@@ -152,7 +152,7 @@ code! {
 record! {
     /// Begins a request. `value_bytes` of value follow in pieces.
     pub struct StoreBegin {
-        /// Chosen by the node, growing; the same again means the same request again.
+        /// A number that the node chooses, and that grows. The same number again means the same request again.
         pub request: u64,
         /// Every request below this one has been answered and may be forgotten.
         pub answered_below: u64,
@@ -160,7 +160,7 @@ record! {
         pub operation: StoreOperation,
         /// On which keys.
         pub keys: Vec<Blob>,
-        /// For `Add`.
+        /// How much `Add` adds.
         pub delta: i64,
         /// For `CompareSet`: how much of the value is what is expected.
         pub expected_bytes: u64,
@@ -182,7 +182,7 @@ record! {
 record! {
     /// The node no longer waits for the answer; the scheduler forgets the request.
     pub struct StoreCancel {
-        /// Which.
+        /// The request.
         pub request: u64,
     }
 }
@@ -190,15 +190,15 @@ record! {
 record! {
     /// Answers a request. `value_bytes` of value follow in pieces.
     pub struct StoreReply {
-        /// Which.
+        /// The request.
         pub request: u64,
         /// A status code of the C ABI.
         pub status: i32,
-        /// Why not, where the status is an error.
+        /// The reason, if the status is an error.
         pub reason: String,
-        /// What the operation says of it.
+        /// The number that the operation returns (see `StoreOperation`).
         pub number: i64,
-        /// The number of this change among those of the store by this life of the node, in order; 0: it has changed nothing.
+        /// The number of this change among this life's changes to the store, in order; 0: the request has changed nothing.
         pub change: u64,
         /// How long the value is.
         pub value_bytes: u64,

@@ -1,7 +1,7 @@
 //! The lines that wait for an outlet's writer: bounded, in order, and with the count of those that were dropped.
 //!
 //! Invariants: it never holds more than [`LINES_MAX`] lines or [`BYTES_MAX`] bytes; a line that does not fit is dropped, not an older
-//! one; every dropped line is counted until somebody was told of it, in its place among the others.
+//! one; every dropped line is counted until the count has been told, in its place among the other lines.
 //!
 //! Pure: times are arguments. Tested here, and through `outlet`.
 
@@ -12,10 +12,10 @@ use std::time::Instant;
 
 /// How many lines wait at most.
 pub const LINES_MAX: usize = 1024;
-/// How many bytes they have at most.
+/// How many bytes the waiting lines have at most.
 pub const BYTES_MAX: usize = 256 * 1024;
 
-/// A program's own sink: level, who speaks, the line.
+/// A program's own sink: it gets the level, the speaker, and the line.
 pub type Callback = Arc<dyn Fn(LogLevel, &str, &str) + Send + Sync>;
 
 /// A line, and where it goes.
@@ -27,7 +27,7 @@ pub(crate) struct Line {
     pub(crate) to: Option<Callback>,
 }
 
-/// What is to be written next: first that so many lines were dropped, then the line.
+/// What is to be written next: first the number of dropped lines, then the line.
 pub(crate) struct Next {
     pub(crate) dropped: u64,
     pub(crate) line: Option<Line>,
@@ -35,7 +35,7 @@ pub(crate) struct Next {
 
 struct Waiting {
     line: Line,
-    /// How many were dropped between the one before and this.
+    /// How many lines were dropped between the line before and this one.
     dropped: u64,
 }
 
@@ -43,11 +43,11 @@ struct Waiting {
 pub(crate) struct Backlog {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// How many were dropped after the last that waits.
+    /// How many lines were dropped after the last one that waits.
     dropped: u64,
-    /// How many were dropped before the first that waits, and nobody was told.
+    /// How many lines were dropped before the first one that waits, and have not been told of.
     untold: u64,
-    /// How many have come to wait, and of how many that is over.
+    /// How many lines have come to wait; and how many of them have been written or dropped.
     given: u64,
     done: u64,
     last_given: Option<Instant>,
@@ -72,10 +72,11 @@ impl Backlog {
         self.waiting.push_back(Waiting { line, dropped: std::mem::take(&mut self.dropped) });
     }
 
-    /// What is to be written next. To be followed by [`wrote`](Backlog::wrote).
+    /// Takes what is to be written next. [`wrote`](Backlog::wrote) must follow.
     pub(crate) fn take(&mut self) -> Option<Next> {
         let Some(Waiting { line, dropped }) = self.waiting.pop_front() else {
-            // Only what was just dropped: of what could not be written before nobody could be told either.
+            // This only tells of lines that were dropped just now. If a line could not be written before, its count
+            // could not be told.
             let dropped = std::mem::take(&mut self.dropped);
             self.untold += dropped;
             return (dropped > 0).then_some(Next { dropped: self.untold, line: None });
@@ -85,14 +86,15 @@ impl Backlog {
         Some(Next { dropped: self.untold, line: Some(line) })
     }
 
-    /// What came of it: of how many dropped ones was told, and, if there was a line, whether that was written.
+    /// Notes what came of the last [`take`](Backlog::take): how many dropped lines were told of, and, if there was a
+    /// line, whether it was written.
     pub(crate) fn wrote(&mut self, told: u64, line: Option<bool>) {
         self.untold -= told;
         self.done += u64::from(line.is_some());
         self.untold += u64::from(line == Some(false));
     }
 
-    /// Drops all lines that wait. `counted`: they are told of.
+    /// Drops all lines that wait. `counted`: whether the log will tell of them.
     pub(crate) fn discard(&mut self, counted: bool) {
         let lines = self.waiting.len() as u64;
         self.done += lines;
@@ -101,7 +103,7 @@ impl Backlog {
         self.dropped += between + if counted { lines } else { 0 };
     }
 
-    /// Forgets everything, and frees nothing: it was another process's.
+    /// Forgets everything, and frees nothing: it belonged to another process.
     pub(crate) fn forget(&mut self) {
         std::mem::forget(std::mem::replace(self, Backlog::new()));
     }
@@ -111,7 +113,7 @@ impl Backlog {
         (self.given, self.last_given)
     }
 
-    /// Of how many it is over: written, or dropped.
+    /// How many lines have been written or dropped after they waited.
     pub(crate) fn done(&self) -> u64 {
         self.done
     }

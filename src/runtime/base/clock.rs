@@ -4,7 +4,7 @@ use super::sync::Instant;
 use crate::types::Time;
 use std::time::Duration;
 
-/// Counts from its own start.
+/// A clock that counts from its own start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -21,7 +21,7 @@ impl Clock {
         Time(u64::try_from(self.start.elapsed().as_nanos()).expect("a process does not run for 500 years"))
     }
 
-    /// How long until `deadline`: `None` if it never comes.
+    /// How long it is until `deadline`: `None` if it never comes.
     pub fn until(&self, deadline: Time) -> Option<Duration> {
         (deadline != Time::NEVER).then(|| deadline.since(self.now()))
     }

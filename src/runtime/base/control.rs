@@ -12,16 +12,17 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 /// How much is read at a time; a driver keeps one buffer of this size for all its connections.
 pub const READ_BYTES: usize = 64 << 10;
-/// How large the buffer for that is at first: what no node needs is not touched.
+/// How large that buffer is at first: memory that no node needs is not touched.
 pub const FIRST_READ_BYTES: usize = 4 << 10;
 /// How much is encoded before it is written.
 const BATCH_BYTES: usize = 64 << 10;
-/// Bulk messages go out together up to here: a request to the store and its short value are one packet, and wake one thread once.
+/// Bulk messages go out together up to this size: a request to the store and its short value are one packet, and wake
+/// one thread once.
 const BULK_BATCH_BYTES: usize = 4 << 10;
 /// How much may wait in our kernel to be sent. What lies there is past our queues, so an urgent message waits behind it;
 /// without a bound the kernel takes several MiB.
 const UNSENT_BYTES: u32 = 128 << 10;
-/// How many messages may wait to go out; a peer that lets more gather does not read.
+/// How many messages may wait to go out. A peer for which more gather does not read.
 const QUEUE_MAX: usize = 1 << 16;
 /// How much is read from one connection before others get their turn.
 const ROUND_BYTES: usize = 1 << 20;
@@ -33,9 +34,9 @@ pub enum ControlEnd {
     Ended(String),
     /// The network broke it.
     Broken(String),
-    /// The peer sent what breaks this protocol's rules or limits.
+    /// The peer sent something that breaks this protocol's rules or limits.
     Garbage(String),
-    /// The peer sent what is of no version of this protocol.
+    /// The peer sent something that belongs to no version of this protocol.
     Strange(String),
     /// With TLS: one side does not take the other.
     Refused(String),
@@ -53,7 +54,7 @@ impl ControlEnd {
         }
     }
 
-    /// What an error of the transport means.
+    /// The end that an error of the transport means.
     pub fn from_io(error: &io::Error) -> ControlEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
@@ -65,7 +66,7 @@ impl ControlEnd {
     }
 }
 
-/// A message, or what cannot be decoded as one (its kind, its payload, why).
+/// A message, or a frame that cannot be decoded as one (its kind, its payload, the reason).
 pub type Arrival = Result<Message, (u8, Vec<u8>, WireError)>;
 
 /// One connection between a node and its scheduler.
@@ -80,7 +81,8 @@ pub struct ControlLink {
     written: usize,
     /// The transport may still hold a part of what it took.
     unflushed: bool,
-    /// Why nothing can be written any more. It ends the connection once all is read that the peer said before.
+    /// The reason why nothing can be written any more. It ends the connection once all is read that the peer said
+    /// before.
     unwritable: Option<Box<ControlEnd>>,
     node: u32,
 }
@@ -113,12 +115,12 @@ impl ControlLink {
         self.node = node;
     }
 
-    /// Puts a message into its queue. One that can no longer be written is dropped: the end is on its way.
+    /// Puts a message into its queue. A message that can no longer be written is dropped: the end is on its way.
     pub fn queue(&mut self, message: Message) -> Result<(), ControlEnd> {
         if self.unwritable.is_some() {
             return Ok(());
         }
-        // A stranger's, and long: one is kept for it, and no more.
+        // This message is for a stranger, and long: one is kept for it, and no more.
         if matches!(message, Message::StatusPart(_)) && self.has_outbound() {
             return Err(ControlEnd::Garbage("it asks for more before it has read what it was told".to_owned()));
         }
@@ -138,9 +140,9 @@ impl ControlLink {
         self.unflushed || self.written < self.outbound.len() || !self.urgent.is_empty() || !self.bulk.is_empty()
     }
 
-    /// Writes as much as the transport takes. Returns false once nothing can be written any more: then this connection is to
-    /// be read without waiting. A goodbye or a verdict may lie there, which the peer sent before it closed; the end comes
-    /// behind it.
+    /// Writes as much as the transport takes. Returns false once nothing can be written any more: then this connection
+    /// is to be read without waiting. A goodbye or a verdict that the peer sent before it closed may lie there; the end
+    /// comes behind it.
     pub fn write(&mut self) -> bool {
         if self.unwritable.is_none() {
             self.unwritable = self.try_to_write().err().map(Box::new);
@@ -176,7 +178,8 @@ impl ControlLink {
         }
     }
 
-    /// Urgent messages first; then one bulk message at a time, or a few short ones, so that an urgent one never waits behind many.
+    /// Encodes urgent messages first; then one bulk message, or a few short ones, so that an urgent one never waits
+    /// behind many.
     fn encode_batch(&mut self) {
         while self.outbound.len() < BATCH_BYTES {
             let Some(message) = self.urgent.pop_front() else { break };
@@ -256,12 +259,12 @@ impl ControlLink {
     }
 }
 
-/// What a round of reading brought.
+/// What a round of reading has brought.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heard {
-    /// At least one byte.
+    /// Whether at least one byte came.
     pub any: bool,
-    /// There may be more, of which the poller will not tell.
+    /// Whether there may be more, of which the poller will not tell.
     pub more: bool,
 }
 

@@ -390,8 +390,8 @@ fn an_end_comes_behind_what_was_said_before_it() {
     assert!(matches!(heard, Err(ControlEnd::Strange(reason)) if reason.contains("\"GET \"")));
 }
 
-/// A peer that dies ends its connection, by a reset where it has not read everything; a network that breaks ends it otherwise,
-/// and the peer may still live.
+/// A peer that dies ends its connection: by a reset if it has not read everything. A network that breaks ends the
+/// connection otherwise, and the peer may still live.
 #[test]
 fn a_reset_is_the_peers_and_a_time_out_the_networks() {
     for (numbers, is_the_peers) in [
@@ -411,7 +411,7 @@ fn a_reset_is_the_peers_and_a_time_out_the_networks() {
     }
 }
 
-/// It has said goodbye, and has closed the connection with something unread: what is written to it now fails.
+/// The peer has said goodbye, and has closed the connection with something unread: what is written to it now fails.
 #[test]
 fn what_the_peer_said_before_is_read_though_nothing_can_be_written_to_it() {
     let (mut link, transport) = link();

@@ -1,5 +1,5 @@
-//! The recovery directory as a program without standard streams must have it: whatever its calls open, for a moment or for long,
-//! is none of the descriptors 0 to 2. What stays open is also closed in a forked child.
+//! The recovery directory, made safe for a program without standard streams: no descriptor that its calls open, for a
+//! moment or for long, is one of 0 to 2. What stays open is also closed in a forked child.
 
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ impl OwnDisk {
     }
 }
 
-/// A forked child closes it.
+/// Keeps a file open; a forked child closes it.
 fn keep(open: &mut dyn FnMut() -> io::Result<File>) -> io::Result<Kept> {
     Ok(Box::new(Guarded::create(open)?))
 }

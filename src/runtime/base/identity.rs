@@ -11,7 +11,7 @@ pub fn host_name(settings: &Settings) -> Result<HostName> {
     host_of(settings.host_id.as_deref())
 }
 
-/// The host of processes that have this `MUSTER_HOST_ID`, or none.
+/// The host of processes that have this `MUSTER_HOST_ID`, or have none.
 pub fn host_of(host_id: Option<&str>) -> Result<HostName> {
     let name = host::name()?;
     let key = host_id.map_or_else(|| format!("{name}/{}", host::boot_id()), str::to_owned);
@@ -23,7 +23,7 @@ pub fn process() -> Process {
     Process { pid: std::process::id(), start_ticks: host::own_start_ticks(), pid_namespace: host::pid_namespace() }
 }
 
-/// A new life.
+/// The random name of a new life.
 pub fn incarnation() -> Result<Incarnation> {
     host::random_bytes().map(Incarnation)
 }
@@ -36,8 +36,8 @@ pub fn generated_node_id(host: &HostName, incarnation: &Incarnation) -> String {
     format!("{name}-{}-{random:08x}", std::process::id())
 }
 
-/// Where nodes' certificates must carry their node ids: which one this node's must carry. A process that makes up its id has no
-/// certificate for it.
+/// Notes which node id this node's certificate must carry, where certificates must carry node ids. A process that makes
+/// up its id has no certificate for it.
 pub fn demand_own_id(settings: &mut Settings) -> Result<()> {
     let id = match &settings.assignment {
         Assignment::Node { role, node_id, rank, .. } => lasting_name(*role, node_id.as_deref(), *rank),

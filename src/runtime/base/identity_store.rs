@@ -1,11 +1,12 @@
 //! What a node keeps in its recovery directory: the tokens that let its next life in.
 //!
-//! A life draws its token and keeps it, beside the one that holds, before it registers with it; once the cluster is
-//! complete that token holds. A life that ends before leaves a token that may have come to hold: the next one shows both,
-//! and registers with the same again.
+//! A life draws its token, and keeps it beside the token that holds, before it registers with the new one. Once the
+//! cluster is complete, the new token holds. A life that ends before that leaves a token that may have come to hold:
+//! the next life shows both, and registers with the same one again.
 //!
-//! A start with another job's id, perhaps by mistake, loses nothing: what the jobs before have is put aside, until the cluster
-//! of this one is complete. Tested in `identity_store_test.rs`, and by `src/sim`, whose nodes keep theirs so.
+//! A start with another job's id, perhaps by mistake, loses nothing: what earlier jobs have is put aside until the
+//! cluster of this job is complete. Tested in `identity_store_test.rs`, and by `src/sim`, whose nodes keep their tokens
+//! in this way.
 
 use super::disk::OwnDisk;
 use crate::config::{Assignment, Settings};
@@ -15,8 +16,8 @@ use crate::net::host;
 use crate::types::{Role, Token, TokenHash};
 use crate::wire::Reentry;
 
-/// Of how many other jobs something is kept: of that in which a token came to hold, and of those for which this node was started
-/// last.
+/// How many other jobs something is kept of: the job in which a token came to hold, and those for which this node was
+/// started last.
 const ASIDE_MAX: usize = 8;
 
 /// A node's identity file.
@@ -36,8 +37,8 @@ pub(crate) fn lasting_name(role: Role, node_id: Option<&str>, rank: Option<u32>)
 }
 
 impl IdentityStore {
-    /// With recovery: what this life shows when it registers, durably kept; and the store, unless the node has no name that
-    /// lasts.
+    /// With recovery: what this life shows when it registers, durably kept; and the store, unless the node has no
+    /// lasting name.
     pub fn open(settings: &Settings) -> Result<Option<(Reentry, Option<IdentityStore>)>> {
         if !settings.enable_recovery {
             return Ok(None);
@@ -55,8 +56,8 @@ impl IdentityStore {
         Ok(Some((reentry, Some(store))))
     }
 
-    /// A life begins: what it shows, and registers with. That is durable when this returns, and so is what was kept before.
-    /// `draw` makes its token, where it needs one.
+    /// Begins a life. Returns what it shows, and registers with. That is durable when this returns, and so is what was
+    /// kept before. `draw` makes the life's token, if it needs one.
     pub(crate) fn begin(
         disk: Box<dyn Disk>,
         name: String,
@@ -82,8 +83,9 @@ impl IdentityStore {
         Ok((Reentry { tokens, next: TokenHash::of(&Token(next)) }, IdentityStore { disk, identity }))
     }
 
-    /// The cluster is complete: this life's token holds, and those of no other job. Where another start of this node is just
-    /// reading the file nothing is written: the token is there as the one that may hold, which serves the next life as well.
+    /// The cluster is complete: this life's token holds, and no other job's. If another start of this node is just
+    /// reading the file, nothing is written: the file has the token as one that may hold, which serves the next life as
+    /// well.
     pub fn joined(&mut self) -> Result<()> {
         let own = &mut self.identity.own;
         own.current = own.next.take().or(own.current);

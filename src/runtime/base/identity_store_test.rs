@@ -10,7 +10,7 @@ struct Known {
 }
 
 impl Known {
-    /// A life registers with what it has kept: is it let in?
+    /// A life registers with what it has kept. Returns whether it is let in.
     fn registers(&mut self, reentry: &Reentry, seed: u64) {
         self.lives += 1;
         let shown: Vec<TokenHash> = reentry.tokens.iter().map(TokenHash::of).collect();
@@ -90,7 +90,7 @@ fn what_another_job_has_kept_under_the_same_name_is_not_shown() {
     assert_eq!(of(&disk, "another").unwrap().0.tokens, []);
 }
 
-/// More than what is kept.
+/// More jobs than are kept.
 const MANY: &[&str] = &["c", "e", "f", "g", "h", "i", "k", "l", "m", "n", "o", "p", "q", "r"];
 
 /// Starts with other job ids, which their scheduler refuses: what they show is what they have drawn themselves.

@@ -1,12 +1,13 @@
-//! What ends a call's wait before its time: the program's hook, and `muster_interrupt`.
+//! The interruptions that end a call's wait before its time: by the program's hook, and by `muster_interrupt`.
 //!
-//! The thread that waits asks the hook itself, so that a language finds its handlers run on the thread that they belong to. A call
-//! says that it begins by its [`Attention`]; whatever interrupts the node from then on is meant for it, and nothing earlier is. A
-//! wait looks at it while it holds the lock under which it is woken, and asks with no lock held ([`wait_until`]). An interruption
-//! counts first, and wakes all that sleep afterwards: so nobody sleeps through it
+//! The thread that waits asks the hook itself, so that a language's handlers run on the thread to which they belong. A
+//! call says that it begins by its [`Attention`]: any later interruption of the node is meant for it, and no earlier
+//! one is. A wait looks at it while it holds the lock under which it is woken, and asks the hook with no lock held
+//! ([`wait_until`]). An interruption first counts itself, and then wakes all that sleep: so no thread sleeps through it
 //! (`loom_test.rs`).
 //!
-//! Deliberately absent: any list of those that wait. Each place where calls sleep knows how to wake them ([`nudge`]).
+//! Deliberately absent: any list of the threads that wait. Each place where calls sleep knows how to wake them
+//! ([`nudge`]).
 
 use super::sync::{lock, wait, AtomicU64, Condvar, Instant, Mutex, Ordering};
 use crate::error::{Error, Result, Status};
@@ -17,7 +18,7 @@ use std::time::Duration;
 /// How often a call that sleeps asks the hook.
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// What may interrupt the calls of one node.
+/// The interruptions of the calls of one node.
 #[derive(Default)]
 pub(crate) struct Interrupts {
     hook: Hook,
@@ -25,40 +26,40 @@ pub(crate) struct Interrupts {
     count: AtomicU64,
 }
 
-/// One call that may wait, or nobody's: a wait that the program cannot end.
+/// The attention of one call that may wait; or of a wait that the program cannot end.
 pub(crate) struct Attention<'a> {
-    /// What it listens to, and how often the program had interrupted when it began.
+    /// The interruptions to which it listens, and how often the program had interrupted when the call began.
     to: Option<(&'a Interrupts, u64)>,
-    /// When to ask the hook; none before it sleeps.
+    /// The time to ask the hook; none before the call sleeps.
     ask_at: Cell<Option<Instant>>,
-    /// What else it listens to, where it waits for several nodes of this process.
+    /// What else it listens to, if the call waits for several nodes of this process.
     also: Option<Box<Attention<'a>>>,
 }
 
 impl Interrupts {
-    /// Asks this hook.
+    /// The interruptions of a node with this hook.
     pub(crate) fn new(hook: Hook) -> Interrupts {
         Interrupts { hook, count: AtomicU64::new(0) }
     }
 
-    /// A call begins.
+    /// The attention of a call that begins now.
     pub(crate) fn attention(&self) -> Attention<'_> {
         Attention { to: Some((self, self.count.load(Ordering::Acquire))), ask_at: Cell::new(None), also: None }
     }
 
-    /// All calls that have begun end their waits, once they are woken.
+    /// Interrupts: all calls that have begun end their waits once they are woken.
     pub(crate) fn interrupt(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl<'a> Attention<'a> {
-    /// A wait that nothing ends early.
+    /// The attention of a wait that nothing ends early.
     pub(crate) const fn none() -> Attention<'static> {
         Attention { to: None, ask_at: Cell::new(None), also: None }
     }
 
-    /// The same call waits for another node as well.
+    /// The attention of the same call, which waits for another node as well.
     pub(crate) fn and(self, other: &'a Interrupts) -> Attention<'a> {
         Attention { also: Some(Box::new(self)), ..other.attention() }
     }
@@ -73,7 +74,7 @@ impl<'a> Attention<'a> {
         Ok(self.also.as_ref().map_or(Ok(false), |also| also.is_due())? || is_due)
     }
 
-    /// How long to sleep at once, of what is left (`None`: without limit).
+    /// How long to sleep at a time, out of the time that is left (`None`: without limit).
     pub(crate) fn left(&self, left: Option<Duration>) -> Option<Duration> {
         let left = self.also.as_ref().map_or(left, |also| also.left(left));
         if self.hook().is_none() {
@@ -94,8 +95,8 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// Asks the hook, if it is time; whether the wait goes on. Not to be called with a lock held that a program's handler could
-    /// want.
+    /// Asks the hook, if it is time. An error ends the wait. Not to be called with a lock held that a program's handler
+    /// could want.
     pub(crate) fn ask(&self) -> Result<()> {
         if !self.is_due()? {
             return Ok(());
@@ -113,7 +114,7 @@ impl<'a> Attention<'a> {
     }
 }
 
-/// Waits until `check` finds what it looks for in the state, nothing of the time is `left`, or the program interrupts the call that
+/// Waits until `check` finds what it looks for in the state, no time is `left`, or the program interrupts the call that
 /// waits. It looks at least once.
 pub(crate) fn wait_until<S, T>(
     (state, changed): (&Mutex<S>, &Condvar),
@@ -140,9 +141,9 @@ pub(crate) fn wait_until<S, T>(
     }
 }
 
-/// Makes those that wait so look whether the program has interrupted them.
+/// Makes the threads that wait like this look whether the program has interrupted them.
 pub(crate) fn nudge<S>((state, changed): (&Mutex<S>, &Condvar)) {
-    drop(lock(state)); // who has looked and does not sleep yet holds it
+    drop(lock(state)); // a thread that has looked and does not sleep yet holds it
     changed.notify_all();
 }
 

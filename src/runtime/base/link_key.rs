@@ -1,14 +1,14 @@
-//! Which link of a node.
+//! The key that tells a node's links apart.
 
 use crate::types::GroupId;
 use crate::wire::Channel;
 
-/// Which link of a node.
+/// The key of one link of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkKey {
     /// The group that it serves.
     pub group: GroupId,
-    /// What it carries.
+    /// What the link carries.
     pub channel: Channel,
     /// The peer's rank in the group.
     pub rank: u32,
@@ -20,7 +20,7 @@ impl LinkKey {
         LinkKey { group, channel, rank }
     }
 
-    /// Whether a group gets it: there is one to each peer, and somebody waits for it.
+    /// Whether this link belongs to a group's engine: there is one to each peer, and somebody waits for it.
     pub(crate) fn is_link(&self) -> bool {
         matches!(self.channel, Channel::Collectives | Channel::Messages)
     }

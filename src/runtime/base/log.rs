@@ -1,8 +1,8 @@
-//! The log sink: one line a message on standard error, or the program's callback. Never standard output. Nobody who logs waits
-//! for either: an [`Outlet`] takes the line.
+//! The log sink: one line a message on standard error, or the program's callback. Never standard output. A thread that
+//! logs waits for neither: an [`Outlet`] takes the line.
 //!
-//! Owns the first of the two process-wide tables (the other is `net`'s table of descriptors). Its thread exists while there are
-//! loggers. In a forked child it begins anew, with the same callback.
+//! Owns one of the three process-wide tables, that of log sinks. Its thread exists while there are loggers. In a forked
+//! child it begins anew, with the same callback.
 
 pub use super::outlet::Callback;
 use super::outlet::{Holder, Outlet, CALL_WAIT};
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, RwLock};
 
-/// The longest line, in bytes; what is beyond is counted.
+/// The longest line, in bytes. The bytes beyond are counted.
 const LINE_MAX: usize = 8 << 10;
 
 static SINK: Outlet = Outlet::new(libc::STDERR_FILENO, dressed, notice);
@@ -21,7 +21,8 @@ static SINK: Outlet = Outlet::new(libc::STDERR_FILENO, dressed, notice);
 static HANDLERS: OnceLock<i32> = OnceLock::new();
 
 thread_local! {
-    /// The sink's lock between the handlers before and after a fork; without a destructor, as the one in `fork`.
+    /// The sink's lock, held between the handlers before and after a fork. It has no destructor, like the lock in
+    /// `fork`.
     static HELD: Cell<Option<ManuallyDrop<MutexGuard<'static, super::outlet::State>>>> = const { Cell::new(None) };
 }
 
@@ -36,7 +37,7 @@ pub fn flush() {
     SINK.flush(CALL_WAIT);
 }
 
-/// The sink, which from the first use on is whole in a forked child, too.
+/// The sink. From its first use on it is whole in a forked child, too.
 fn sink_over_forks() -> &'static Outlet {
     HANDLERS.get_or_init(|| fork::have_called(before_fork, after_fork_in_parent, after_fork_in_child));
     &SINK
@@ -59,7 +60,7 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// The speaker, and up to which level it speaks.
+/// A speaker, and the level up to which it speaks.
 #[derive(Debug)]
 pub struct Logger {
     level: LogLevel,
@@ -73,27 +74,27 @@ impl Logger {
         Arc::new(Logger { level, speaker: RwLock::new(speaker.into()), _holder: sink_over_forks().hold() })
     }
 
-    /// The speaker from now on: once there is a rank, it is named.
+    /// Sets the speaker from now on: once there is a rank, it is named.
     pub fn set_speaker(&self, speaker: &str) {
         *self.speaker.write().unwrap_or_else(PoisonError::into_inner) = speaker.into();
     }
 
-    /// Something failed.
+    /// Logs that something failed.
     pub fn error(&self, line: &str) {
         self.line(LogLevel::Error, line);
     }
 
-    /// Something is odd, or takes long.
+    /// Logs that something is odd, or takes long.
     pub fn warn(&self, line: &str) {
         self.line(LogLevel::Warn, line);
     }
 
-    /// Something of interest.
+    /// Logs something of interest.
     pub fn info(&self, line: &str) {
         self.line(LogLevel::Info, line);
     }
 
-    /// For those who look for a fault.
+    /// Logs something for a search for faults.
     pub fn debug(&self, line: &str) {
         self.line(LogLevel::Debug, line);
     }
@@ -112,7 +113,8 @@ impl Logger {
     }
 }
 
-/// A line as people may see it, whatever of it came from outside: on one line, of a bounded length, and nothing in it hidden.
+/// A line as people may see it, whatever of it came from outside: it is one line, of a bounded length, and hides
+/// nothing.
 fn as_shown(line: &str) -> String {
     let mut cut = line.len().min(LINE_MAX);
     while !line.is_char_boundary(cut) {
@@ -126,7 +128,7 @@ fn as_shown(line: &str) -> String {
     }
 }
 
-/// A line as standard error gets it.
+/// A line in the form for standard error.
 fn dressed(level: LogLevel, speaker: &str, line: &str) -> String {
     format!("muster {} [{speaker}] {line}\n", name_of(level))
 }
@@ -136,14 +138,14 @@ fn notice(dropped: u64) -> String {
     format!("{lines} dropped here: the output did not take them")
 }
 
-/// A unit test's log lines go where its other words go: a run of many that pass does not show the troubles that they make on
-/// purpose.
+/// Shows a unit test's log lines where its other words go. So a run of many tests that pass does not show the troubles
+/// that they make on purpose.
 #[cfg(test)]
 fn show(text: &str) {
     eprint!("{text}");
 }
 
-/// What a line calls its level.
+/// The name of a level in a line.
 fn name_of(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Off | LogLevel::Error => "error",

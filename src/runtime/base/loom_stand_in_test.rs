@@ -1,4 +1,4 @@
-//! What takes the place of locks, clock and waker in the models of `loom_test.rs`.
+//! Stand-ins for locks, clock and waker in the models of `loom_test.rs`.
 //!
 //! loom has locks of its own, but its condition variable never times out, and it knows neither a clock nor a poller. So
 //! here a wait with a limit always returns early, which it may, with the lock let go in between and with its time up:
@@ -91,7 +91,7 @@ loom::thread_local! {
     static CLOCK: Cell<Duration> = Cell::new(Duration::ZERO);
 }
 
-/// What a thread's clock says.
+/// The time of a thread's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Instant(Duration);
 
@@ -150,7 +150,7 @@ impl Bell {
         std::mem::take(&mut rung.count) > 0
     }
 
-    /// Sleeps until there is an edge to report; one whose wakes have been drained is none.
+    /// Sleeps until there is an edge to report. If the wakes of an edge have been drained, it counts as none.
     pub(crate) fn sleep(&self) {
         let (rung, changed) = &*self.0;
         let mut rung = rung.lock().unwrap();

@@ -1,12 +1,12 @@
-//! Where one thread leaves something for another that may be asleep in its poller.
+//! The place where one thread leaves something for another that may be asleep in its poller.
 //!
-//! The sleeper's order: `take_signal`, and only where that is false sleep; where it is true `take`, then look again. Then
-//! nothing that was delivered, and no interruption, is slept through: `loom_test.rs` tries every order.
+//! The sleeper's order: `take_signal`, and sleep only if that is false; if it is true, `take`, and then look again. So
+//! no delivery, and no interruption, is slept through: `loom_test.rs` tries every order.
 
 use super::sync::{lock, Arc, AtomicBool, Bell, Mutex, Ordering};
 use std::os::fd::RawFd;
 
-/// What makes one sleeping thread look up.
+/// The signal that makes one sleeping thread look up.
 pub(crate) struct Signal {
     is_up: AtomicBool,
     bell: Bell,
@@ -20,12 +20,13 @@ impl Signal {
 
     /// Makes the sleeper look up.
     pub(crate) fn raise(&self) {
-        // An exchange, where a store would hide the one before it: who takes the signal sees what either was about.
+        // This is an exchange, because a store would hide an earlier one: the thread that takes the signal sees the
+        // reasons of both.
         self.is_up.swap(true, Ordering::AcqRel);
         self.bell.wake();
     }
 
-    /// Whether there is a reason to look up, that no earlier call has told of.
+    /// Whether there is a reason to look up of which no earlier call has told.
     fn take(&self) -> bool {
         self.is_up.load(Ordering::Relaxed) && self.is_up.swap(false, Ordering::Acquire)
     }
@@ -39,12 +40,12 @@ pub(crate) struct Mailbox<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// An empty one, whose owner looks up when this signal is raised.
+    /// An empty mailbox, whose owner looks up when this signal is raised.
     pub(crate) fn new(signal: Arc<Signal>) -> Mailbox<M> {
         Mailbox { mail: Mutex::new(Some(Vec::new())), signal }
     }
 
-    /// Leaves something, and makes the sleeper look; given back by a mailbox that is shut.
+    /// Leaves something, and makes the sleeper look. A mailbox that is shut gives it back.
     pub(crate) fn deliver(&self, what: M) -> Result<(), M> {
         let taken = match &mut *lock(&self.mail) {
             Some(mail) => {
@@ -62,28 +63,28 @@ impl<M> Mailbox<M> {
         self.signal.raise();
     }
 
-    /// Whether there is a reason to look up, that no earlier call has told of.
+    /// Whether there is a reason to look up of which no earlier call has told.
     pub(crate) fn take_signal(&self) -> bool {
         self.signal.take()
     }
 
-    /// What can be read once the bell has rung.
+    /// The descriptor that can be read once the bell has rung.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.signal.bell.descriptor()
     }
 
-    /// For who finds the bell ringing although the signal is down: it rang late.
+    /// Silences a bell that rings although the signal is down: it rang late.
     pub(crate) fn hush(&self) {
         self.signal.bell.drain();
     }
 
-    /// All that has been delivered.
+    /// Takes all that has been delivered.
     pub(crate) fn take(&self) -> Vec<M> {
         self.signal.bell.drain();
         lock(&self.mail).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// All that has been delivered; nothing more is taken in.
+    /// Takes all that has been delivered. Nothing more is taken in.
     pub(crate) fn shut(&self) -> Vec<M> {
         lock(&self.mail).take().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! Telling the program that an operation has ended: a thread of the node's own calls its functions, one after another. So a function
-//! may call this library, and none holds up an operation.
+//! Tells the program that an operation has ended: a thread of the node's own calls the program's functions, one after
+//! another. So a function may call this library, and none holds up an operation.
 //!
-//! The thread exists from the first function on, until the cluster is freed. Invariant: whatever was promised is called, once.
+//! The thread exists from the first function on, until the cluster is freed. Invariant: what was promised is called,
+//! once.
 
 use super::queue::Queue;
 use crate::error::{Error, Result, Status};
@@ -12,14 +13,14 @@ use std::thread::JoinHandle;
 /// Calls one of the program's functions.
 type Notice = Box<dyn FnOnce() + Send>;
 
-/// One node's notices. Clones are the same.
+/// One node's notices. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Notices {
     queue: Arc<Queue<Notice, JoinHandle<()>>>,
 }
 
 impl Notices {
-    /// One function more will be called; makes sure that there is a thread for it then.
+    /// Promises one more call of a function: makes sure that there is a thread for it then.
     pub(crate) fn promise(&self) -> Result<()> {
         let queue = Arc::clone(&self.queue);
         let work_off = move || {
@@ -31,14 +32,14 @@ impl Notices {
         promised.ok_or_else(|| Error::new(Status::State, "the request's cluster has been freed"))
     }
 
-    /// Has a function called that was promised.
+    /// Takes on a promised call of a function.
     pub(crate) fn take_on(&self, notice: Notice) {
         if let Err(notice) = self.queue.keep(notice) {
             notice(); // the thread has ended
         }
     }
 
-    /// Calls what is left, and ends the thread. One that ends itself so is not waited for.
+    /// Calls what is left, and ends the thread. If this is called on that thread itself, it does not wait for it.
     pub(crate) fn end(&self) {
         let Some(thread) = self.queue.end() else { return };
         if thread.thread().id() != std::thread::current().id() {

@@ -1,5 +1,5 @@
-//! Where lines go out: a descriptor that is the program's, or the program's callback. A thread that logs puts its line
-//! into a bounded backlog and goes on. One thread writes.
+//! The way out for lines: a descriptor that is the program's, or the program's callback. A thread that logs puts its
+//! line into a bounded backlog and goes on. One thread writes.
 //!
 //! Invariants:
 //! - `put` waits for nothing but a lock that nobody holds for long.
@@ -7,10 +7,10 @@
 //! - One line at a time is on its way, without the lock.
 //! - A descriptor's flags stay what they are.
 //!
-//! What cannot be written is dropped and counted (`backlog`), and the count is told with the next line that goes out. A pipe or
-//! socket that is full is waited for by the thread alone, in slices, so that it sees when it is to end. A thread that does not come
-//! back (from a callback, a terminal that is held, a disk that does not answer) is left behind when the last holder goes, and
-//! the library stays mapped.
+//! A line that cannot be written is dropped and counted (`backlog`), and the count is told with the next line that goes
+//! out. Only the thread waits for a pipe or socket that is full: in slices, so that it sees when it is to end. A thread
+//! that does not come back (from a callback, a terminal that is held, a disk that does not answer) is left behind when
+//! the last holder goes, and the library stays mapped.
 //!
 //! Tested in `outlet_test.rs`, through the C ABI by `ctests/log.c`, and with real processes by `tests/python/test_stalled_output.py`.
 
@@ -24,26 +24,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a call that has failed waits for the lines that were put in before.
+/// How long a call that has failed waits for the lines that were put in before it.
 pub const CALL_WAIT: Duration = Duration::from_millis(100);
-/// How long the last holder waits for them, unless one of them is on its way for [`CALL_WAIT`]: as much as a thread may need to
-/// begin, on a machine with other things to do.
+/// How long the last holder waits for those lines, unless one of them is on its way for [`CALL_WAIT`]: as long as a
+/// thread may need to begin, on a machine with other things to do.
 pub const END_WAIT: Duration = Duration::from_secs(2);
 /// How long the thread waits for a full descriptor before it looks whether it is to end.
 const SLICE: Duration = Duration::from_millis(25);
-/// And how long at least.
+/// How long it waits at least.
 const PAUSE: Duration = Duration::from_millis(1);
-/// No callback is set.
+/// The level that says that no callback is set.
 const NO_CALLBACK: i32 = -1;
 
 /// A sink of lines. Lives as long as the process.
 pub struct Outlet {
     descriptor: RawFd,
-    /// A line as the descriptor gets it: level, who speaks, what was said.
+    /// Makes a line as the descriptor gets it: from the level, the speaker, and what was said.
     dress: fn(LogLevel, &str, &str) -> String,
-    /// That so many lines were dropped, as something that is said.
+    /// Says that so many lines were dropped.
     notice: fn(u64) -> String,
-    /// Up to which level the callback takes lines.
+    /// The level up to which the callback takes lines.
     up_to: AtomicI32,
     /// Whether a line waits or is on its way.
     busy: AtomicBool,
@@ -51,7 +51,7 @@ pub struct Outlet {
     changed: Condvar,
 }
 
-/// What is shared with the thread.
+/// What the outlet shares with its thread.
 pub(crate) struct State {
     backlog: Backlog,
     sink: Option<(LogLevel, Callback)>,
@@ -66,23 +66,23 @@ pub(crate) struct State {
 struct Hand {
     since: Instant,
     to: Option<Callback>,
-    /// It is to be dropped if it cannot be written at once.
+    /// Whether the line is to be dropped if it cannot be written at once.
     hurries: bool,
 }
 
-/// What the thread has to do: first, if lines were dropped, to say so.
+/// What the thread has to do: first to tell of dropped lines, if there are any, then to write the line.
 struct Task {
     next: Next,
     notice: Option<Line>,
 }
 
-/// The thread.
+/// The thread that writes.
 enum Writer {
     Absent,
     Runs(JoinHandle<()>),
-    /// It was not waited for, and may not have ended.
+    /// Nobody waited for the thread, and it may not have ended.
     LeftBehind,
-    /// It does nothing more.
+    /// The thread does nothing more.
     Over(JoinHandle<()>),
 }
 
@@ -99,14 +99,14 @@ impl Writer {
     }
 }
 
-/// Keeps an outlet's thread. With the last one it ends.
+/// Keeps an outlet's thread. The thread ends with the last holder.
 pub struct Holder {
     outlet: &'static Outlet,
     generation: u64,
 }
 
 impl Outlet {
-    /// Writes to that descriptor, until a callback is set.
+    /// An outlet that writes to that descriptor until a callback is set.
     pub const fn new(
         descriptor: RawFd,
         dress: fn(LogLevel, &str, &str) -> String,
@@ -131,14 +131,14 @@ impl Outlet {
         }
     }
 
-    /// From now on somebody needs it.
+    /// Says that somebody needs the outlet from now on.
     pub fn hold(&'static self) -> Holder {
         let mut state = self.lock();
         state.holders += 1;
         Holder { outlet: self, generation: state.generation }
     }
 
-    /// Whether somebody takes a line of this level. `up_to` is how far the descriptor's go.
+    /// Whether somebody takes a line of this level. `up_to` is the level up to which the descriptor gets lines.
     pub fn takes(&self, level: LogLevel, up_to: LogLevel) -> bool {
         match self.up_to.load(Ordering::Relaxed) {
             NO_CALLBACK => level <= up_to,
@@ -172,7 +172,7 @@ impl Outlet {
         if let Writer::Over(thread) = std::mem::replace(&mut state.writer, Writer::Absent) {
             let _ = thread.join(); // it said under the lock that it does nothing more
         }
-        // Without a holder nobody would wait for its end.
+        // Without a holder, nobody would wait for the thread's end.
         if state.holders == 0 {
             return false;
         }
@@ -183,7 +183,7 @@ impl Outlet {
         })
     }
 
-    /// Waits until what was put in is out, or so long has passed since the last of it.
+    /// Waits until all lines that were put in are out, or so long has passed since the last of them.
     pub fn flush(&self, within: Duration) {
         if !self.busy.load(Ordering::Acquire) {
             return;
@@ -199,8 +199,9 @@ impl Outlet {
         }
     }
 
-    /// Sends lines up to that level to that callback from now on; `None`: to the descriptor. Those that wait for a callback are
-    /// dropped; those that wait for the descriptor get [`CALL_WAIT`] before. Returns when no call to the old callback is running.
+    /// Sends lines up to that level to that callback from now on; `None`: to the descriptor. Lines that wait for a
+    /// callback are dropped; lines that wait for the descriptor get [`CALL_WAIT`] before. Returns when no call to the
+    /// old callback is running.
     pub fn set_callback(&self, sink: Option<(LogLevel, Callback)>) {
         if !self.has_callback() {
             self.flush(CALL_WAIT);
@@ -227,7 +228,7 @@ impl Outlet {
         drop(state); // what the callback owns may be dropped with it
     }
 
-    /// The lock, for those who hold it over a fork.
+    /// The lock, also for the handlers that hold it over a fork.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,7 +283,7 @@ impl Outlet {
         }
     }
 
-    /// The thread.
+    /// Runs the thread: writes all that comes.
     fn write_all(&self) {
         let _over = Over(self);
         let mut torn = false;
@@ -296,7 +297,7 @@ impl Outlet {
         }
     }
 
-    /// Waits for what is to be written; none: this is the end.
+    /// Waits for what is to be written; none: the thread is to end.
     fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -307,7 +308,7 @@ impl Outlet {
                 let hurries = state.holders == 0 && next.line.is_none();
                 state.hand = Some(Hand { since: Instant::now(), to, hurries });
                 if state.holders == 0 {
-                    self.changed.notify_all(); // whoever waits for the end counts from now
+                    self.changed.notify_all(); // a thread that waits for the end counts from now
                 }
                 return Some(Task { next, notice });
             }
@@ -321,7 +322,7 @@ impl Outlet {
         }
     }
 
-    /// That lines were dropped, for the reader of what comes next.
+    /// The notice that lines were dropped, for the reader of the next line.
     fn notice_of(&self, next: &Next, state: &State) -> Option<Line> {
         if next.dropped == 0 {
             return None;
@@ -338,7 +339,8 @@ impl Outlet {
         })
     }
 
-    /// Whether it was written as a whole. `torn`: of the line before only a part was.
+    /// Writes a line. Returns whether all of it was written. `torn`: whether only a part of the line before was
+    /// written.
     fn carry_out(&self, line: &Line, torn: &mut bool) -> bool {
         let Line { level, speaker, text, to } = line;
         if let Some(callback) = to {
@@ -353,7 +355,7 @@ impl Outlet {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !self.hurries() => {
                     let began = Instant::now();
-                    // Where it is said to take something at once, and then does not, time has to pass all the same.
+                    // Some time must pass, even if the descriptor is said to take something at once and then does not.
                     if foreign::takes(self.descriptor, SLICE) && began.elapsed() < PAUSE {
                         std::thread::sleep(PAUSE);
                     }
@@ -374,7 +376,7 @@ impl Outlet {
 }
 
 impl State {
-    /// In a forked child: the thread, the lines and the holders were the parent's.
+    /// Begins anew in a forked child: the thread, the lines and the holders were the parent's.
     pub(crate) fn begin_anew(&mut self) {
         self.backlog.forget();
         std::mem::forget(self.hand.take());

@@ -4,7 +4,7 @@ use std::io::{pipe, PipeReader, PipeWriter, Read};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{channel, Receiver, Sender};
 
-/// For what a test waits for, on a machine with other things to do.
+/// How long a test waits for something, on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn outlet(descriptor: RawFd) -> &'static Outlet {
@@ -91,7 +91,7 @@ fn a_full_pipe_delays_nobody_and_what_does_not_fit_is_counted() {
     until("all is written", || !outlet.busy.load(Ordering::Acquire));
     drop((holder, writer));
     let lines = lines(reader);
-    // One may have been on its way when the others came.
+    // One line may have been on its way when the others came.
     let (told, written): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.ends_with("dropped"));
     assert_eq!(told, [&format!("{} dropped", said - written.len())]);
     assert_eq!(lines.last(), Some(told[0]));

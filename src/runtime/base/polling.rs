@@ -1,11 +1,13 @@
-//! How a thread waits for what may come soon: it looks again and again, lets others run in between, and sleeps when the time
-//! for that is up. One policy for collectives, for messages, for progress threads, and for callers that test requests.
+//! How a thread waits for what may come soon: it looks again and again, lets others run in between, and sleeps when it
+//! has done so for long enough. One policy for collectives, for messages, for progress threads, and for callers that
+//! test requests.
 //!
-//! To let others run is good where they are ranks that are waited for, and harmless where there is nobody. A program that
-//! computes keeps the processor for its whole time slice, some milliseconds, whatever comes meanwhile; a thread that sleeps
-//! is woken at once. So yields that come back late end polling for the whole node, once they have cost more time than those that
-//! came back soon: waits sleep at once, for as long as [`Trust`] says. A late one now and then is no reason: a rank computes
-//! between two calls, and a virtual machine is stopped now and then. Pure but for [`Polling`], and tested below.
+//! Letting others run helps where they are ranks that are waited for, and does no harm where there is nobody. A program
+//! that computes keeps the processor for its whole time slice, some milliseconds, whatever comes meanwhile; but a
+//! thread that sleeps is woken at once. So yields that come back late end polling for the whole node, once they have
+//! cost more time than those that came back soon: waits sleep at once, for as long as [`Trust`] says. A late yield now
+//! and then is no reason: a rank computes between two calls, and a virtual machine is stopped now and then. Pure but
+//! for [`Polling`], and tested below.
 
 use super::clock::Clock;
 use crate::net::{cgroup, host};
@@ -16,25 +18,29 @@ use std::time::Duration;
 
 /// How long a call polls before it sleeps, where no setting says; a wake-up from sleep costs about as much.
 const POLL: Duration = Duration::from_micros(50);
-/// A yield that takes longer has let somebody run who was not about to wait: a rank has sent or combined a piece by then.
+/// A yield that takes longer has let a program run that was not about to wait: a rank has sent or combined a piece by
+/// then.
 const LATE: Duration = Duration::from_micros(200);
-/// Where ranks share cores a peer has its turn only after others have had theirs, so a call polls longer. It costs little: each
-/// poll lets the others run first, and a peer that has a piece to combine takes some 100 us for it.
+/// If ranks share cores, a peer has its turn only after others have had theirs, so a call polls longer. It costs
+/// little: each poll lets the others run first, and a peer that has a piece to combine takes some 100 us for it.
 const POLL_SHARED: Duration = Duration::from_micros(400);
-/// A yield takes longer there, too: by the number of ranks to a core, up to this.
+/// A yield takes longer on shared cores, too: by the number of ranks to a core, up to this.
 const SHARES_MAX: u32 = 8;
-/// So much of the time that yields took which came back soon is remembered, for late ones to use up.
+/// Yields that come back soon earn credit for the time that they took, up to this; late ones use it up.
 const CREDIT_MAX: Duration = Duration::from_millis(10);
-/// For how long nobody yields after late yields have used it up, and at most where they do so again and again.
+/// How long nobody yields after late yields have used the credit up; and the longest such time, if they do so again and
+/// again.
 const DISTRUST: Duration = Duration::from_millis(20);
 const DISTRUST_MAX: Duration = Duration::from_millis(1280);
-/// So many tests that find nothing make a caller that waits by testing, if they take no longer than this.
+/// A caller counts as one that waits by testing after so many tests that find nothing, if they take no longer than
+/// this.
 const TESTS: u32 = 16;
 const TESTS_WITHIN: Duration = Duration::from_micros(4);
-/// The same for questions whether a message is there, each of which looks at a link.
+/// The same limit for questions whether a message is there: each of them looks at a link.
 const PROBES_WITHIN: Duration = Duration::from_micros(64);
-/// How long it sleeps where a yield has come back late, unless what it tests for ends before. A timer that is due so soon has to be
-/// programmed, which on a virtual machine costs more than a small collective: so it yields as long as that will do.
+/// How long such a caller sleeps after a yield that came back late, unless what it tests for ends before. A timer that
+/// is due so soon has to be programmed, which on a virtual machine costs more than a small collective: so the caller
+/// yields as long as that will do.
 const TEST_SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the calls of a group poll.
@@ -45,7 +51,7 @@ pub(crate) struct Polls {
 }
 
 impl Polls {
-    /// Where so many ranks share so many cores; `set` is what the user wants.
+    /// The polls of a group on a host where so many ranks share so many cores; `set` is what the user wants.
     pub(crate) fn new(local_size: u32, cores: u32, set: Option<Duration>) -> Polls {
         let shares = local_size.div_ceil(cores).clamp(1, SHARES_MAX);
         let span = if shares > 1 { POLL_SHARED } else { POLL };
@@ -53,10 +59,10 @@ impl Polls {
     }
 }
 
-/// Whether it is worth while to let others run: whether yields come back soon.
+/// Whether letting others run is worth while: whether yields come back soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trust {
-    /// It is not until then, and was not for so long.
+    /// Trust is lost until this time, and was lost for so long.
     back_at: Time,
     span: Duration,
 }
@@ -64,7 +70,7 @@ struct Trust {
 impl Trust {
     const FULL: Trust = Trust { back_at: Time(0), span: Duration::ZERO };
 
-    /// Yields have come back late. The span doubles where trust had hardly come back.
+    /// Yields have come back late. The span doubles if trust had hardly come back.
     fn lose(&mut self, now: Time) {
         if now < self.back_at {
             return; // another thread was sooner
@@ -75,19 +81,19 @@ impl Trust {
     }
 }
 
-/// One wait: since when there has been nothing to do.
+/// One wait: the time since which there has been nothing to do.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     since: Option<Time>,
 }
 
 impl Idle {
-    /// Something has been done, or slept for: the next wait begins anew.
+    /// Something has been done, or the thread has slept: the next wait begins anew.
     pub(crate) fn end(&mut self) {
         self.since = None;
     }
 
-    /// Nothing was found: whether to look again, once others have run; else to sleep.
+    /// Nothing was found. Returns whether to look again, once others have run; if not, the thread is to sleep.
     fn polls_on(&mut self, now: Time, polls: &Polls, back_at: Time) -> bool {
         now.since(*self.since.get_or_insert(now)) < polls.span && now >= back_at
     }
@@ -96,24 +102,25 @@ impl Idle {
 /// What all threads of a node know of the processors' other users.
 #[derive(Debug)]
 pub(crate) struct Polling {
-    /// `Trust::back_at`, so that a look at it takes no lock.
+    /// A copy of `Trust::back_at`, so that a look at it takes no lock.
     back_at: AtomicU64,
     trust: Mutex<Trust>,
-    /// The time that yields took which came back soon, in ns, less that of late ones: 0 to [`CREDIT_MAX`]. Threads that write it at the
-    /// same time may lose what one of them adds, which is no harm.
+    /// The time, in ns, that yields took which came back soon, less that of late ones: 0 to [`CREDIT_MAX`]. If threads
+    /// write it at the same time, what one of them adds may be lost, which does no harm.
     credit: AtomicU64,
-    /// What the user wants.
+    /// How long calls poll, if the user has set it.
     pub(crate) set: Option<Duration>,
     /// How many processors this process may run on.
     pub(crate) cores: u32,
-    /// The same, or fewer, if a control group has a quota. It is read when it is first asked for: a start has no need of it.
+    /// The same number, or fewer if a control group has a quota. It is read when it is first asked for: a start does
+    /// not need it.
     free: OnceLock<u32>,
-    /// How many threads of this cluster poll that serve, and so would sleep otherwise.
+    /// How many serving threads of this cluster poll, which otherwise would sleep.
     servants: AtomicU32,
 }
 
 impl Polling {
-    /// Full of trust.
+    /// The polling of a node that has full trust.
     pub(crate) fn new(set: Option<Duration>) -> Polling {
         let (free, servants) = (OnceLock::new(), AtomicU32::new(0));
         Polling {
@@ -127,7 +134,7 @@ impl Polling {
         }
     }
 
-    /// How many processors' time this process may use, together with the others of its control group.
+    /// The number of processors whose time this process may use, together with the others of its control group.
     pub(crate) fn free_cores(&self) -> u32 {
         *self.free.get_or_init(|| match cgroup::quota() {
             Some(quota) => self.cores.min(quota.cores as u32),
@@ -135,26 +142,27 @@ impl Polling {
         })
     }
 
-    /// Whether such threads poll.
+    /// Whether serving threads poll.
     #[cfg(test)]
     pub(crate) fn has_servants(&self) -> bool {
         self.servants.load(Ordering::SeqCst) > 0
     }
 
-    /// A place for a thread that serves to poll, where so many ranks share the processors: if there is a processor for each rank, and
-    /// for as many such threads of each as there are of this one.
+    /// A place for a serving thread to poll, where so many ranks share the processors. There is one if there are enough
+    /// processors for all ranks, and for as many serving threads of each rank as there are of this one.
     pub(crate) fn place_beside(&self, local_size: u32) -> Option<PlaceToPoll<'_>> {
         let place = PlaceToPoll(&self.servants);
         let servants = self.servants.fetch_add(1, Ordering::Relaxed) + 1;
         (local_size.saturating_mul(1 + servants) <= self.free_cores()).then_some(place)
     }
 
-    /// Whether yields have come back soon of late: nobody else wants the processors, as far as is known.
+    /// Whether yields have come back soon of late: then nobody else wants the processors, as far as is known.
     pub(crate) fn has_trust(&self, clock: &Clock) -> bool {
         clock.now() >= Time(self.back_at.load(Ordering::Relaxed))
     }
 
-    /// There is nothing to do: lets others run, after which the caller looks again. False: it is to sleep.
+    /// There is nothing to do: lets others run, after which the caller looks again. Returns false if the caller is to
+    /// sleep.
     pub(crate) fn poll(&self, idle: &mut Idle, polls: &Polls, clock: &Clock) -> bool {
         let before = clock.now();
         if !idle.polls_on(before, polls, Time(self.back_at.load(Ordering::Relaxed))) {
@@ -167,7 +175,8 @@ impl Polling {
         true
     }
 
-    /// A yield has come back after so long. Trust is lost once late ones have used up all credit, and comes back without any.
+    /// A yield has come back after so long. Trust is lost once late yields have used up all credit, and comes back
+    /// without any.
     fn account(&self, now: Time, took: Duration, late: Duration) {
         let (credit, took_ns) = (self.credit.load(Ordering::Relaxed), took.as_nanos() as u64);
         if took <= late {
@@ -186,7 +195,7 @@ impl Polling {
     }
 }
 
-/// Held by a thread that serves, while it polls.
+/// A serving thread holds this while it polls.
 pub(crate) struct PlaceToPoll<'a>(&'a AtomicU32);
 
 impl Drop for PlaceToPoll<'_> {
@@ -195,8 +204,8 @@ impl Drop for PlaceToPoll<'_> {
     }
 }
 
-/// A thread that serves, and sleeps in between. Where what it has just served is mostly followed by more, it looks again for as
-/// long as a call polls: to be woken would take longer than all else.
+/// A thread that serves, and sleeps in between. If what it has just served is mostly followed by more, it looks again
+/// for as long as a call polls: a wake-up would take longer than all else.
 #[derive(Debug)]
 pub(crate) struct Lookout {
     polls: Polls,
@@ -205,25 +214,25 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// One that sleeps; `set` is what the user wants.
+    /// A thread that sleeps; `set` is what the user wants.
     pub(crate) fn new(set: Option<Duration>) -> Lookout {
         Lookout { polls: Polls::new(1, 1, set), idle: Idle::default(), is_awake: false }
     }
 
-    /// Something has come, or has been answered, that is soon followed by more.
+    /// Something has come, or has been answered, and more mostly follows soon.
     pub(crate) fn stir(&mut self) {
         self.is_awake = true;
         self.idle.end();
     }
 
-    /// There is nothing to do: whether to look again, now that others have run; else to sleep.
+    /// There is nothing to do. Returns whether to look again, now that others have run; if not, the thread is to sleep.
     pub(crate) fn looks_again(&mut self, polling: &Polling, clock: &Clock) -> bool {
         self.is_awake = self.is_awake && polling.poll(&mut self.idle, &self.polls, clock);
         self.is_awake
     }
 }
 
-/// What a test that found nothing is followed by.
+/// What follows a test that found nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GiveWay {
     /// Nothing: the caller has other things to do.
@@ -234,8 +243,8 @@ pub(crate) enum GiveWay {
     Sleep(Duration),
 }
 
-/// A thread that tests requests. Where it does nothing else it would keep the processor from the thread that does the work; where
-/// it computes between tests they cost it no more than a look.
+/// A thread that tests requests. If it does nothing else, it would keep the processor from the thread that does the
+/// work; if it computes between tests, they cost it no more than a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Tester {
     within: Duration,
@@ -247,17 +256,17 @@ pub struct Tester {
 }
 
 impl Tester {
-    /// One that has not tested yet.
+    /// A tester that has not tested yet.
     pub(crate) const fn new() -> Tester {
         Tester { within: TESTS_WITHIN, clock: None, fruitless: 0, since: Time(0), trust: Trust::FULL }
     }
 
-    /// One that asks for messages.
+    /// A tester that asks for messages.
     pub(crate) const fn of_probes() -> Tester {
         Tester { within: PROBES_WITHIN, ..Tester::new() }
     }
 
-    /// One that has tested in vain so often that it sleeps with the next test.
+    /// A tester that has tested in vain so often that it sleeps with the next test.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn tired() -> Tester {
         let trust = Trust { back_at: Time::NEVER, span: DISTRUST };
@@ -279,7 +288,7 @@ impl Tester {
         self.after_some(now)
     }
 
-    /// So many tests have found nothing.
+    /// [`TESTS`] tests have found nothing.
     fn after_some(&mut self, now: Time) -> GiveWay {
         let took = now.since(self.since);
         (self.fruitless, self.since) = (0, now);
@@ -290,8 +299,8 @@ impl Tester {
         }
     }
 
-    /// A look that found something, or nothing: then it gives way where that is due. For what nobody else brings about: there is
-    /// nothing to wake it.
+    /// Counts a look that found something, or nothing, and gives way if that is due. It is for events that nothing else
+    /// would wake the caller for.
     pub(crate) fn looked(&mut self, found: bool) {
         if found {
             return self.found();
@@ -305,7 +314,7 @@ impl Tester {
         self.gave_way(&way);
     }
 
-    /// It has given way: the next tests are counted from now on.
+    /// The tester has given way: the next tests are counted from now on.
     pub(crate) fn gave_way(&mut self, way: &GiveWay) {
         let now = self.clock.get_or_insert_with(Clock::start).now();
         self.back(way, now);

@@ -59,7 +59,7 @@ fn trust_stays_away_longer_where_it_is_lost_again_and_again_and_not_where_that_w
     assert_eq!(trust.span, DISTRUST);
 }
 
-/// As `found_nothing`, with a clock of the test's.
+/// Like `found_nothing`, with a clock of the test's.
 fn test_at(tester: &mut Tester, now: Time) -> GiveWay {
     tester.fruitless += 1;
     if tester.fruitless < TESTS {

@@ -1,20 +1,20 @@
-//! What goes between a node and the program that uses it, beside its calls.
+//! What passes between a node and the program that uses it, beside the program's calls.
 
 use super::interrupts::Interrupts;
 use super::notices::Notices;
 use crate::types::Hook;
 
-/// One node's program.
+/// The program that uses one node.
 #[derive(Default)]
 pub(crate) struct Program {
-    /// What ends the waits of its calls.
+    /// The interruptions that end the waits of its calls.
     pub interrupts: Interrupts,
-    /// What calls its functions once operations have ended.
+    /// The notices that call its functions once operations have ended.
     pub notices: Notices,
 }
 
 impl Program {
-    /// One that is asked by this hook.
+    /// A program whose hook this is: it is asked whether to interrupt.
     pub(crate) fn asked_by(hook: Hook) -> Program {
         Program { interrupts: Interrupts::new(hook), notices: Notices::default() }
     }

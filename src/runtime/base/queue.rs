@@ -1,6 +1,6 @@
-//! What a thread works off: jobs, one after another, until it is told to end. Another thread may borrow the next job, to carry it out
-//! itself, or to give it back. Where others borrow what comes the thread dozes in place of sleeping: it looks by itself, a little
-//! later, and a job that comes need not wake it.
+//! The jobs that a thread works off, one after another, until it is told to end. Another thread may borrow the next
+//! job, to carry it out itself or to give it back. While others borrow what comes, the thread dozes instead of
+//! sleeping: it looks by itself, a little later, and a job that comes need not wake it.
 //!
 //! Invariants:
 //! - Whatever was taken in is worked off, also what was taken in just before the end.
@@ -22,16 +22,16 @@ pub(crate) struct Queue<J, T> {
 
 struct Work<J, T> {
     jobs: VecDeque<J>,
-    /// So many will come, and find room.
+    /// How many promised jobs will still come, and find room.
     promised: usize,
     thread: Option<T>,
     rest: Rest,
-    /// A job is lent.
+    /// Whether a job is lent.
     lent: bool,
-    /// How many have been, and had been when the thread last went to rest.
+    /// How many jobs have been lent so far, and how many had been when the thread last went to rest.
     loans: u64,
     loans_before: u64,
-    /// A thread waits that does not borrow.
+    /// Whether a thread waits that does not borrow.
     hurried: bool,
     ended: bool,
 }
@@ -39,7 +39,7 @@ struct Work<J, T> {
 /// What the thread does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Something, or it has been woken.
+    /// It works, or it has been woken.
     Awake,
     /// It looks by itself, after [`DOZE`].
     Dozes,
@@ -49,10 +49,10 @@ enum Rest {
 /// How long a job may lie before a thread that dozes finds it. To look takes some microseconds.
 const DOZE: Duration = Duration::from_micros(500);
 
-/// For how many looks of a thread that polls a job is left to others. With the pause between two looks that is some microseconds.
+/// How many looks a polling thread leaves a job to others. With the pause between two looks, that is some microseconds.
 const LOOKS_LEFT: u32 = 2;
 
-/// How long that pause is: more looks would only keep those waiting who put jobs and borrow them.
+/// How long that pause is. More looks would only hold up the threads that put jobs and borrow them.
 const PAUSE: u32 = 32;
 
 impl<J, T> Default for Queue<J, T> {
@@ -74,7 +74,7 @@ impl<J, T> Default for Queue<J, T> {
 }
 
 impl<J, T> Queue<J, T> {
-    /// Room for one job more.
+    /// Makes room for one more job.
     pub(crate) fn reserve(&self) -> Result<()> {
         let mut state = lock(&self.state);
         let more = 1 + usize::from(state.lent); // what is lent may come back
@@ -84,8 +84,9 @@ impl<J, T> Queue<J, T> {
         memory::with_reserve("one request more", || state.jobs.try_reserve(more))
     }
 
-    /// Takes in the job that `make` makes, with what its caller gets; nothing is made once the queue has ended. Jobs are
-    /// made one at a time, in the order in which they are worked off, and after `start` has started the thread.
+    /// Takes in the job that `make` makes, and returns what its caller gets. Nothing is made once the queue has ended.
+    /// Jobs are made one at a time, in the order in which they are worked off, and after `start` has started the
+    /// thread.
     pub(crate) fn put<R>(&self, start: impl FnOnce() -> Result<T>, make: impl FnOnce() -> (J, R)) -> Result<Option<R>> {
         let mut state = lock(&self.state);
         if state.ended {
@@ -100,8 +101,8 @@ impl<J, T> Queue<J, T> {
         Ok(Some(given))
     }
 
-    /// Room for a job to come, for which [`Queue::keep`] has no memory to ask, and the thread that works it off. Nothing once the
-    /// queue has ended.
+    /// Makes room for a job to come, so that [`Queue::keep`] need not ask for memory, and makes sure of the thread that
+    /// works it off. Does nothing once the queue has ended.
     pub(crate) fn promise(&self, start: impl FnOnce() -> Result<T>) -> Result<Option<()>> {
         let mut state = lock(&self.state);
         if state.ended {
@@ -116,7 +117,7 @@ impl<J, T> Queue<J, T> {
         Ok(Some(()))
     }
 
-    /// Takes in a job that was promised; given back by a queue that has ended.
+    /// Takes in a job that was promised. A queue that has ended gives it back.
     pub(crate) fn keep(&self, job: J) -> Result<(), J> {
         let mut state = lock(&self.state);
         state.promised = state.promised.saturating_sub(1);
@@ -128,7 +129,7 @@ impl<J, T> Queue<J, T> {
         Ok(())
     }
 
-    /// Lends the next job, if there is one that is wanted and none is lent. It must be given back, or be said to be done.
+    /// Lends the next job, if it is wanted and no job is lent. It must be given back, or be said to be done.
     pub(crate) fn borrow(&self, is_wanted: impl FnOnce(&J) -> bool) -> Option<J> {
         let mut state = lock(&self.state);
         if state.lent || !state.jobs.front().is_some_and(is_wanted) {
@@ -139,19 +140,20 @@ impl<J, T> Queue<J, T> {
         state.jobs.pop_front()
     }
 
-    /// Takes back a job that was lent; nothing, if it is done.
+    /// Takes back a job that was lent; none if it is done.
     pub(crate) fn give_back(&self, job: Option<J>) {
         let mut state = lock(&self.state);
         state.lent = false;
         if let Some(job) = job {
-            state.jobs.push_front(job); // where it had its place
+            state.jobs.push_front(job); // back in its old place
             self.wake_at_once(state);
         } else {
             self.wake(state);
         }
     }
 
-    /// A thread waits for what is there, and does not borrow it: one that dozes or polls takes it at once.
+    /// A thread waits for a job that is there, and does not borrow it. If the queue's thread dozes or polls, it takes
+    /// the job at once.
     pub(crate) fn hurry(&self) {
         let mut state = lock(&self.state);
         if !state.lent && !state.jobs.is_empty() {
@@ -162,11 +164,11 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Waits a little for the next job without sleeping, as long as `looks_again` says, which lets others run, and is told whether a
-    /// job has been lent since the last look. What comes meanwhile is left for some looks to those who may borrow it: they are sooner
-    /// than this thread and another wake-up. (The thread's side.)
+    /// Waits a little for the next job without sleeping, as long as `looks_again` says so. `looks_again` lets others
+    /// run, and is told whether a job has been lent since the last look. A job that comes meanwhile is left for some
+    /// looks to threads that may borrow it: they are faster than this thread with another wake-up. (The thread's side.)
     pub(crate) fn poll(&self, mut looks_again: impl FnMut(bool) -> bool) {
-        let mut looks = 0; // since a job is there
+        let mut looks = 0; // counted since a job is there
         let mut known = None;
         loop {
             let state = lock(&self.state);
@@ -184,7 +186,7 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// The next job, waiting for it; none once the queue has ended and nothing is left. (The thread's side.)
+    /// Waits for the next job; none once the queue has ended and nothing is left. (The thread's side.)
     pub(crate) fn next(&self) -> Option<J> {
         let mut state = lock(&self.state);
         loop {
@@ -205,7 +207,8 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Takes nothing in any more. Gives the thread, which ends after its last job, so that one can wait for it.
+    /// Takes nothing in any more. Returns the thread, which ends after its last job, so that the caller can wait for
+    /// it.
     pub(crate) fn end(&self) -> Option<T> {
         let mut state = lock(&self.state);
         state.ended = true;
@@ -214,7 +217,7 @@ impl<J, T> Queue<J, T> {
         thread
     }
 
-    /// Has the thread look, if it has something to do.
+    /// Wakes the thread, if it has something to do.
     fn wake(&self, state: MutexGuard<'_, Work<J, T>>) {
         let has_to_do = !state.lent && (state.ended || !state.jobs.is_empty());
         if has_to_do && state.rest == Rest::Sleeps {
@@ -235,7 +238,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// How often a thread looks that polls in this queue, which gives way so often; `meanwhile` happens with its third look.
+    /// How often a thread looks that polls in this queue and gives way at most so often; `meanwhile` happens with its
+    /// third look.
     fn looks(queue: &Queue<u32, ()>, most: u32, meanwhile: impl Fn()) -> u32 {
         let looks = Cell::new(0);
         queue.poll(|_| {

@@ -1,5 +1,5 @@
-//! What both ends of a request share, and who is told of its end: the threads that wait for it, or for several; what can be read
-//! then; the program's function.
+//! What both ends of a request share, and what is told of its end: the threads that wait for it, or for several; a
+//! descriptor that can be read then; the program's function.
 //!
 //! A record goes home to its group's [`Requests`] with the last of its ends. Tested in `request_test.rs`, and in every order of threads
 //! by `loom_test.rs`.
@@ -12,41 +12,42 @@ use crate::types::Received;
 use std::any::Any;
 use std::time::Duration;
 
-/// So many records are kept for requests to come; what more there were at a time go back to the system.
+/// How many records are kept for requests to come; more than these go back to the system.
 pub(super) const SPARE_MAX: usize = 1024;
 
-/// How an operation ended; what came, if it was a receive.
+/// How an operation ended, and what came, if it was a receive.
 pub type Outcome = Result<Option<Received>>;
 
-/// A group's requests: the records of those that have ended, for those to come.
+/// A group's requests. Keeps the records of those that have ended, for requests to come.
 #[derive(Clone, Default)]
 pub(crate) struct Requests(pub(super) Arc<Shelf>);
 
 #[derive(Default)]
 pub(super) struct Shelf {
     spare: Mutex<Vec<Arc<Record>>>,
-    /// Those in whose waits the program's threads sleep: to be woken when it interrupts them.
+    /// The records in whose waits the program's threads sleep: these are woken when the program interrupts them.
     pub(super) slept_in: Mutex<Vec<Arc<Record>>>,
-    /// The program: it interrupts them, and is told of ends.
+    /// The program: it interrupts the waits, and is told of ends.
     pub(super) program: std::sync::Arc<Program>,
 }
 
-/// One request's.
+/// The state of a record in the life of one request.
 #[derive(Default)]
 pub(super) struct Life {
     pub outcome: Option<Outcome>,
-    /// How many parts of the operation have not ended, and what those that have left.
+    /// How many parts of the operation have not ended; and below, what came to the ended parts.
     pub missing: u32,
     received: Option<Received>,
     error: Option<Error>,
     pub cancelled: bool,
     /// How many threads wait.
     waiting: u32,
-    /// What else is told of the end: what can be read then, the waits for several requests, the program's function.
+    /// What else is told of the end: a bell that can be read then, the waits for several requests, the program's
+    /// function.
     pub bell: Option<Bell>,
     pub several: Vec<Arc<Record>>,
     pub notice: Notice,
-    /// How many ends have not been dropped, and where the record goes with the last of them.
+    /// How many ends of the request have not been dropped, and where the record goes with the last of them.
     pub ends: u32,
     pub home: Option<Requests>,
     /// See `Request::take_shell`.
@@ -59,24 +60,25 @@ pub(super) struct Record {
     pub changed: Condvar,
 }
 
-/// Takes the word of an end on, to the program's function.
+/// Passes the word of an end on to the program's function.
 type TakeOn = Box<dyn FnOnce(Notified) + Send>;
 
-/// What is known of the function that a program wants to be called.
+/// The state of the function that the program wants to be called.
 #[derive(Default)]
 pub(super) enum Notice {
     /// There is none.
     #[default]
     None,
-    /// The operation goes on; this takes the word of its end on.
+    /// The operation goes on. This passes the word of its end on.
     Pending(TakeOn),
     /// The operation has ended, and the function has not returned.
     OnItsWay,
-    /// It has.
+    /// The function has returned.
     Given,
 }
 
-/// The word that an operation has ended, on its way to the program's function. Dropped, it has arrived.
+/// The word that an operation has ended, on its way to the program's function. When this is dropped, the word has
+/// arrived.
 pub(crate) struct Notified {
     record: Arc<Record>,
     /// How it ended.
@@ -95,7 +97,8 @@ impl Drop for Notified {
     }
 }
 
-/// Those that are told of an end, with the record unlocked, for they want it next.
+/// The threads and functions that are told of an end. They are told with the record unlocked, because they want it
+/// next.
 #[derive(Default)]
 struct Hearers {
     waiting: u32,
@@ -140,18 +143,18 @@ impl Hearers {
 }
 
 impl Requests {
-    /// Requests whose waits the program interrupts, and of whose ends it is told.
+    /// The requests of a program that interrupts their waits, and is told of their ends.
     pub(crate) fn new(program: &std::sync::Arc<Program>) -> Requests {
         Requests(Arc::new(Shelf { program: std::sync::Arc::clone(program), ..Shelf::default() }))
     }
 
-    /// Makes those that wait look whether the program has interrupted them.
+    /// Makes the threads that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
         let slept_in = lock(&self.0.slept_in).clone();
         slept_in.iter().for_each(|record| nudge((&record.state, &record.changed)));
     }
 
-    /// Whether the next one takes no memory.
+    /// Whether the next request takes no memory.
     pub(crate) fn has_spare(&self) -> bool {
         !lock(&self.0.spare).is_empty()
     }
@@ -199,7 +202,7 @@ impl Drop for Asleep<'_> {
     }
 }
 
-/// The caller's end is dropped, and with it what can be read.
+/// Drops the caller's end, and with it the descriptor that can be read.
 pub(super) fn let_go(record: &Arc<Record>) {
     let mut state = lock(&record.state);
     let bell = state.bell.take();
@@ -208,8 +211,9 @@ pub(super) fn let_go(record: &Arc<Record>) {
     drop(bell);
 }
 
-/// A part of the operation has ended, and with the last one the whole: with the first error of any. Its end is gone when
-/// the caller hears of that, so that a record that the caller lets go at once can be used again at once.
+/// A part of the operation has ended. With the last part the whole ends: with the first error of any part. The part's
+/// end is gone when the caller hears of that, so that a record that the caller lets go at once can be used again at
+/// once.
 pub(super) fn end(record: &Arc<Record>, outcome: Outcome) {
     let mut state = lock(&record.state);
     match outcome {
@@ -226,7 +230,7 @@ pub(super) fn end(record: &Arc<Record>, outcome: Outcome) {
     told.tell(record);
 }
 
-/// The record goes home with its last end.
+/// Sends the record home when its last end is gone.
 fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
     if state.ends > 0 {
         return;
@@ -241,7 +245,8 @@ fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
 }
 
 impl Record {
-    /// Waits for something in its life, at most so long. Those that end it look whether anybody does.
+    /// Waits for something in the record's life, at most so long. A thread that ends the operation looks whether
+    /// anybody waits.
     pub fn wait_until<T>(
         &self,
         limit: Option<Duration>,
@@ -269,7 +274,7 @@ impl Record {
     }
 }
 
-/// One request more has ended.
+/// One more request has ended.
 pub(super) fn one_more(several: &Arc<Record>) {
     let mut life = lock(&several.state);
     life.missing = life.missing.saturating_sub(1);

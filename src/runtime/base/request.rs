@@ -3,9 +3,9 @@
 //! It has two ends. The caller's, [`Request`], asks, waits and cancels. The other, [`Completer`], belongs to the
 //! thread that carries the operation out, and ends it once. Until then the operation's buffers are in use.
 //!
-//! What both ends share is a record, which goes back to the group's [`Requests`] when the last of them is dropped: so a
-//! request takes no memory where others ended before it. Invariant: a record that is given out anew has no end left of its
-//! life before. Tested below, and in every order of threads by `loom_test.rs`.
+//! Both ends share a record, which goes back to the group's [`Requests`] when the last end is dropped. So a request
+//! takes no memory if others ended before it. Invariant: a record that is given out anew has no end left of its earlier
+//! life. Tested below, and in every order of threads by `loom_test.rs`.
 
 use super::interrupts::Attention;
 use super::polling::{GiveWay, Tester};
@@ -22,7 +22,7 @@ pub use super::record::Outcome;
 pub(crate) use super::record::{Notified, Requests};
 pub use crate::types::Received;
 
-/// Which operation is to end.
+/// The operation that a request stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// This collective, and the number of its turn.
@@ -31,30 +31,31 @@ pub(crate) enum Operation {
     Messages(Range<u64>),
 }
 
-/// What finds an operation: to end it, if it is not too late, or to go on with it.
+/// An engine that finds an operation by its request: to end it, if it is not too late, or to go on with it.
 pub(crate) trait Operations: Send + Sync {
     fn cancel(&self, operation: Operation);
 
-    /// Carries it out, with what comes before it, for a thread that waits for it: if nobody has begun. An interrupted thread leaves
-    /// it to the engine's own, and hears why.
+    /// Carries the operation out, with what comes before it, for a thread that waits for it, if nobody has begun. An
+    /// interrupted thread leaves the rest to the engine's own thread, and hears why.
     fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
         let _ = (operation, attention);
         Ok(())
     }
 
-    /// A thread waits for operations that it cannot carry out: the engine's own is not to doze.
+    /// A thread waits for operations that it cannot carry out: the engine's own thread is not to doze.
     fn hurry(&self) {}
 }
 
-/// The caller's end.
+/// The caller's end of a request.
 pub struct Request {
     pub(super) record: Arc<Record>,
     by: Option<(std::sync::Arc<dyn Operations>, Operation)>,
 }
 
-/// The end that carries the operation out, or one of its two parts. Dropped without a word, the operation has failed.
+/// The end that carries the operation out, or one of its two parts. If it is dropped without a word, the operation has
+/// failed.
 pub struct Completer {
-    /// None once it has told.
+    /// None once this has told the outcome.
     record: Option<Arc<Record>>,
 }
 
@@ -65,7 +66,7 @@ impl Requests {
         (Request { record: Arc::clone(&record), by: None }, Completer { record: Some(record) })
     }
 
-    /// As `Request::wait`, for a call with this attention.
+    /// Waits like `Request::wait`, for a call with this attention.
     pub(crate) fn wait_in(
         &self,
         request: &Request,
@@ -80,7 +81,7 @@ impl Requests {
     }
 }
 
-/// Does this when it is told to cancel.
+/// Operations that do this when they are told to cancel.
 #[cfg(test)]
 pub(crate) struct Told<F>(pub F);
 
@@ -98,7 +99,7 @@ pub(crate) fn request() -> (Request, Completer) {
 }
 
 impl Request {
-    /// The same request, of this operation.
+    /// The same request, for this operation.
     pub(crate) fn of(self, by: std::sync::Arc<dyn Operations>, operation: Operation) -> Request {
         let mut request = self;
         request.by = Some((by, operation));
@@ -111,12 +112,12 @@ impl Request {
         by.carry_out(operation, attention)
     }
 
-    /// Waits for its end as a thread that does not carry it out.
+    /// Says that a thread waits for the end and does not carry the operation out.
     pub(super) fn hurry(&self) {
         self.by.iter().for_each(|(by, _)| by.hurry());
     }
 
-    /// What it is the request of, to the one who carries that out.
+    /// The operation that the request stands for, for the engine that carries it out.
     pub(crate) fn operation(&self) -> Option<&Operation> {
         self.by.as_ref().map(|(_, operation)| operation)
     }
@@ -126,7 +127,8 @@ impl Request {
         lock(&self.record.state).outcome.clone()
     }
 
-    /// The same for a caller's thread, which may wait by testing again and again: it then gives way to who does the work.
+    /// How the operation ended, if it has, for a caller that may wait by testing again and again. Such a caller gives
+    /// way to the thread that does the work.
     pub fn test_by(&self, tester: &mut Tester) -> Option<Outcome> {
         let outcome = self.test();
         if outcome.is_some() {
@@ -151,7 +153,8 @@ impl Request {
         self.record.wait_for(limit, &Attention::none()).unwrap_or_default()
     }
 
-    /// The same for a call of the program, unless it is interrupted: the operation goes on.
+    /// Waits for the end like [`wait`](Request::wait), for a call of the program. If the call is interrupted, the
+    /// operation goes on.
     pub(crate) fn wait_attentively(&self, limit: Option<Duration>) -> Result<Option<Outcome>> {
         let state = lock(&self.record.state);
         let (Some(requests), None) = (&state.home, &state.outcome) else { return Ok(state.outcome.clone()) };
@@ -165,13 +168,14 @@ impl Request {
         requests.wait_in(self, limit, &attention)
     }
 
-    /// Waits until the program's function has returned, where it is to be called.
+    /// Waits until the program's function has returned, if it is to be called.
     pub fn await_notice(&self) {
         let is_given = |life: &mut Life| (!matches!(life.notice, Notice::Pending(_) | Notice::OnItsWay)).then_some(());
         let _ = self.record.wait_until(None, &Attention::none(), is_given); // nothing interrupts it
     }
 
-    /// Has this function called once the operation has ended, by a thread of its node; at once if it has.
+    /// Has this function called once the operation has ended, by a thread of the operation's node; or at once if it has
+    /// ended.
     pub fn notify(&self, function: impl FnOnce(Status) + Send + 'static) -> Result<()> {
         let notices = {
             let life = lock(&self.record.state);
@@ -190,7 +194,8 @@ impl Request {
         Ok(())
     }
 
-    /// Has this take the word of the end on: when the operation ends, with its engine's locks held, or at once where it has.
+    /// Has `take_on` called with the word of the end: when the operation ends, with its engine's locks held, or at once
+    /// if it has ended.
     pub(crate) fn tell_by(&self, take_on: impl FnOnce(Notified) + Send + 'static) {
         let mut life = lock(&self.record.state);
         if life.outcome.is_none() {
@@ -202,7 +207,7 @@ impl Request {
         take_on(notified);
     }
 
-    /// What can be read once the operation has ended, until the request is dropped.
+    /// A descriptor that can be read once the operation has ended, until the request is dropped.
     pub fn descriptor(&self) -> Result<RawFd> {
         if let Some(bell) = &lock(&self.record.state).bell {
             return Ok(bell.descriptor());
@@ -230,12 +235,12 @@ impl Request {
         }
     }
 
-    /// The memory in which its holder kept an earlier request with this record, if there is any: nothing in it is of use.
+    /// The memory in which the holder of this record kept an earlier request, if there is any. Nothing in it is of use.
     pub fn take_shell(&self) -> Option<Box<dyn Any + Send>> {
         lock(&self.record.state).shell.take()
     }
 
-    /// Drops it, and leaves the memory that it was kept in for the next one.
+    /// Drops the request, and leaves the memory in which it was kept for the next one.
     pub fn leave_shell(self, shell: Box<dyn Any + Send>) {
         lock(&self.record.state).shell = Some(shell);
     }
@@ -254,7 +259,8 @@ impl Completer {
         self.record.as_ref().is_some_and(|record| lock(&record.state).cancelled)
     }
 
-    /// The two ends of an operation of two parts. It ends with the later one, with the first error of either.
+    /// The two ends of an operation of two parts. The operation ends with the later part, and with the first error of
+    /// either.
     pub(crate) fn halves(self) -> [Completer; 2] {
         let other = self.record.as_ref().map(|record| {
             let mut state = lock(&record.state);

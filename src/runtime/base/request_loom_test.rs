@@ -22,7 +22,8 @@ fn a_wait_for_any_of_two_ends_with_one_and_a_wait_for_all_with_both() {
     });
 }
 
-/// A function that is asked for while the operation ends is called once, and whoever frees the request waits for that.
+/// A function that is asked for while the operation ends is called once, and the thread that frees the request waits
+/// for that.
 #[test]
 fn a_function_is_called_once_before_its_request_is_free() {
     every_order(|| {

@@ -24,7 +24,7 @@ fn a_test_gives_way_to_the_thread_that_does_the_work() {
     let (request, completer) = request();
     assert_eq!(request.test_by(&mut Tester::tired()), None, "it sleeps for a short time only");
     let working = std::thread::spawn(|| completer.complete(Ok(None)));
-    // As often as it takes, for each of these tests sleeps: it is this thread that hears of the end.
+    // Repeats as often as it takes, for each of these tests sleeps: it is this thread that hears of the end.
     let ended = std::iter::repeat_with(|| request.test_by(&mut Tester::tired())).find(Option::is_some);
     assert_eq!(ended, Some(Some(Ok(None))));
     working.join().unwrap();
@@ -110,7 +110,7 @@ fn of_very_many_requests_some_records_are_kept_and_a_request_outlives_its_group(
     assert_eq!(request.wait(None), Some(Ok(None)));
 }
 
-/// Requests of a node of their own.
+/// Requests that belong to a node of their own.
 fn of_a_node() -> (Requests, std::sync::Arc<Program>) {
     let program = std::sync::Arc::default();
     (Requests::new(&program), program)

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many words has a record.
+/// How many words a record has.
 pub(crate) const WORDS: usize = 8;
-/// So many records has a ring: 512 KiB.
+/// How many records a ring has: they take 512 KiB.
 const RECORDS: u64 = 8192;
 
 /// One record.
@@ -16,22 +16,23 @@ pub(crate) type Record = [u64; WORDS];
 /// The ring.
 pub(crate) struct Ring {
     words: Box<[AtomicU64]>,
-    /// How many records were put in, ever. The writer's.
+    /// How many records were ever put in. The writer's.
     put: AtomicU64,
-    /// How many were taken out, ever. The reader's.
+    /// How many records were ever taken out. The reader's.
     taken: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl Ring {
-    /// An empty one.
+    /// An empty ring.
     pub(crate) fn new() -> Ring {
         let words = (0..RECORDS * WORDS as u64).map(|_| AtomicU64::new(0)).collect();
         let [put, taken, dropped] = [0; 3].map(AtomicU64::new);
         Ring { words, put, taken, dropped }
     }
 
-    /// Puts a record in, unless the ring is full. True where it has just become half full: then the reader should come soon.
+    /// Puts a record in, unless the ring is full. Returns whether the ring has just become half full: then the reader
+    /// should come soon.
     pub(crate) fn put(&self, record: Record) -> bool {
         let put = self.put.load(Ordering::Relaxed);
         let waiting = put - self.taken.load(Ordering::Acquire);

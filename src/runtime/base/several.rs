@@ -1,7 +1,7 @@
-//! Waiting for several requests at once, be they of one cluster or of several of this process.
+//! Waits for several requests at once, be they of one cluster or of several of this process.
 //!
-//! The thread sleeps in a record of its own, which is no request's. Each request that has not ended tells it of its end, and it
-//! ends when enough have.
+//! The thread sleeps in a record of its own, which belongs to no request. Each request that has not ended tells that
+//! record of its end, and the sleep ends when enough requests have ended.
 
 use super::interrupts::Attention;
 use super::record::{one_more, Asleep, Outcome, Record, Requests};
@@ -11,7 +11,8 @@ use crate::error::Result;
 use std::time::Duration;
 
 impl Request {
-    /// Waits until one of these has ended, at most so long, unless the program interrupts the call: the first that has.
+    /// Waits until one of these has ended, at most so long, unless the program interrupts the call. Returns the first
+    /// that has.
     pub(crate) fn wait_any(requests: &[&Request], limit: Option<Duration>) -> Result<Option<(usize, Outcome)>> {
         let first = || requests.iter().enumerate().find_map(|(at, request)| Some((at, request.test()?)));
         if let Some(found) = first() {
@@ -23,7 +24,8 @@ impl Request {
         Ok(first())
     }
 
-    /// Waits until all of these have ended, at most so long, unless the program interrupts the call; whether they have.
+    /// Waits until all of these have ended, at most so long, unless the program interrupts the call. Returns whether
+    /// they have.
     pub(crate) fn wait_all(requests: &[&Request], limit: Option<Duration>) -> Result<bool> {
         let have_ended = || requests.iter().all(|request| request.test().is_some());
         if have_ended() {
@@ -41,7 +43,7 @@ impl Request {
     }
 }
 
-/// Where those go that have not ended: one of each node.
+/// The homes of the requests that have not ended: one home for each node.
 fn homes(requests: &[&Request]) -> Vec<Requests> {
     let mut homes: Vec<Requests> = Vec::new();
     for request in requests {
@@ -54,7 +56,7 @@ fn homes(requests: &[&Request]) -> Vec<Requests> {
     homes
 }
 
-/// That of a call which waits for requests of these.
+/// The attention of a call that waits for requests of these homes.
 fn attention(homes: &[Requests]) -> Attention<'_> {
     homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.program.interrupts))
 }

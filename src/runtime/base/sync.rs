@@ -24,7 +24,7 @@ pub(crate) use loom::sync::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Locks; what a panicking thread left behind is used as it is.
+/// Locks a mutex. What a panicking thread left behind is used as it is.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,25 +1,25 @@
 //! How far a node is in a group's sequence of collectives, as its heartbeats tell it.
 //!
-//! Also remembers the calls before the newest. A collective need not hold up its ranks: of a broadcast whose root one
-//! rank takes for another, the others may have finished several more while that rank waits in it. The scheduler compares
-//! what ranks called under the same number, so those who have gone on say, once they have to wait themselves, what they
-//! called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
+//! Also remembers the calls before the newest. A collective need not hold up its ranks: if one rank takes another for
+//! the root of a broadcast, the others may have finished several more calls while that rank still waits. The scheduler
+//! compares what ranks called under the same number. So a rank that has gone on says, once it has to wait itself, what
+//! it called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
 
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, WAITS_AFTER};
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
-/// How many calls before the newest a rank tells of when it goes.
+/// When a rank goes, it tells of so many calls before the newest.
 const PARTING: usize = 64;
 
-/// One group's. Its turns write it and lock it, and heartbeats read it.
+/// The call log of one group. The group's turns write it and lock it, and heartbeats read it.
 #[derive(Default)]
 pub(crate) struct CallLog {
     entered: u64,
     finished: u64,
     at: Time,
-    /// Another rank called something else before: what was called is told at once.
+    /// Whether another rank called something else before. Then this rank tells at once what it called.
     doubted: bool,
     /// The call with number n lies at n modulo [`REMEMBERED`].
     calls: Vec<Call>,
@@ -35,23 +35,23 @@ impl CallLog {
         self.calls[place(sequence)] = call;
     }
 
-    /// It has finished the one with this number.
+    /// This rank has finished the collective with this number.
     pub(crate) fn finish(&mut self, sequence: u64) {
         self.finished = sequence;
     }
 
-    /// What this rank called before is to be compared, now.
+    /// This rank's earlier calls are to be compared now.
     pub(crate) fn doubt(&mut self) {
         self.doubted = true;
     }
 
-    /// What this rank called under this number, unless that is too long ago.
+    /// This rank's call under this number, unless that is too long ago.
     pub(crate) fn called(&self, sequence: u64) -> Option<Call> {
         let is_known = sequence > 0 && sequence <= self.entered && self.entered - sequence < REMEMBERED as u64;
         self.calls.get(place(sequence)).copied().filter(|_| is_known)
     }
 
-    /// What a heartbeat says of the newest; nothing before the first.
+    /// What a heartbeat says of the newest call; nothing before the first call.
     pub(crate) fn newest(&self, group: GroupId, now: Time) -> Option<GroupProgress> {
         let CallLog { entered, finished, at, .. } = *self;
         let call = self.called(entered);
@@ -59,13 +59,13 @@ impl CallLog {
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
 
-    /// What is said of the newest and of some before it when this rank goes, so that ranks which called something else, and
-    /// come to need it, hear that.
+    /// What this rank says of its newest call, and of some before it, when it goes. So ranks that called something
+    /// else, and come to need this rank, hear of the difference.
     pub(crate) fn parting(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
         self.newest(group, now).into_iter().chain(self.before(group).take(PARTING)).collect()
     }
 
-    /// What a heartbeat says of those before it, once the newest has to wait, or is doubted: the newest of them first.
+    /// What a heartbeat says of earlier calls, once the newest has to wait, or is doubted: the newest of them first.
     pub(crate) fn earlier(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
         let waits = self.doubted || now.since(self.at) >= WAITS_AFTER;
         if self.entered == self.finished || !waits {
@@ -74,7 +74,7 @@ impl CallLog {
         self.before(group).collect()
     }
 
-    /// Those before the newest, as far as they are remembered: the newest of them first.
+    /// The calls before the newest, as far as they are remembered: the newest of them first.
     fn before(&self, group: GroupId) -> impl Iterator<Item = GroupProgress> + '_ {
         let newest = self.entered.saturating_sub(1);
         let count = newest.min(REMEMBERED as u64 - 1);

@@ -1,5 +1,5 @@
-//! What data frames say of the calls before theirs. What becomes of ranks that have not called the same: `failure_test.rs`, and
-//! processes in `ctests/staged.c`.
+//! What data frames say of the calls before theirs. `failure_test.rs` tests what becomes of ranks that have not called
+//! the same, and `ctests/staged.c` does so with processes.
 
 use crate::runtime::collectives::failure::tests::Bench;
 use crate::runtime::collectives::job::Work;

@@ -8,8 +8,8 @@ use crate::types::Time;
 use crate::wire::{DATA_HEADER_BYTES, WAITS_AFTER};
 use std::time::Duration;
 
-/// How long a rank waits for a peer to open their link, where that is the peer's part. Where both open one at the same time
-/// one of the two is made for nothing.
+/// How long a rank waits for a peer to open their link, where that is the peer's part. If both open one at the same
+/// time, one of the two is made for nothing.
 pub(crate) const PEER_OPENS: Duration = Duration::from_millis(20);
 
 /// When a call that waits says so: to the scheduler, and in the log.
@@ -19,12 +19,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Of a call that was made then.
+    /// The patience of a call that was made at this time.
     pub(crate) fn since(since: Time) -> Patience {
         Patience { report_at: since + WAITS_AFTER, warn_at: since + WARN_AFTER }
     }
 
-    /// When it says something next.
+    /// When the call says something next.
     pub(crate) fn next(&self) -> Time {
         self.report_at.min(self.warn_at)
     }
@@ -35,13 +35,13 @@ impl Patience {
 pub(crate) enum CallProgress {
     #[default]
     Beginning,
-    /// Over links: in this exchange of its schedule.
+    /// Over links: the call is in this exchange of its schedule.
     Exchange(u32, Box<Exchange>),
     /// In shared memory.
     Memory(Done),
-    /// Of a call that consists of steps: in this one, and there.
+    /// The call consists of steps: it is in this step, and so far within it.
     Step(usize, Box<CallProgress>),
-    /// Of a call whose chunks are woven: how far each of its parts is.
+    /// The call's chunks are woven: how far each of its two parts is.
     Woven(Box<Woven>),
 }
 
@@ -65,12 +65,12 @@ pub(crate) struct Exchange {
     pub opening: Opening,
 }
 
-/// The side that opens a link which the exchange needs, and which is the peer's to open. The sender does; of two that send to
-/// each other, the lower rank.
+/// The side that opens a link which the exchange needs. The sender opens a link; if two ranks send to each other, the
+/// lower one does. This is only asked where that is the peer.
 pub(crate) enum Opening {
     /// The peer.
     Peer,
-    /// The peer, until then.
+    /// The peer, until this time.
     PeerUntil(Time),
     /// This rank: the peer may be slow to come, or unable to reach it.
     Own,
@@ -90,12 +90,13 @@ impl Exchange {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
     }
 
-    /// Whether the peer with this slot, whose part it is, is still to open the link.
+    /// Whether this rank still leaves it to the peer with this slot to open the link.
     pub fn leaves_opening_to(&self, slot: &Slot) -> bool {
         matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
     }
 
-    /// Until when a peer is waited for to open a link, if one is; not longer than that.
+    /// Until when this rank waits for a peer to open a link; [`Time::NEVER`] if it waits for none. After that it opens
+    /// the link.
     pub fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
         let mut peers = self.peers().into_iter().flatten();
         if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
@@ -110,16 +111,17 @@ impl Exchange {
     }
 }
 
-/// What is done of one call.
+/// How much of one call is done.
 #[derive(Default)]
 pub(crate) struct Done {
-    /// This rank has come to it.
+    /// Whether this rank has come to the call.
     pub has_come: bool,
-    /// So many stages of pieces, [`STAGES`] for each turn: what there is of a stage is done between two waits, or may be done again.
+    /// How many stages of pieces are done, [`STAGES`] for each turn. A stage is done between two waits, or may be done
+    /// again.
     pub stages: u64,
-    /// So many of the other ranks' contributions to this stage are taken.
+    /// How many of the other ranks' contributions to this stage are taken.
     pub taken: usize,
 }
 
-/// Put a piece, fold or take the one before, take the shares of the one before that.
+/// The stages: put a piece, fold or take the one before, take the shares of the one before that.
 pub(crate) const STAGES: u64 = 3;

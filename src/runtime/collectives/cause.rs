@@ -1,4 +1,4 @@
-//! Why a collective could not go on, as its ranks are told: who is to blame, found out with the scheduler's help.
+//! The reason why a collective could not go on, as its ranks are told it. The scheduler helps to find out who is to blame.
 //!
 //! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
 //! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Tested in `failure_test.rs`.
@@ -21,7 +21,7 @@ impl Running<'_> {
     pub(crate) fn cause_of(&self, stop: Stop) -> (Failure, bool) {
         let cut_off = self.context.state.view().cut_off.clone();
         match stop {
-            // What a node that hears nobody would say of another is about itself.
+            // A node that hears nobody cannot blame another node: the fault is then probably its own.
             Stop::Ended(_, LinkEnd::Ended(_) | LinkEnd::Silent(_)) | Stop::Unreached(..) | Stop::Timeout(_)
                 if cut_off.is_some() =>
             {
@@ -78,7 +78,7 @@ impl Running<'_> {
         }
     }
 
-    /// Something that this process needs for a collective cannot be had.
+    /// The failure of a collective that lacks something which this process needs.
     pub(crate) fn failed(&self, error: &Error) -> Failure {
         if error.status() == Status::Unreachable {
             let cause = format!("{}: {}", self.title(), error.message()); // the scheduler is gone: no rank is to blame
@@ -88,19 +88,19 @@ impl Running<'_> {
         self.failure(error.status(), self.own_culprit(), cause)
     }
 
-    /// The caller of a collective wants its end.
+    /// The failure of a collective whose caller has cancelled it.
     pub(crate) fn cancelled(&self) -> Failure {
         let cause = format!("cancelled {} before it had ended", self.title());
         self.failure(Status::Aborted, self.own_culprit(), cause)
     }
 
-    /// The program has interrupted the caller of a collective, others may be in it.
+    /// The failure of a collective whose caller the program has interrupted: other ranks may be in it.
     pub(crate) fn interrupted(&self) -> Failure {
         let cause = format!("was interrupted in {}", self.title());
         self.failure(Status::Aborted, self.own_culprit(), cause)
     }
 
-    /// Its time was up before its turn came.
+    /// The failure of a collective whose time was up before its turn came.
     pub(crate) fn never_began(&self) -> Failure {
         let limit = self.limit_ms as f64 / 1000.0;
         let cause = format!(
@@ -114,7 +114,7 @@ impl Running<'_> {
         self.context.failure(status, culprit, cause, self.sequence)
     }
 
-    /// What became of the peer is not told: what is known of it.
+    /// The failure where the scheduler has not told what became of the peer: it says what is known of the peer.
     fn failure_of(&self, what: Unsaid, peer: u32, evidence: &str) -> Failure {
         self.context.failure_of(what, &Concern { title: &self.title(), sequence: self.sequence, peer, evidence })
     }
@@ -154,8 +154,9 @@ impl Running<'_> {
         self.failure(Status::PeerLeft, culprit, cause)
     }
 
-    /// A peer called something else under a number of which only the scheduler can know what both called, if both tell it: that
-    /// peer does once it has waited for this rank. The first cause, if that comes of it.
+    /// Asks the scheduler to compare what this rank and a peer called under a number, where this rank cannot know it.
+    /// Both must tell the scheduler: the peer does once it has waited for this rank. Returns the first cause, if that
+    /// comes of it.
     fn compared(&self) -> Option<Failure> {
         let state = &self.context.state;
         if state.view().away.is_some() {
@@ -163,12 +164,13 @@ impl Running<'_> {
         }
         self.turns.with_log(CallLog::doubt);
         state.ask(AgentCommand::Brain(Command::Report));
-        // Others' time is up soon after this call's: then they would say so first, and that it is this rank which is absent.
+        // The time of the other ranks is up soon after this call's. They would then say so first, and blame this rank
+        // as absent.
         let deadline = self.deadline.min(state.clock.now() + COMPARED_WITHIN);
         state.wait(deadline, |view| self.context.first_cause(view))
     }
 
-    /// A peer called the same, and something else before.
+    /// The failure where a peer made the same call, but called something else before.
     fn differs_before(&self, peer: u32) -> (Failure, bool) {
         if let Some(first) = self.compared() {
             return (first, true);
@@ -185,18 +187,19 @@ impl Running<'_> {
         (self.failure(Status::Mismatch, None, cause), false)
     }
 
-    /// A peer called this under this number.
+    /// The failure where a peer made this call under this number.
     fn differs(&self, peer: u32, sequence: u64, call: &Call) -> (Failure, bool) {
         let is_further = sequence > self.sequence;
         if let Some(first) = is_further.then(|| self.compared()).flatten() {
             return (first, true);
         }
         let failure = self.failure(Status::Mismatch, None, self.mismatch(peer, sequence, call));
-        // What all called under that number is compared, be it a collective before the one that this rank is in.
+        // The calls of all ranks under that number are compared, even if it is a collective before the one that this
+        // rank is in.
         (Failure { sequence: sequence.min(self.sequence), ..failure }, false)
     }
 
-    /// What this rank called under this number, as far as that is remembered.
+    /// This rank's call under this number, as far as that is remembered.
     fn called(&self, sequence: u64) -> Option<Call> {
         self.turns.with_log(|log| log.called(sequence))
     }
@@ -207,7 +210,7 @@ impl Running<'_> {
         let (number, mine) = (self.sequence, &self.call);
         match (sequence.cmp(&number), self.called(sequence).filter(|called| called != call)) {
             (Ordering::Equal, _) => format!("{own} called {mine} as collective #{number} on {group}, but {other} called {call}"),
-            // A frame that nobody here asked for: the disagreement is about a collective before.
+            // Nobody here asked for this frame: the disagreement is about an earlier collective.
             (Ordering::Less, Some(called)) => {
                 format!("{own} called {called} as collective #{sequence} on {group}, but {other} called {call}")
             }
@@ -222,7 +225,8 @@ impl Running<'_> {
         }
     }
 
-    /// The time is up: names who is absent; where nobody is, the two whose link is at fault, or whom this rank waits for.
+    /// The time is up. Names the absent ranks; if none is absent, the two ranks whose link is at fault, or the awaited
+    /// rank.
     fn timed_out(&self, awaited: Option<Awaited>) -> (Failure, bool) {
         let limit = self.limit_ms as f64 / 1000.0;
         let (title, absent) = (self.title(), self.ask_absent());
@@ -258,7 +262,7 @@ impl Running<'_> {
         (self.failure(Status::Timeout, who, cause), false)
     }
 
-    /// Says, in the log, who keeps a call waiting.
+    /// Says in the log which ranks keep a call waiting.
     pub(crate) fn warn_of_absent(&self) {
         let waited = WARN_AFTER.as_secs();
         let absent = self

@@ -1,7 +1,8 @@
 //! How a collective is carried out: by the thread that calls it, over the group's own links, action by action.
 //!
-//! It polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent thread can wake it. Nothing is handed from thread
-//! to thread, and nothing is allocated once the scratch has grown to its size.
+//! The thread polls for a short while, as `polling` says, and then sleeps in the group's poller, from which the agent
+//! thread can wake it. Nothing is handed from thread to thread, and nothing is allocated once the scratch has grown to its
+//! size.
 
 use super::call_progress::{CallProgress, Exchange, Opening};
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
@@ -22,26 +23,26 @@ use crate::types::{Call, CallKind, DType, Time};
 use crate::wire::{DataHeader, FrameHeader, LinkKind};
 use std::os::fd::RawFd;
 
-/// How often a call that makes progress looks at the clock.
+/// After how many turns a call that makes progress looks at the clock.
 const CLOCK_TURNS: u32 = 64;
 
 /// A schedule, and the ranks that it is for.
 pub(crate) struct Plan<'a> {
     pub shape: &'a Shape<'a>,
     pub algorithm: &'a Algorithm,
-    /// The rank in the group of each that the shape counts; none: it counts all.
+    /// The rank in the group of each rank that the shape counts; none if the shape counts all.
     pub ranks: Option<&'a dyn Fn(u32) -> u32>,
 }
 
 impl<'a> Plan<'a> {
-    /// For all ranks.
+    /// A plan for all ranks of the group.
     pub(crate) fn of_all(shape: &'a Shape<'a>, algorithm: &'a Algorithm) -> Plan<'a> {
         Plan { shape, algorithm, ranks: None }
     }
 }
 
 impl Collectives {
-    /// What there is to know of a call that was made at `since`.
+    /// What is known of a call that was made at `since`.
     pub(crate) fn running<'a>(
         &'a self,
         call: Call,
@@ -152,7 +153,7 @@ impl Collectives {
             let sent = self.move_out(driver, exchange, memory)?;
             let got = self.move_in(driver, running, exchange, memory)?;
             if sent || got {
-                driver.peers.silence.end(); // what is under way is younger now
+                driver.peers.silence.end(); // what is under way now began later than the silence
             }
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
@@ -161,11 +162,11 @@ impl Collectives {
                 self.look_up(driver)?;
                 continue;
             }
-            // A rank that has sent everything and got nothing lets others run at once, for the peer may be one of them; of two
-            // ranks each has a core, mostly.
+            // A rank that has sent everything and got nothing lets others run at once, for the peer may be one of them.
+            // With two ranks, each mostly has a core of its own.
             if got || (sent && (exchange.send.is_some() || self.context.size() == 2)) {
                 idle.end();
-                // A transfer that trickles keeps to the time, too; the clock is not read at every turn.
+                // A slow transfer keeps to the time, too; the clock is not read at every turn.
                 if turn.is_multiple_of(CLOCK_TURNS) && self.context.state.clock.now() >= running.deadline {
                     return Err(self.out_of_time(driver, exchange, running.deadline));
                 }
@@ -200,7 +201,7 @@ impl Collectives {
                 Ok(true)
             }
             Ok(moved) => Ok(moved == Moved::Some),
-            // What the peer said before it closed tells more than that it closed.
+            // The peer's last word tells more than the fact that its link has closed.
             Err(end) => match link.peek() {
                 Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
                 Ok(Some(Arrival::Leave)) => Err(Stop::Left(peer)),
@@ -258,8 +259,8 @@ impl Collectives {
         Stop::Timeout(driver.peers.awaited(&self.context, exchange.peers(), now))
     }
 
-    /// Sleeps until something happens on any link of the group, or to it, or to this descriptor; serves the links that the call
-    /// does not use.
+    /// Sleeps until something happens on any link of the group, or to the group, or on this descriptor; serves the
+    /// links that the call does not use.
     pub(super) fn sleep(
         &self,
         driver: &mut Driver,
@@ -289,8 +290,8 @@ impl Collectives {
         self.wait_and_serve(driver, running, until, receiving)
     }
 
-    /// What a call does that is about to sleep: looks whether its caller has interrupted it, and says so if it has waited for long. Then
-    /// it is to look again.
+    /// A call does this before it sleeps: it stops if its caller has interrupted it, and tells others if it has waited
+    /// for long. Returns whether it is to look again before it sleeps.
     pub(super) fn tell_of_waiting(&self, driver: &mut Driver, running: &Running<'_>, now: Time) -> Result<bool, Stop> {
         let patience = &mut driver.patience;
         running.attention.ask().map_err(Stop::Interrupted)?;
@@ -308,7 +309,8 @@ impl Collectives {
         Ok(false)
     }
 
-    /// Watches the group's bell and its links. Whether something was found at once, so that the call is to look again.
+    /// Watches the group's bell and its links. Returns whether something was found at once, so that the call is to look
+    /// again.
     pub(super) fn watch_links(
         &self,
         driver: &mut Driver,
@@ -320,7 +322,8 @@ impl Collectives {
         watch.add(Token(WAKER), self.bell(), true, false);
         for (peer, slot) in peers.slots.iter_mut().enumerate() {
             let Slot::Up(link) = slot else { continue };
-            // A rank that gives up says why behind what it sent before, which this rank may not come to read for long.
+            // A rank that gives up says why after all that it sent before. This rank may not come to read that for
+            // long.
             if receiving != Some(peer) {
                 if let Some(failure) = link.last_word() {
                     return Err(Stop::Heard(Box::new(failure)));
@@ -330,7 +333,7 @@ impl Collectives {
                 return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) }
                     .map(|()| true);
             }
-            // What nobody has asked for yet stays where it is; the peer's end behind it is told once.
+            // Data that nobody has asked for yet stays unread; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
             if reads || writes || !link.end_is_noted() {
                 watch.add(Token(peer), link.descriptor(), reads, writes);
@@ -339,7 +342,8 @@ impl Collectives {
         Ok(false)
     }
 
-    /// Sleeps until something that is watched is ready, or until then; and serves the links that the call does not read.
+    /// Sleeps until something that is watched is ready, or the time has come; serves the links that the call does not
+    /// read.
     pub(super) fn wait_and_serve(
         &self,
         driver: &mut Driver,
@@ -373,7 +377,7 @@ impl Collectives {
     }
 }
 
-/// Makes the scratch long enough; what a call needs beyond the machine's memory is an error, not the program's end.
+/// Makes the scratch long enough. If the machine has too little memory, that is an error, and not the program's end.
 pub(crate) fn grow(scratch: &mut Vec<u8>, bytes: usize) -> Result<(), Stop> {
     if scratch.len() < bytes {
         scratch.try_reserve_exact(bytes - scratch.len()).map_err(|_| Stop::Memory(bytes))?;
@@ -396,7 +400,7 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     }
     let element = running.call.dtype.map_or(1, DType::size) as u64;
     let whole = header.length.is_multiple_of(element);
-    // Ranks of these kinds know different counts, so that only here a difference shows.
+    // In calls of these kinds the ranks know different counts, so a difference shows only here.
     let unlike = matches!(data.call.kind, CallKind::Gatherv | CallKind::Scatterv | CallKind::Alltoallv);
     if header.length != into.len as u64 && unlike && whole {
         return Err(Stop::Counts(peer, header.length / element, into.len as u64 / element));

@@ -66,8 +66,8 @@ fn a_call_polls_only_for_what_may_come_at_once() {
     assert!(!polls(Some(0), Some(2)) && !polls(Some(2), Some(1)));
 }
 
-/// A call that sends into a full link does not read what its peer sent before that gave up; and it sleeps where it waits, for the
-/// peer has ended its side.
+/// A call that sends into a full link does not read what its peer sent before it gave up. The call sleeps while it
+/// waits, for the peer has ended its side.
 #[test]
 fn a_call_that_waits_hears_a_peer_that_gives_up_behind_a_frame_that_is_not_read() {
     const COUNT: usize = 64 << 20;

@@ -22,12 +22,12 @@ use crate::wire::{GroupCarrier, DATA_HEADER_BYTES};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// The group's waker's token while it sleeps; a link's is its peer's rank.
+/// The token of the group's waker, while a call sleeps. A link's token is its peer's rank.
 pub(crate) const WAKER: usize = usize::MAX - 1;
-/// That of the doorbell by which ranks that share memory wake each other.
+/// The token of the doorbell by which ranks that share memory wake each other.
 pub(crate) const DOORBELL: usize = usize::MAX - 2;
 
-/// So many lists for the parts of calls are kept: those of an alltoallv, twice.
+/// How many lists for the parts of calls are kept: those of an alltoallv, twice.
 const SPARE_LISTS_MAX: usize = 8;
 
 /// What only the thread that drives the group touches.
@@ -42,15 +42,15 @@ pub(crate) struct Driver {
     pub checksums: Checksums,
     /// Where data headers are encoded.
     pub head: Vec<u8>,
-    /// All that have ended.
+    /// The digest of all calls that have ended.
     pub digest: CallDigest,
     /// How calls are carried out.
     pub(super) carrier: CarrierChoice,
-    /// From where on the call goes on that has changed threads.
+    /// Where a call that has changed threads goes on.
     pub progress: CallProgress,
     /// When the present call says that it waits.
     pub patience: Patience,
-    /// When it began, if calls are recorded.
+    /// When the present call began, if calls are recorded.
     pub begun: Option<Time>,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
@@ -62,15 +62,15 @@ pub(crate) struct Collectives {
     pub thresholds: Thresholds,
     driver: Mutex<Driver>,
     mailbox: Mailbox<Mail>,
-    /// Where its members are, if they are on several hosts, and the first call took one level.
+    /// The hosts of the members, if they are on several hosts, and the first call took one level.
     pub(super) apart: OnceLock<Hosts>,
-    /// What carries them, once that is found out.
+    /// What carries the collectives, once that is found out.
     pub carrier: OnceLock<GroupCarrier>,
     pub turns: Turns,
     pub jobs: Jobs,
-    /// Where its calls are recorded, if that is wanted. Only members call.
+    /// The record of the group's calls, if that is wanted. Only members call.
     pub track: Option<Arc<Track>>,
-    /// Of calls that have ended, for those to come.
+    /// Lists of calls that have ended, kept for calls to come.
     spare_lists: Mutex<Vec<Vec<u64>>>,
 }
 
@@ -129,7 +129,7 @@ impl Collectives {
         }
     }
 
-    /// Hands something over; once the links are shut it is turned away. (The agent thread's side.)
+    /// Hands mail over; once the links are shut, it is turned away. (The agent thread's side.)
     pub(crate) fn deliver(&self, mail: Mail) {
         if let Err(mail) = self.mailbox.deliver(mail) {
             self.turn_away(mail);
@@ -144,7 +144,7 @@ impl Collectives {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, where no call has it.
+    /// The driver, if no call has it.
     pub(crate) fn idle_driver(&self) -> Option<MutexGuard<'_, Driver>> {
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
@@ -185,7 +185,7 @@ impl Collectives {
         self.mailbox.descriptor()
     }
 
-    /// It rings: what it rang for shows in the signal.
+    /// Silences the bell. What it rang for shows in the signal.
     pub(crate) fn hush(&self) {
         self.mailbox.hush();
     }
@@ -203,13 +203,13 @@ impl Collectives {
         }
     }
 
-    /// Takes what the agent thread has for this group.
+    /// Takes what the agent thread has for this group. An error says that the group is over.
     pub(crate) fn look_up(&self, driver: &mut Driver) -> Result<(), Stop> {
         self.take_in(driver);
         self.context.told().map_or(Ok(()), |failure| Err(Stop::Told(Box::new(failure))))
     }
 
-    /// Drops every link, and whatever still comes.
+    /// Drops every link, and turns away whatever still comes.
     pub(crate) fn shut(&self) {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
         let mut driver = self.driver();

@@ -1,5 +1,5 @@
 //! What a rank does when a collective cannot go on: it tells the group's other members, and returns the one first cause that all
-//! of them return. What that is, `cause` finds out before.
+//! of them return. `cause` finds that out before.
 
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
@@ -18,7 +18,7 @@ impl Collectives {
         self.context.break_with(cause)
     }
 
-    /// Ends the group for everyone without having its driver: another call has it, or none.
+    /// Ends the group for everyone without the driver, which another call may have.
     pub(crate) fn give_up_for_all(&self, cause: Failure) -> Failure {
         if let Some(first) = self.context.told() {
             return self.context.break_with(first);
@@ -28,12 +28,12 @@ impl Collectives {
         }
         let cause = self.context.agree_on_cause(cause, true);
         let first = self.context.break_with(cause);
-        self.context.interrupt(); // who has the driver tells the peers on its links
+        self.context.interrupt(); // the thread that has the driver tells the peers on its links
         first
     }
 
-    /// The scheduler has said that the group is over, and no call is in it that would pass that on: a peer that the scheduler does
-    /// not reach may be waiting for this rank.
+    /// Passes on that the scheduler has ended the group, if no call is in the group that would do so: a peer that the
+    /// scheduler does not reach may be waiting for this rank.
     pub(crate) fn pass_on_if_idle(&self) {
         let Some(cause) = self.context.told() else { return };
         let Some(mut driver) = self.idle_driver() else { return };

@@ -79,7 +79,7 @@ impl Bench {
         Bench { group: Arc::new(group), state, registry, peers, links }
     }
 
-    /// The links come to stand, each through a transport that passes so many bytes at a time; 0: as many as it likes.
+    /// Opens the links, each through a transport that passes so many bytes at a time; 0: as many as it likes.
     pub fn stand(&mut self, piece: usize) {
         for (rank, link) in PEERS.into_iter().zip(self.links.drain(..)) {
             let link: Box<dyn Transport> = match piece {
@@ -152,7 +152,7 @@ pub(in crate::runtime) fn revoke(failure: Failure) -> Vec<u8> {
     frame
 }
 
-/// The ones that revoke: the peer that is waited for, or others; one, or several, each for its own reason.
+/// The ranks that revoke: the awaited peer, or others; one, or several, each for its own reason.
 #[test]
 fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_scheduler_once() {
     for revokers in [&[3][..], &[1], &[1, 3], &[2, 1], &[1, 2, 3]] {
@@ -170,7 +170,7 @@ fn a_revocation_that_is_heard_is_passed_on_once_over_each_link_and_told_to_the_s
             }
             for rank in PEERS {
                 let (told, word) = (bench.told(rank), revoke(first.clone()));
-                // What a transport does not take at once is left out: then the link's end says it.
+                // The last word is left out where a transport does not take it at once: then the link's end tells it.
                 let is_once = if piece == 0 { told == word } else { word.starts_with(&told) };
                 assert!(is_once, "{revokers:?}: rank {rank} was told {told:?}");
             }
@@ -196,7 +196,7 @@ fn a_call_does_not_end_well_by_a_frame_behind_which_its_peer_has_given_up() {
         }
         bench.stand(0);
         if count >= 4 << 10 && !ended {
-            // Behind such a frame nothing is read ahead, and no end tells of it: the next call hears it.
+            // Nothing is read ahead behind such a frame, and no end tells of it: the next call hears it.
             let mut output = vec![0; count];
             bench.group.run(Work::plain(broadcast(count), CallBuffers::of(&[], &mut output))).expect("it is all there");
         } else {
@@ -230,7 +230,7 @@ fn a_collective_that_cannot_begin_revokes_its_group_too() {
     assert_eq!(bench.call(), first, "every later call, too");
 }
 
-/// That this rank is lost: as the scheduler's verdict, or as a peer believes.
+/// The failure that this rank is lost: as the scheduler's verdict, or as a peer believes.
 fn own_loss(is_verdict: bool) -> Failure {
     let culprit = of_four().members[0].culprit();
     let cause = "is lost: it was silent for 1 s".to_owned();
@@ -238,7 +238,7 @@ fn own_loss(is_verdict: bool) -> Failure {
     Failure { status: Status::PeerLost, culprit: Some(culprit), cause, group, ..self::cause(3) }
 }
 
-/// What the brain is told of it, and the scheduler.
+/// What the agent's brain and the scheduler are told of it.
 fn asked_for(state: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
     let (mut called_lost, mut revoked) = (Vec::new(), Vec::new());
     for command in std::iter::from_fn(|| state.next_command()) {
@@ -251,7 +251,7 @@ fn asked_for(state: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
     (called_lost, revoked)
 }
 
-/// To the node itself it is not lost: the others have given it up. To them it stays what it was.
+/// The node does not call itself lost: it says that the others have given it up. The others keep what they said.
 #[test]
 fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_heard() {
     for (is_verdict, revoker) in [(true, 3), (true, 1), (false, 3), (false, 2)] {
@@ -268,7 +268,7 @@ fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_
         }
         assert_eq!(asked_for(&bench.state), (vec![heard.clone()], vec![heard]));
     }
-    // Another's loss, be it of one who had this one's place before, is what it was.
+    // Another node's loss stays what it was, even that of a process that had this node's place before.
     for (pid, rank) in [(9, 0), (1, 1)] {
         let own = own_loss(true);
         let culprit = own.culprit.clone().map(|own| Culprit { pid, rank: Some(rank), ..own });
@@ -303,7 +303,7 @@ fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
     assert_eq!(bench.call(), own_loss(false).to_the_lost());
 }
 
-/// An abort, or a loss, that comes after it does not change why a group is over, for nobody.
+/// An abort or a loss that comes later changes for nobody why a group is over.
 #[test]
 fn what_ends_the_cluster_later_is_not_why_a_group_is_over() {
     let aborted = Failure { status: Status::Aborted, group: None, ..cause(2) };
@@ -312,20 +312,21 @@ fn what_ends_the_cluster_later_is_not_why_a_group_is_over() {
         bench.state.file(Event::Revoked(first.clone()));
         bench.state.file(Event::Broken(aborted.clone()));
         assert_eq!(bench.call(), first);
-        // What is said of the group when all is over comes too late.
+        // Word of the group comes too late when all is over.
         let bench = Bench::new();
         bench.state.file(Event::Broken(aborted.clone()));
         bench.state.file(Event::Revoked(first));
         assert_eq!(bench.call(), aborted);
     }
-    // That somebody wants the next epoch is no cause.
+    // A wish for the next epoch is no cause.
     let bench = Bench::new();
     bench.state.file(Event::Revoked(Failure { status: Status::Revoked, ..cause(1) }));
     bench.state.file(Event::Broken(aborted.clone()));
     assert_eq!(bench.call(), aborted);
 }
 
-/// One that is cut off may hear of its loss from nobody else, though they heard it between two calls, and made none since.
+/// A node that is cut off may hear of its loss from nobody else: the others heard of it between two calls, and called
+/// nothing since.
 #[test]
 fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {
     let leave = crate::runtime::links::handshake::leave();
@@ -361,7 +362,7 @@ enum Found {
 }
 
 impl Found {
-    /// How the collective goes that finds this here, and not on a link.
+    /// Plays a collective that finds this here, and not on a link.
     fn play(self, bench: &Bench) -> Failure {
         let state = &bench.state;
         let turn = bench.group.collectives.turns.take(Some((broadcast(1), state.clock.now())));
@@ -438,7 +439,7 @@ fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
     }
 }
 
-/// However long ago that was.
+/// The rank finds the difference however long ago it was.
 #[test]
 fn a_frame_that_nobody_asked_for_is_told_with_what_this_rank_called_then() {
     for later in [0, 1, 254, 255] {
@@ -503,8 +504,8 @@ fn one_that_differs_under_a_number_that_is_past_is_compared_by_the_scheduler_fir
     }
 }
 
-/// Not beyond its own time, for others, whose time is up soon after, would say that first, and take this rank for the one to
-/// blame; and not at all for a scheduler that is away.
+/// The rank does not wait beyond its own time: others, whose time is up soon after, would then say so first, and blame
+/// this rank. It does not wait at all for a scheduler that is away.
 #[test]
 fn what_was_called_before_is_not_waited_for_where_that_is_of_no_use() {
     for away in [false, true] {

@@ -7,7 +7,7 @@ use crate::types::Call;
 /// Which members are on which host: the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hosts {
-    /// The members of each, in order of rank; hosts are in the order of their lowest ranks.
+    /// The members of each host, in order of rank. The hosts are in the order of their lowest ranks.
     members: Vec<Vec<u32>>,
     /// This rank's host, and its place there.
     own: (usize, usize),
@@ -18,7 +18,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Those of a group; none where nodes know but some of each other, and not all of them the same.
+    /// The hosts of a group; none where each node knows only some of the others, and not all nodes the same ones.
     pub(super) fn of(context: &Context) -> Option<Hosts> {
         let formed = context.formed();
         let is_known = formed.members.len() == (formed.worker_num + formed.server_num) as usize;
@@ -43,12 +43,12 @@ impl Hosts {
         Some(Hosts { members, own, size, are_in_order })
     }
 
-    /// How many.
+    /// How many hosts there are.
     pub(super) fn count(&self) -> usize {
         self.members.len()
     }
 
-    /// How many members they have.
+    /// How many members the hosts have together.
     pub(super) fn size(&self) -> u32 {
         self.size
     }
@@ -79,7 +79,7 @@ impl Hosts {
         lay_out(self.here().iter().map(|rank| count_of(*rank)), self.own.1, layout);
     }
 
-    /// The members on this rank's.
+    /// The members on this rank's host.
     pub(super) fn here(&self) -> &[u32] {
         &self.members[self.own.0]
     }
@@ -89,12 +89,12 @@ impl Hosts {
         self.own.0 as u32
     }
 
-    /// This rank's place among those.
+    /// This rank's place among the members on its host.
     pub(super) fn place(&self) -> usize {
         self.own.1
     }
 
-    /// How many members the host has that has most.
+    /// How many members the host with the most members has.
     pub(super) fn most(&self) -> usize {
         self.members.iter().map(Vec::len).max().unwrap_or(0)
     }
@@ -116,8 +116,8 @@ impl Hosts {
     }
 }
 
-/// Lays out parts with so many elements, one after another; this one's own is the one with that number. Where the lists are long
-/// enough it allocates nothing.
+/// Lays out parts with so many elements, one after another. `own` is the number of this rank's or this host's own part.
+/// Where the lists are long enough, it allocates nothing.
 fn lay_out(parts: impl Iterator<Item = u64> + Clone, own: usize, layout: &mut Layout) {
     for Parts { counts, displs } in [&mut layout.input, &mut layout.output] {
         counts.clear();

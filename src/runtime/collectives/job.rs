@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 
 /// One collective, as one rank calls it.
 pub struct Work<'a> {
-    /// What is called.
+    /// The call.
     pub call: Call,
     /// Where the parts of its buffers lie, if each has a size of its own.
     pub layout: Option<Layout>,
-    /// Where they are themselves, if one of its buffers is a list.
+    /// Where the parts are in memory, if one of its buffers is a list.
     pub list: Option<PartList>,
-    /// What combines elements, if that is a user's function.
+    /// The function that combines elements, if that is a user's.
     pub function: Option<UserFunction>,
     /// Its buffers, as long as `Shape` says.
     pub buffers: CallBuffers<'a>,
@@ -39,12 +39,12 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Whether a thread that waits for its request may carry it out: it may have to leave it in the middle, and of these something
-    /// is left to do then that is not kept.
+    /// Whether a thread that waits for the request may carry the job out. Such a thread may have to leave it in the
+    /// middle, and of the other jobs something is left to do then that nothing keeps.
     pub fn may_change_threads(&self) -> bool {
         self.work.call.op != Some(ReduceOp::SumOfAddends) && self.work.buffers.copied_bytes() == 0
     }
 }
 
-/// What the progress thread has before it.
+/// The jobs that the progress thread has before it.
 pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;

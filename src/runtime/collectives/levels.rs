@@ -1,7 +1,8 @@
-//! How a collective is carried out on two levels, where a group's members are on several hosts, and some of these have several: the
-//! members of a host through the memory that they share, and one *speaker* of each host with the others over links.
+//! Carries a collective out on two levels, where a group's members are on several hosts, and some hosts have several
+//! members. The members of a host use the memory that they share. One *speaker* of each host uses links to the other
+//! hosts' speakers.
 //!
-//! So a host sends and receives what one rank would, and not what all of its ranks would.
+//! So a host sends and receives as much as one rank would, and not as much as all of its ranks would.
 
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
@@ -15,22 +16,23 @@ use crate::schedules::kernels::UserFunction;
 use crate::schedules::{choose, sum_type, Buffer, Layout, Shape, Sharing, Span, Wide};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 
-/// One of the steps of which a call on two levels consists. A rank that has no part in one goes on.
+/// One step of a call on two levels. A rank that has no part in a step goes on to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A call among the members of each host; the speaker is the root, where there is one.
     Within(CallKind),
     /// The call itself, among the speakers.
     Between,
-    /// The sum of an average is divided, where the result is.
+    /// Divides the sum of an average, at each speaker that has the result.
     Divide,
-    /// A wide copy is made of what this rank gives to an average of narrow elements: the steps that follow are a call on that.
+    /// Makes a wide copy of this rank's input, for an average of narrow elements. The steps that follow work on the
+    /// copy.
     Widen,
-    /// The result is made narrow again, where this rank gets one.
+    /// Makes the result narrow again, where this rank gets one.
     Narrow,
-    /// The ranks' parts of what was folded are put in the order of hosts, so that a host's follow each other.
+    /// Puts the ranks' parts of what was folded in the order of hosts, so that the parts of one host follow each other.
     OrderByHosts,
-    /// The ranks' parts of the result are put in the order of ranks.
+    /// Puts the ranks' parts of the result in the order of ranks.
     OrderByRanks,
 }
 
@@ -40,10 +42,10 @@ impl Step {
     }
 }
 
-/// A call whose ranks' parts together are longer does not get them a second time in scratch.
+/// A call puts its ranks' parts a second time into scratch only if all parts together are no longer than this.
 const SCRATCH_BYTES_MAX: u64 = 64 << 20;
 
-/// The steps of a call; none where one level does better, or where alone it can do it: the same on every rank.
+/// The steps of a call; none where one level is better, or is the only way. All ranks get the same steps.
 fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
     use CallKind::{Allgather, Allreduce, Barrier, Broadcast, Gather, Gatherv, Reduce, ReduceScatter, Scatter};
     use Step::{Between, Divide, Narrow, OrderByHosts, OrderByRanks, Widen, Within};
@@ -75,39 +77,39 @@ fn steps(call: &Call, hosts: &Hosts) -> Option<&'static [Step]> {
     (element <= LINE_BYTES).then_some(steps)
 }
 
-/// Whether a call is carried out so, in a group on these hosts.
+/// Whether a call is carried out on two levels, in a group on these hosts.
 pub(super) fn takes_two(call: &Call, hosts: &Hosts) -> bool {
     hosts.count() > 1 && steps(call, hosts).is_some()
 }
 
-/// Where in this rank's memory a call's steps find and leave what they work on.
+/// The places in this rank's memory where a call's steps read and write.
 struct Areas {
-    /// What this host's members have brought together: at its speaker, in the order of ranks.
+    /// What this host's members have brought together, in the order of ranks. Its speaker has it.
     folded: Span,
-    /// The same, as the speakers' call takes it.
+    /// The same data in the order in which the speakers' call takes it.
     brought: Span,
     /// What the speakers' call gives this host.
     got: Span,
-    /// From where on the scratch is free.
+    /// The scratch is free from this byte on.
     free: usize,
 }
 
 /// A call on two levels.
 #[derive(Clone, Copy)]
 pub(super) struct Leveled<'a> {
-    /// As the caller calls it.
+    /// The call as the caller makes it.
     pub called: Shape<'a>,
-    /// As it is carried out: on wide elements, where it is an average of narrow ones.
+    /// The call as it is carried out: on wide elements, where it is an average of narrow ones.
     pub shape: Shape<'a>,
     pub steps: &'static [Step],
-    /// How it becomes the one and the other.
+    /// The wide copy and its conversions, where the two differ.
     wide: Option<Wide<'a>>,
     /// How many vectors this host's members bring to an exact sum.
     addends: usize,
 }
 
 impl<'a> Leveled<'a> {
-    /// The call with this shape, if it is carried out so.
+    /// The call with this shape, if it is carried out on two levels.
     pub(super) fn of(levels: &mut Levels, shape: &Shape<'a>) -> Option<Leveled<'a>> {
         let Levels { hosts, parts, addends, .. } = levels;
         let (steps, count) = (steps(&shape.call, hosts)?, shape.call.count);
@@ -135,7 +137,7 @@ impl<'a> Leveled<'a> {
         Leveled { called, shape, steps, wide, addends: 0 }
     }
 
-    /// The same for so many of the elements.
+    /// The same call on only so many of the elements.
     pub(super) fn part(&self, count: u64) -> Leveled<'a> {
         let called = Shape { call: Call { count, ..self.called.call }, ..self.called };
         Leveled { addends: self.addends, ..Leveled::with(called, self.steps) }
@@ -150,7 +152,7 @@ impl<'a> Leveled<'a> {
         self.speaker(hosts, hosts.own_host()) == self.shape.rank
     }
 
-    /// So many ranks' parts, or a whole vector where ranks have no parts, in bytes.
+    /// The length in bytes of so many ranks' parts; where ranks have no parts, a part is a whole vector.
     fn bytes(&self, parts: usize) -> usize {
         self.shape.call.count as usize * self.shape.call.dtype.map_or(0, DType::size) * parts
     }
@@ -211,7 +213,7 @@ impl<'a> Leveled<'a> {
         }
     }
 
-    /// What the speakers call. `parts` are the hosts'.
+    /// The call that the speakers make. `parts` are the hosts' parts.
     fn between<'p>(&self, hosts: &Hosts, parts: &'p Layout) -> Shape<'p> {
         use CallKind::{Allgather, Allgatherv, Allreduce, Reduce, ReduceScatter, ReduceScatterv};
         let own = &self.shape.call;
@@ -247,13 +249,13 @@ impl<'a> Leveled<'a> {
         })
     }
 
-    /// What the members of a host call, and where their inputs and outputs lie. `addends` are the members'.
+    /// The call that a host's members make, and where its input and output lie. `addends` are the members' addends.
     fn within<'p>(&self, hosts: &Hosts, kind: CallKind, addends: &'p Layout) -> (Shape<'p>, [Span; 2]) {
         let areas = self.areas(hosts);
         let speaker = self.speaker(hosts, hosts.own_host());
         let place = hosts.here().iter().position(|rank| *rank == speaker).unwrap_or(0) as u32;
         let own = &self.shape.call;
-        // What is folded for a reduce-scatter, and what an all-gather gives, are all ranks' parts.
+        // A reduce-scatter folds all ranks' parts, and an all-gather gives all ranks' parts.
         let is_of_all = match kind {
             CallKind::Reduce => own.kind == CallKind::ReduceScatter,
             CallKind::Broadcast => own.kind == CallKind::Allgather,
@@ -281,17 +283,17 @@ impl<'a> Leveled<'a> {
         (shape, spans)
     }
 
-    /// The sharing of one of these.
+    /// How a call within the host is carried out in the shared memory, if it can be.
     fn sharing<'p>(&self, (group, shared): (&Collectives, &HostMemory), shape: &Shape<'p>) -> Option<Sharing<'p>> {
         let sharing = sharing(shared, shape, choose(shape, &group.thresholds))?;
         match shape.layout {
-            // They know already how many each brings.
+            // The members know already how many addends each of them brings.
             Some(addends) => sharing.told(|rank, _| addends.output.counts[rank as usize]).ok(),
             None => Some(sharing),
         }
     }
 
-    /// The scratch that it needs.
+    /// How many bytes of scratch the call needs.
     pub(super) fn scratch_bytes(&self, group: &Collectives, levels: &Levels) -> usize {
         let between = self.between(&levels.hosts, &levels.parts);
         let of_schedule = match self.speaks(&levels.hosts) {
@@ -301,19 +303,20 @@ impl<'a> Leveled<'a> {
         self.wide_bytes() + self.areas(&levels.hosts).free + of_schedule
     }
 
-    /// How long the wide copy is, which lies first in the scratch.
+    /// The length of the wide copy, which lies at the start of the scratch.
     fn wide_bytes(&self) -> usize {
         self.wide.map_or(0, |wide| wide.copy().len)
     }
 
-    /// The memory of the call as it is carried out: the wide copy is its input, and has its output.
+    /// The memory of the call as it is carried out. A wide copy takes the place of the input, and has the place of the
+    /// output.
     fn carried<'m>(&self, memory: &Memory<'m>) -> Memory<'m> {
         let Some(wide) = self.wide else { return *memory };
         let output = wide.result().map_or(Span::EMPTY, |(result, _)| result);
         memory.part([wide.copy(), output], self.wide_bytes())
     }
 
-    /// Carries it out.
+    /// Carries the call out, step by step.
     pub(super) fn carry_out(
         &self,
         (group, driver): (&Collectives, &mut Driver),
@@ -349,7 +352,7 @@ impl<'a> Leveled<'a> {
                 let (shape, spans) = self.within(hosts, kind, addends);
                 let sharing = self.sharing((group, shared), &shape).ok_or(Stop::Bug)?;
                 let Areas { folded, free, .. } = self.areas(hosts);
-                // There may have lain what was sent of another chunk.
+                // Another chunk may have lain there and been sent: checksums from then do not hold any more.
                 memory.forget_checksums(folded);
                 share((group, driver), shared, running, sharing, &memory.part(spans, free), function)
             }
@@ -371,7 +374,8 @@ impl<'a> Leveled<'a> {
                 self.order(hosts, memory, |ordered, rank| [(got, ordered), (output, rank)]);
                 Ok(())
             }
-            // It has no part in this: another speaks for it, or nobody else is on its host. Then its input is all that there is.
+            // This rank has no part in the step: another rank speaks for it, or it is alone on its host and has all in
+            // its input.
             (Step::Between | Step::OrderByHosts | Step::Within(_), _) => Ok(()),
         }
     }
@@ -386,7 +390,7 @@ impl<'a> Leveled<'a> {
         }
     }
 
-    /// Makes the wide copy, or what the caller wants of it.
+    /// Makes the wide copy, or makes the caller's result from it.
     fn convert(&self, step: Step, memory: &Memory<'_>) {
         let Some(wide) = self.wide else { return };
         let [there, back] = wide.conversions();
@@ -400,8 +404,9 @@ impl<'a> Leveled<'a> {
         }
     }
 
-    /// Copies each rank's part, where the order of hosts is another than that of ranks. `ends` has the areas, and which part of each, of
-    /// the part that is so far on by hosts, and is of that rank.
+    /// Copies each rank's part from one area to another, if the order of hosts is not the order of ranks. `ends` gets a
+    /// part's place in the order of hosts, and its rank. It returns the area and the number of the part to copy from,
+    /// then to copy to.
     fn order(&self, hosts: &Hosts, memory: &Memory<'_>, ends: impl Fn(usize, usize) -> [(Span, usize); 2]) {
         if hosts.are_in_order() {
             return;

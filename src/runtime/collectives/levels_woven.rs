@@ -1,10 +1,11 @@
-//! A long all-reduce, reduce or broadcast on two levels: its chunks are folded and handed out within the hosts while others are on
-//! their way between them. So the network is idle at the beginning and at the end only.
+//! A long all-reduce, reduce or broadcast on two levels: some chunks are folded and handed out within the hosts while
+//! others are on their way between hosts. So the network is idle at the beginning and at the end only.
 //!
-//! All members of a host take the same steps through memory, in the same order, so that they agree on what lies there. In an all-reduce
-//! it is: fold chunk 0, fold chunk 1, hand out chunk 0, fold chunk 2, hand out chunk 1, and so on. The speaker does two things at the same
-//! time: these steps, and the speakers' call for one chunk after another, each once it is folded. It goes on with the one as far as
-//! that goes without waiting, then with the other. Where neither goes on it waits for both.
+//! All members of a host take the same steps through memory, in the same order, so that they agree on what lies there.
+//! In an all-reduce it is: fold chunk 0, fold chunk 1, hand out chunk 0, fold chunk 2, hand out chunk 1, and so on. The
+//! speaker does two things at the same time: these steps, and the speakers' call for one chunk after another, each once
+//! it is folded. It goes on with the first as far as that goes without waiting, then with the second. Where neither
+//! goes on, it waits for both.
 
 use super::call_progress::{CallProgress, Woven};
 use super::engine::{Collectives, Driver};
@@ -36,7 +37,7 @@ pub(super) fn carry_out(
     }
 }
 
-/// The scratch that it needs.
+/// How many bytes of scratch the call needs.
 pub(super) fn scratch_bytes(call: &Leveled<'_>, group: &Collectives, levels: &Levels) -> usize {
     match Chunks::of(call, levels.hosts.most()) {
         Some(chunks) => 2 * chunks.scratch_bytes(group, levels),
@@ -61,20 +62,22 @@ enum Next {
 }
 
 impl<'a> Chunks<'a> {
-    /// Those of this call, if it is long enough to have several. The host that has most members has so many.
+    /// The chunks of this call, if it is long enough to have several. `most` is the number of members on the largest
+    /// host.
     fn of(call: &'a Leveled<'a>, most: usize) -> Option<Chunks<'a>> {
         let size = |shape: &Shape<'_>| shape.call.dtype.map_or(1, DType::size);
-        // Of an exact sum all addends of a host come together.
+        // In an exact sum, a chunk comes together with all addends of a host.
         let rows = if call.shape.is_exact() { most } else { 1 };
         let (count, each) = (call.shape.call.count as usize, (CHUNK_BYTES / size(&call.shape) / rows).max(1));
-        // A rank's addends lie one whole vector after another.
+        // A sum of addends is not woven: a rank's addends lie one whole vector after another.
         let is_woven = call.shape.call.op != Some(ReduceOp::SumOfAddends)
             && matches!(call.shape.call.kind, CallKind::Allreduce | CallKind::Reduce | CallKind::Broadcast);
         let (element, number) = (size(&call.called), count.div_ceil(each) as u64);
         (is_woven && count >= 2 * each).then_some(Chunks { call, element, each, number })
     }
 
-    /// The steps before the speakers' call of a chunk, that with what follows at once, and those behind.
+    /// The steps before the speakers' call of a chunk; that call with the steps that follow at once; and the steps
+    /// behind.
     fn steps(&self) -> [&'static [Step]; 3] {
         let steps = self.call.steps;
         let middle = steps.iter().position(|step| *step == Step::Between).unwrap_or(steps.len());
@@ -83,7 +86,7 @@ impl<'a> Chunks<'a> {
         [before, between, behind]
     }
 
-    /// One of them, as a call of its own, and where in the whole call's buffers it lies.
+    /// One chunk as a call of its own, and where in the whole call's buffers it lies.
     fn chunk(&self, number: u64) -> (Leveled<'a>, [Span; 2]) {
         let shape = &self.call.called;
         let first = number as usize * self.each;
@@ -95,10 +98,10 @@ impl<'a> Chunks<'a> {
         (self.call.part(count as u64), [input, if has_output { span(Buffer::Output) } else { Span::EMPTY }])
     }
 
-    /// The scratch of a chunk. Two are under way at the same time.
+    /// How many bytes of scratch a chunk needs. Two chunks are under way at the same time.
     fn scratch_bytes(&self, group: &Collectives, levels: &Levels) -> usize {
         let of = |chunk| self.chunk(chunk).0.scratch_bytes(group, levels);
-        // The last one is shorter, and may take another schedule.
+        // The last chunk may be shorter, and take another schedule.
         of(0).max(of(self.number - 1)).next_multiple_of(LINE_BYTES)
     }
 
@@ -165,7 +168,7 @@ impl<'a> Chunks<'a> {
 /// A call whose chunks are under way.
 struct Weaver<'a> {
     chunks: &'a Chunks<'a>,
-    /// A chunk's.
+    /// How many bytes of scratch a chunk has.
     scratch_bytes: usize,
     group: &'a Collectives,
     running: &'a Running<'a>,
@@ -174,7 +177,7 @@ struct Weaver<'a> {
     woven: Woven,
 }
 
-/// Whether a part of the call waits where it cannot go on.
+/// Whether a part of the call waits, or only looks, where it cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Waits,
@@ -211,7 +214,7 @@ impl Weaver<'_> {
         }
     }
 
-    /// Nothing waits while both go on, so that the clock is looked at here.
+    /// Looks at the clock, because nothing waits while both parts go on.
     fn keep_to_time(&self) -> Result<(), Stop> {
         match self.group.context.state.clock.now() >= self.running.deadline {
             true => Err(Stop::Timeout(None)),
@@ -224,7 +227,7 @@ impl Weaver<'_> {
         let next = self.chunks.next(self.woven.memory.0)?;
         match next {
             Next::HandOut(chunk) if chunk >= self.woven.links.0 => None,
-            // What is folded lies where that of the chunk before the last lay.
+            // A chunk is folded into the place of the chunk two before it.
             Next::Fold(chunk) if chunk >= self.woven.links.0 + 2 => None,
             next => Some(next),
         }
@@ -282,14 +285,14 @@ impl Weaver<'_> {
         let (call, spans) = self.chunks.chunk(chunk);
         let memory = self.memory.part(spans, chunk as usize % 2 * self.scratch_bytes);
         let running = Running { is_woven: manner == Manner::Looks, ..*self.running };
-        // What has begun already may have written over the copy.
+        // Once a chunk has begun, its steps may have written over the wide copy.
         let is_begun = !matches!(driver.progress, CallProgress::Beginning);
         steps.iter().filter(|step| **step != Step::Widen || !is_begun).try_for_each(|step| {
             call.take_step((self.group, &mut *driver), levels, &running, (*step, &memory), self.function)
         })
     }
 
-    /// Waits until something comes of the one or of the other.
+    /// Waits until one of the two parts can go on.
     fn wait_for_both(
         &mut self,
         driver: &mut Driver,
@@ -303,10 +306,10 @@ impl Weaver<'_> {
         }
         let (Some(peer), Some(next)) = (peer, self.next_in_memory()) else { return Ok(()) };
         levels.shared.iter().for_each(|shared| shared.fall_asleep(peer));
-        // This rank is to hear of the end of that one, by a link to it. What it has published before counts.
+        // A link to the peer lets this rank hear of the peer's end. What the peer published before its end counts.
         let member = levels.shared.as_ref().map_or(0, |shared| shared.members[peer as usize]);
         let ended = driver.peers.link(&self.group.context, member).map(drop).err();
-        // It may have come just before that was said.
+        // The peer may have published just before this rank said that it sleeps.
         let outcome = match (self.go_on_in_memory(driver, levels, next, Manner::Looks), ended) {
             (Err(Stop::NotYet(Some(still))), None) if still == peer => self.sleep(driver, levels),
             (Err(Stop::NotYet(Some(still))), Some(ended)) if still == peer => Err(ended),

@@ -11,21 +11,21 @@ use crate::runtime::state::node_state::AgentCommand;
 use crate::runtime::state::silence::SilenceWatch;
 use crate::wire::Channel;
 
-/// All of them.
+/// The links to all peers of a group.
 pub(crate) struct Peers {
     pub slots: Vec<Slot>,
-    /// Looks at those that the call waits for.
+    /// Looks whether the links to the peers that the call waits for are silent.
     pub silence: SilenceWatch,
 }
 
 impl Peers {
-    /// None has a link yet.
+    /// The peers of a group, before any has a link.
     pub(crate) fn new(context: &Context) -> Peers {
         let slots = context.roster.members.iter().map(|_| Slot::Unused).collect();
         Peers { slots, silence: SilenceWatch::new(context.bounds) }
     }
 
-    /// The link to a peer, if it is open; if it was never asked for, now it is.
+    /// The link to a peer, if it is open. A link that nobody has asked for is asked for now.
     pub(crate) fn link(&mut self, context: &Context, peer: u32) -> Result<Option<&mut Link>, Stop> {
         let slot = &mut self.slots[peer as usize];
         match slot {
@@ -46,14 +46,14 @@ impl Peers {
         let slot = &mut self.slots[peer as usize];
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
-            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // found out by who reads it
+            Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // the call that reads it finds out
             Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
             Ok(Some(Arrival::Leave)) => {
                 *slot = Slot::Left(None);
                 Ok(())
             }
             Err(end) => {
-                // Evidence; the verdict, if there is one, comes from the scheduler.
+                // This is evidence; the verdict, if there is one, comes from the scheduler.
                 let evidence = end.in_words();
                 *slot = Slot::Ended(end);
                 let index = context.index_of(peer).expect("a link's peer is a member");

@@ -1,10 +1,10 @@
-//! What a rank hears of its peers beside the frames that it waits for: that one has given up, or is gone.
+//! What a rank hears of its peers beside the frames that it waits for: that a peer has given up, or is gone.
 //!
-//! A rank that gives up says why behind all that it sent before, and then sends nothing more. A call whose own frames are there already
-//! would not come to read that, and end well although its group is over. So a call that begins looks for links that have ended,
-//! and for the last word on them; that is one system call, so it is done once in a while ([`INTERVAL`]). What was read together
-//! with a frame is looked at each time (in `drive`). Where the connection had no room for it behind a long frame it comes by the
-//! scheduler, or by `links/revoke_broadcast`.
+//! A rank that gives up says why after all that it sent before, and then sends nothing more. A call whose own frames
+//! are there already would not come to read that, and would end well although its group is over. So a call that begins
+//! looks for links that have ended, and for the last word on them. That is one system call, so it is done once in a
+//! while ([`INTERVAL`]). A last word that was read together with a frame is looked at each time (in `drive`). If the
+//! connection had no room for it behind a long frame, it comes by the scheduler, or by `links/revoke_broadcast`.
 
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
@@ -12,14 +12,14 @@ use crate::net::Token;
 use crate::runtime::links::peers::Slot;
 use std::time::Duration;
 
-/// How long nobody looks after somebody has, for each [`LINKS`]: so that a look, which costs more the more links there are,
-/// takes a thousandth of the time.
+/// How long after one look nobody looks again, for each [`LINKS`] links. A look costs more the more links there are; so
+/// all looks take a thousandth of the time.
 const INTERVAL: Duration = Duration::from_millis(1);
 const LINKS: usize = 8;
 
 impl Collectives {
-    /// Checks whether peers have revoked the group since the last check: a call that begins now must not succeed by what they sent
-    /// before.
+    /// Checks whether peers have revoked the group since the last check. A call that begins now must not succeed
+    /// because of what they sent before.
     pub(crate) fn check_revokes(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
         if running.since < driver.next_check {
             return Ok(());

@@ -1,9 +1,9 @@
-//! The memory that the ranks of a group share that are on one host: what lies where, and what its words say.
+//! The memory that those ranks of a group share which are on one host: what lies where, and what its words say.
 //!
-//! Each rank has a *region*, which it alone writes, but for nothing: others only read there. So there are no locks, and a rank that
+//! Each rank has a *region*, which it alone writes: others only read there. So there are no locks, and a rank that
 //! is killed anywhere leaves nothing to repair. A region has, each in lines of its own:
 //! - counters, which only grow: of pieces put, of pieces folded, of pieces taken, and of calls done;
-//! - for whom the rank sleeps;
+//! - the rank for which this one sleeps;
 //! - checksums of pieces and results, where the user wants them (`shared_checks`);
 //! - [`SETS`] call lines: the number of a call that is carried out here, a check of what is called, a short contribution, and what is
 //!   called, to be read where the check differs. Calls take the lines in turn;
@@ -12,9 +12,9 @@
 //! A counter or a line's number is published by one store, after what it tells of was written. Before a rank writes over a place it
 //! waits until all have done with what lay there.
 //!
-//! What others write there is data: it is compared, and copied or folded as elements. No length of a buffer and no place is read from it.
-//! What is done with all that is in `shared_drive`, how a rank waits in `shared_wait`, and how the memory comes to be in
-//! `shared_setup`.
+//! What others write there is data: it is compared, and copied or folded as elements. No length of a buffer and no
+//! place is read from it. `shared_drive` has what is done with all this, `shared_wait` how a rank waits, and
+//! `shared_setup` how the memory comes to be.
 
 use super::hosts::Hosts;
 use super::shared_checks::{Checks, Room, BLOCK_BYTES, CHECK_BYTES};
@@ -58,18 +58,18 @@ pub(super) enum Counter {
     Put = 0,
     /// Pieces that it has folded: it has read all contributions to them.
     Folded = 1,
-    /// Pieces of which it has taken what it gets.
+    /// Pieces from which it has taken all that it gets.
     Taken = 2,
     /// Calls that it has done.
     Done = 3,
-    /// For whom it sleeps, or is about to; 0: it is awake.
+    /// The rank for which it sleeps, or is about to, plus 1; 0 while it is awake.
     Asleep = 4,
 }
 
 /// How many lines the counters take.
 const COUNTERS: usize = 5;
 
-/// What lies where. The same on all ranks, for it follows from what they have agreed on.
+/// The layout of the memory. It is the same on all ranks, because it follows from what they have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
     pub ranks: usize,
@@ -83,8 +83,8 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// For so many ranks, in so many bytes at most; none if these are too few. Where the user wants checksums, each rank has copies
-    /// beside its region, which count.
+    /// The layout for so many ranks, in so many bytes at most; none if these are too few. Where the user wants
+    /// checksums, each rank has copies beside its region, and these count, too.
     pub(super) fn of(ranks: usize, page_bytes: usize, total_bytes: u64, checked: bool) -> Option<Floor> {
         let total = usize::try_from(total_bytes.min(TOTAL_BYTES_MAX)).unwrap_or(usize::MAX);
         let mut piece_bytes = PIECE_BYTES;
@@ -113,7 +113,7 @@ impl Floor {
         self.region_bytes * self.ranks
     }
 
-    /// What a rank writes: where it begins, and how long it is.
+    /// A rank's region: where it begins, and how long it is.
     pub(super) fn region(&self, rank: u32) -> (usize, usize) {
         (rank as usize * self.region_bytes, self.region_bytes)
     }
@@ -150,7 +150,7 @@ impl Floor {
         Room { at, bytes, checks_at: region + self.checks_at + (depth + nth) * LINE_BYTES, number }
     }
 
-    /// Whether elements of this size fit: so many bytes of each part into a piece, and one more than a share into a result.
+    /// Whether a call has room: a piece takes so many bytes of each part, and a result takes a share plus one element.
     pub(super) fn has_room_for(&self, parts: usize, bytes: usize, element: usize) -> bool {
         parts.saturating_mul(bytes) <= self.piece_bytes && element <= LINE_BYTES
     }
@@ -177,33 +177,34 @@ pub(super) struct Levels {
     /// The memory of this host's members; none where this rank is alone there.
     pub shared: Option<Box<HostMemory>>,
     pub hosts: Hosts,
-    /// For what is folded in memory while the driver's holds a piece that is on its way between hosts.
+    /// A piece that is folded in memory goes here, while the driver's holds one that is on its way between hosts.
     pub piece: Vec<u8>,
-    /// Where the hosts' parts lie of the call that is carried out, where ranks have parts. Of an exact sum, how many addends
-    /// each host brings.
+    /// Where the hosts' parts of the present call lie, if its ranks have parts. In an exact sum: how many addends each
+    /// host brings.
     pub parts: Layout,
-    /// Where the addends lie that each member on this host brings, where their numbers differ.
+    /// Where the addends of each member on this host lie, if their numbers differ.
     pub addends: Layout,
 }
 
-/// The memory of a group's members on one host, as one of them has it. Ranks are those among these members.
+/// The memory of a group's members on one host, as one of them has it. A rank here is a place among these members.
 pub(super) struct HostMemory {
     pub segment: Segment,
     pub floor: Floor,
     pub rank: u32,
-    /// Their ranks in the group.
+    /// The members' ranks in the group.
     pub members: Vec<u32>,
     pub own: Doorbell,
     pub others: Vec<Address>,
     /// How many calls have been carried out here.
     pub calls: u64,
-    /// So many calls all ranks have done, as far as this one has looked.
+    /// How many calls all ranks have done, as far as this rank has looked.
     pub done_by_all: u64,
     /// How many pieces there have been in all calls.
     pub pieces: u64,
-    /// What the ranks have told each other last of how long their parts are: 8 bytes for each part, one rank's after another's.
+    /// The lengths of parts that the ranks have told each other last: 8 bytes for each part, one rank's after
+    /// another's.
     pub told: Vec<u8>,
-    /// Where the user wants checksums of what lies there.
+    /// What is needed for checksums, where the user wants them.
     pub checks: Option<Checks>,
 }
 
@@ -214,13 +215,13 @@ impl std::fmt::Debug for HostMemory {
 }
 
 impl HostMemory {
-    /// What a counter of a rank says.
+    /// The value of a rank's counter.
     #[inline]
     pub(super) fn count(&self, rank: u32, counter: Counter) -> u64 {
         self.segment.load(self.floor.counter(rank, counter))
     }
 
-    /// Publishes one of this rank's own, and wakes those that sleep.
+    /// Publishes a counter of this rank, and wakes the ranks that sleep for it.
     #[inline]
     pub(super) fn publish(&self, counter: Counter, count: u64) {
         self.publish_at(self.floor.counter(self.rank, counter), count);
@@ -235,7 +236,7 @@ impl HostMemory {
         });
     }
 
-    /// Whether a rank has come to this call, or gone on.
+    /// Whether a rank has come to this call, or to a later one.
     #[inline]
     pub(super) fn has_come(&self, rank: u32, call: u64) -> bool {
         self.segment.load(self.floor.line(rank, call)) >= call
@@ -249,7 +250,7 @@ impl HostMemory {
         self.publish_at(line, call);
     }
 
-    /// Looks whether a rank that has come is in the call in which this one is.
+    /// Looks whether a rank that has come is in the same call as this one.
     #[inline]
     pub(super) fn compare(&self, rank: u32, call: u64, running: &Running<'_>) -> Result<(), Stop> {
         let line = self.floor.line(rank, call);
@@ -273,7 +274,7 @@ impl HostMemory {
         }
     }
 
-    /// Where what ranks have put, or folded, is read.
+    /// The place from which this rank reads what ranks have put or folded.
     #[inline]
     pub(super) fn source(&self) -> Source<'_> {
         match &self.checks {
@@ -282,13 +283,13 @@ impl HostMemory {
         }
     }
 
-    /// Where a rank's room begins there.
+    /// Where a rank's room begins in that place.
     #[inline]
     pub(super) fn begin(&self, rank: u32, room: Room) -> usize {
         self.checks.as_ref().map_or(room.at, |checks| rank as usize * checks.stride)
     }
 
-    /// Makes sure of these bytes of a room, where the user wants that.
+    /// Checks these bytes of a room, where the user wants checksums.
     #[inline]
     pub(super) fn check(
         &mut self,
@@ -301,7 +302,7 @@ impl HostMemory {
         is_right.then_some(()).ok_or(Stop::Damaged(self.members[rank as usize]))
     }
 
-    /// A call of whose parts the ranks have told each other.
+    /// The call with the lengths of parts that the ranks have told each other.
     pub(super) fn told_of<'a>(&self, sharing: Sharing<'a>) -> Result<Sharing<'a>, Stop> {
         let parts = sharing.parts();
         let counts = self.told.as_chunks().0;
@@ -315,7 +316,7 @@ impl HostMemory {
         })
     }
 
-    /// Says that this rank is about to sleep for a peer, after which it is to look once more for what it waits for.
+    /// Says that this rank is about to sleep for a peer. Then it is to look once more for what it waits for.
     pub(super) fn fall_asleep(&self, peer: u32) {
         shared_flags::fall_asleep(&self.segment, self.floor.counter(self.rank, Counter::Asleep), peer);
     }
@@ -325,7 +326,8 @@ impl HostMemory {
     }
 }
 
-/// What differs, but for chance, where ranks are in different calls, or have called something else before.
+/// A check of a call. It differs, but for chance, where ranks are in different calls, or have called something else
+/// before.
 fn check_of(data: &DataHeader) -> u64 {
     let before = u64::from(data.digest) << 32 | data.sequence & 0xffff_ffff;
     data.signature.rotate_left(23) ^ before.wrapping_mul(0x9e37_79b9_7f4a_7c15)

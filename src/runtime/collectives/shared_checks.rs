@@ -31,17 +31,18 @@ pub(super) struct Room {
 /// What a rank needs to write and to read with checksums.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// What is to be written.
+    /// The bytes that are to be written.
     pub stage: Vec<u8>,
-    /// What was read of each rank, and found to be right.
+    /// The bytes that were read of each rank, and found to be right.
     pub copies: Vec<u8>,
-    /// How far apart these lie.
+    /// How far apart the ranks' copies lie.
     pub stride: usize,
 }
 
 impl Checks {
-    /// Copies these bytes of a rank's room out, and what shares a block with them. Ranges come in order; a block of which one
-    /// has a part is not copied again for the next. Returns whether the checksums are right.
+    /// Copies these bytes out of a rank's room, and the rest of the blocks that they share. Ranges come in order; a
+    /// block of which one range has a part is not copied again for the next range. Returns whether the checksums are
+    /// right.
     pub(super) fn fetch(
         &mut self,
         segment: &Segment,

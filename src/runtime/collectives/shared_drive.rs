@@ -1,12 +1,12 @@
 //! How a collective is carried out through the memory that its ranks share.
 //!
-//! A short contribution goes with the call's line: each rank writes its own, waits for those that it needs, and takes or folds what
-//! is there. A longer one goes in pieces, of which several are under way: put a piece, take or fold the one before. Where all
-//! want all of what is folded each rank folds a share of each piece, and takes the others' shares from where they lie. That is a
-//! third stage.
+//! A short contribution goes with the call's line: each rank writes its own, waits for those that it needs, and takes or folds
+//! what is there. A longer one goes in pieces, of which several are under way: put a piece, take or fold the one before. If all
+//! ranks want the whole of what is folded, each rank folds a share of each piece, and takes the others' shares from where they
+//! lie: that is a third stage.
 //!
-//! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it
-//! believes anything else of that peer. Where the user wants checksums (`shared_checks`), it is a checked copy that is taken from or folded.
+//! A rank writes over a line or a piece once all have done with it. It checks that a peer is in the same call before it believes
+//! anything else of that peer. Where the user wants checksums (`shared_checks`), a rank takes from a checked copy, or folds it.
 
 use super::call_progress::{CallProgress, Done, STAGES};
 use super::drive::grow;
@@ -38,7 +38,7 @@ struct Sharer<'a> {
     done: Done,
 }
 
-/// The elements of a call that are dealt with at a time, and where each rank's lie.
+/// The elements of a call that are dealt with at a time, and where each rank's elements lie.
 #[derive(Clone, Copy)]
 struct Piece {
     first: usize,
@@ -49,7 +49,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// How far behind a contribution's begin the elements from `first` on lie of a part, if an element has so many bytes.
+    /// How many bytes behind a contribution's begin the elements of a part lie, from `first` on, if one has `element` bytes.
     #[inline]
     fn offset(&self, part: u32, first: usize, element: usize) -> usize {
         part as usize * self.stride + (first - self.first) * element
@@ -71,7 +71,7 @@ pub(super) fn sharing<'a>(host: &HostMemory, shape: &Shape<'a>, by: &'static Alg
     has_room.then_some(sharing)
 }
 
-/// Carries it out, after the ranks have told each other how long their parts are, where that is needed.
+/// Carries a call out, after the ranks have told each other how long their parts are, where that is needed.
 pub(super) fn share_all(
     (group, driver): (&Collectives, &mut Driver),
     shared: &mut HostMemory,
@@ -92,7 +92,7 @@ pub(super) fn share_all(
     })
 }
 
-/// Tells the others how long this rank's parts are, and hears it of theirs: an all-gather of numbers, which goes with the call's line.
+/// Tells the others how long this rank's parts are, and hears the same of them, by an all-gather that goes with the call's line.
 fn tell_counts(
     (group, driver): (&Collectives, &mut Driver),
     shared: &mut HostMemory,
@@ -117,7 +117,7 @@ fn tell_counts(
     outcome
 }
 
-/// Carries it out.
+/// Carries a call out through the shared memory.
 pub(super) fn share(
     (group, driver): (&Collectives, &mut Driver),
     shared: &mut HostMemory,
@@ -171,7 +171,7 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// Comes to the call, with the contribution that goes with its line.
+    /// Publishes that this rank has come to the call, with the contribution that goes with its line.
     fn come(&mut self, driver: &mut Driver, line: Option<Piece>) -> Result<(), Stop> {
         self.wait_until_done(driver)?;
         if let Some((from, to)) = self.sharing.own() {
@@ -221,7 +221,7 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// Waits until a rank's counter is as high.
+    /// Waits until a rank's counter is at least so high.
     fn reach(&mut self, driver: &mut Driver, rank: u32, counter: Counter, least: u64) -> Result<(), Stop> {
         if rank == self.shared.rank {
             return Ok(());
@@ -239,7 +239,7 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// What a rank has put.
+    /// The room in which a rank puts its contribution to a piece.
     #[inline]
     fn room(&self, rank: u32, piece: Piece) -> Room {
         let bytes = self.sharing.parts() as usize * piece.stride;
@@ -256,13 +256,13 @@ impl Sharer<'_> {
         ([first, end], self.shared.floor.result(rank, number, (end - first) * element))
     }
 
-    /// How far behind a contribution's begin the elements from `first` on lie of a part.
+    /// How many bytes behind a contribution's begin the elements of a part lie, from `first` on.
     #[inline]
     fn offset(&self, part: u32, piece: Piece, first: usize) -> usize {
         piece.offset(part, first, self.sharing.element())
     }
 
-    /// Makes sure of these elements of a piece, of what each rank has put.
+    /// Checks these elements of a piece, in what each rank has put, if there are checksums.
     fn check_all(&mut self, piece: Piece, [first, end]: [usize; 2]) -> Result<(), Stop> {
         if self.shared.checks.is_none() {
             return Ok(());
@@ -276,7 +276,7 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// Has a room of this rank's filled: where others find it, or in a copy that goes there with its checksums.
+    /// Fills a room of this rank: where others find it, or in a copy that goes there with its checksums.
     fn fill(&mut self, room: Room, fill: impl FnOnce(&Self, Sink<'_>, usize)) {
         let Some(checks) = &mut self.shared.checks else {
             return fill(self, Sink::Shared(&self.shared.segment), room.at);
@@ -287,7 +287,7 @@ impl Sharer<'_> {
         self.shared.checks.iter_mut().for_each(|checks| std::mem::swap(&mut checks.stage, &mut stage));
     }
 
-    /// The elements of a piece that a part has which is perhaps shorter than others.
+    /// The elements of a piece that this part has. The part may be shorter than others.
     fn within(&self, from: u32, part: u32, piece: Piece) -> Option<[usize; 2]> {
         let end = piece.end.min(self.sharing.elements(from, part));
         (piece.first < end).then_some([piece.first, end])
@@ -352,8 +352,8 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// Folds these elements of a piece that all have put. The result goes to where this rank wants it, if it does, and to this room,
-    /// if there is one.
+    /// Folds these elements of a piece, which all ranks have put. The result goes to this rank's output, if the rank
+    /// wants it, and to this room, if there is one.
     fn fold(&mut self, piece: Piece, range: [usize; 2], result: Option<Room>) -> Result<(), Stop> {
         let Some(arithmetic) = self.arithmetic else { return Ok(()) };
         let range = [range[0], range[1].min(self.sharing.result_elements())];
@@ -441,7 +441,7 @@ impl Sharer<'_> {
             self.done.taken = 0;
         }
         self.shared.pieces = base + number;
-        // No call that comes waits for what this one has left out.
+        // A later call must not wait for what this one has left out.
         for counter in [Counter::Put, Counter::Folded, Counter::Taken] {
             self.shared.publish(counter, base + number);
         }
@@ -483,7 +483,7 @@ impl Sharer<'_> {
         Ok(())
     }
 
-    /// The third: each takes the others' shares.
+    /// The third stage: each takes the others' shares.
     fn take_shares(&mut self, driver: &mut Driver, piece: Piece, number: u64) -> Result<(), Stop> {
         if self.sharing.takes() {
             for rank in self.others().skip(self.done.taken) {

@@ -1,14 +1,16 @@
-//! What makes ranks that share memory wait for each other and wake each other: counters that only grow, and who sleeps.
+//! How ranks that share memory wait for each other and wake each other: by counters that only grow, and words of
+//! sleeping ranks.
 //!
-//! A rank that publishes looks afterwards who sleeps for it. A rank that is about to sleep says for whom first, and looks once more
-//! afterwards. Each of the two stores and then loads what the other stores, so a fence stands between: without it both might miss
-//! the other, and the sleeper would not be woken. `shared_loom_test.rs` runs this code in every order.
+//! A rank that publishes looks afterwards which ranks sleep for it. A rank that is about to sleep first says for which
+//! rank, and then looks once more. Each of the two stores and then loads what the other stores, so a fence stands
+//! between: without it both might miss the other, and the sleeper would not be woken. `shared_loom_test.rs` runs this
+//! code in every order.
 
 use crate::runtime::base::sync::{fence, Ordering};
 use crate::runtime::base::words::Words;
 
-/// Publishes a word of this rank's, and rings those of the others that sleep for it: each with the place where it says so. To wake
-/// the rest would cost both sides, for nothing.
+/// Publishes a word of this rank, and rings the others that sleep for this rank. Each of `others` has the place where
+/// it says so. Waking the rest would cost both sides, for nothing.
 #[inline]
 pub(super) fn publish<T>(
     words: &impl Words,
@@ -27,7 +29,7 @@ pub(super) fn publish<T>(
     }
 }
 
-/// What a rank's word says while it sleeps for that one. 0: it is awake.
+/// The word of a rank while it sleeps for this peer. 0 says that it is awake.
 fn sleeps_for(peer: u32) -> u64 {
     u64::from(peer) + 1
 }

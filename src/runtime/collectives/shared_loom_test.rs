@@ -6,7 +6,7 @@ use crate::runtime::base::words::Words;
 use crate::runtime::loom_test::every_order;
 use loom::thread;
 
-/// Each rank's: what it has put, what it has done, and whether it sleeps.
+/// The words of each rank: what it has put, what it has done, and whether it sleeps.
 const WORDS: usize = 3;
 const PUT: usize = 0;
 const DONE: usize = 1;
@@ -14,7 +14,7 @@ const ASLEEP: usize = 2;
 
 struct Memory {
     words: Vec<AtomicU64>,
-    /// What each rank gives, of each of the calls under way.
+    /// What each rank gives in each of the calls under way.
     given: Vec<AtomicU64>,
     bells: [Bell; 2],
     sets: u64,
@@ -46,7 +46,7 @@ impl Memory {
         publish(self, rank * WORDS + word, value, rank as u32, sleeper, |other| self.bells[other].wake());
     }
 
-    /// As in `shared_wait`.
+    /// Waits as `shared_wait` does.
     fn wait(&self, rank: usize, word: usize, least: u64) {
         let at = (1 - rank) * WORDS + word;
         while self.load(at) < least {
@@ -58,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// One call, as in `shared_drive`: what the other rank gave.
+    /// Makes one call, as `shared_drive` does. Returns what the other rank gave.
     fn exchange(&self, rank: usize, call: u64, value: u64) -> u64 {
         self.wait(rank, DONE, call.saturating_sub(self.sets));
         let set = (call % self.sets) as usize;

@@ -1,14 +1,16 @@
 //! How the ranks of a group come to share memory, or agree that they don't.
 //!
-//! Before a group's fourth collective, on several hosts before the first that takes two levels, all ranks of a group with several on one host take three
-//! *rounds*, within the call's turn. In each every rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none does, so that all choose alike.
-//! A round's frames carry the header of the call that is to come: ranks that call something else, or do not come, are found as in any
-//! call.
+//! If a group has several ranks on one host, all its ranks take three *rounds*: before its fourth collective or, on
+//! several hosts, before the first collective that takes two levels. The rounds are within that call's turn. In each
+//! round every rank tells all others, over the group's links, whether it can go on, and why not. All go on, or none
+//! does, so that all choose alike.
+//! A round's frames carry the header of the call that is to come. So ranks that call something else, or do not come, are
+//! found as in any call.
 //! 1. Each has a doorbell, and knows how much memory it may take.
 //! 2. The first rank of each host has made a segment, and has handed it to all others there by their doorbells.
 //! 3. Each has it mapped, and has had the pages made that it writes.
 //!
-//! Nobody waits but for a round: what a rank hands over in one is there in the next.
+//! A rank waits only for rounds: what another rank hands over in one round is there in the next.
 
 use super::drive::Plan;
 use super::engine::{Collectives, Driver};
@@ -32,12 +34,13 @@ use ring::hmac;
 use std::fmt::Display;
 use std::fs::File;
 
-/// The first collective before which memory is set up in a group on one host: what is called but a few times is not worth it.
+/// The first collective before which memory is set up in a group on one host. For fewer calls it is not worth the
+/// trouble.
 const FIRST: u64 = 4;
-/// What a rank tells in a round.
+/// How long the words may be by which a rank tells in a round why it cannot go on.
 const WORDS_BYTES: usize = 160;
 const RECORD_BYTES: usize = 1 + 8 + NAME_BYTES + WORDS_BYTES;
-/// At most this part of what may still be taken is.
+/// At most one part in so many is taken of the memory that is still free.
 const PART_TAKEN: u64 = 4;
 
 /// What each rank tells all others.
@@ -49,12 +52,12 @@ struct Record {
 }
 
 impl Record {
-    /// That of a rank which shares memory with nobody.
+    /// The record of a rank that shares memory with nobody.
     const ALONE: Record = Record { free: u64::MAX, name: [0; NAME_BYTES] };
 }
 
-/// The hosts within which a group's members share memory; why they don't, if that is known before anything is tried: the same on every
-/// rank.
+/// The hosts within which a group's members share memory. The error says why they don't, if that is known before
+/// anything is tried. All ranks get the same.
 fn hosts_of(context: &Context) -> Result<Hosts, String> {
     if context.formed().agreed.shared_memory == SharedMemory::Off {
         return Err("the scheduler's setting shm is off".to_owned());
@@ -75,7 +78,7 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     let hosts = match &driver.carrier {
         CarrierChoice::Untried if is_early && is_one_host => return Ok(()),
         CarrierChoice::Untried if context.size() < 2 => {
-            driver.carrier = CarrierChoice::Links; // which nobody needs
+            driver.carrier = CarrierChoice::Links; // a group of one needs no carrier
             return Ok(());
         }
         CarrierChoice::Untried => hosts_of(context),
@@ -86,7 +89,8 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         CarrierChoice::Links | CarrierChoice::Memory(_) | CarrierChoice::Levels(_) => return Ok(()),
     };
     let outcome = match hosts {
-        // On several hosts the order of folding depends on it: all such calls are to have the same.
+        // On several hosts the order of folding depends on the carrier: all calls that take one level are to have the
+        // same order.
         Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
             driver.carrier = CarrierChoice::Apart;
             group.apart.get_or_init(|| hosts);
@@ -141,7 +145,7 @@ fn what_is_shared(context: &Context, hosts: &Hosts, shared: Option<&HostMemory>)
     }
 }
 
-/// What comes of the set-up: where memory is required, an error that names who can't, and why.
+/// Passes on what the set-up has brought. Where memory is required, an error names the rank that can't, and why.
 fn required<T>(context: &Context, outcome: Result<T, String>) -> Result<Result<T, String>, Stop> {
     match outcome {
         Err(why) if context.formed().agreed.shared_memory == SharedMemory::Require => {
@@ -162,8 +166,8 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Takes the rounds. The inner error says why all go over links. A rank that is alone on its host takes them for the others' sake,
-    /// and has nothing in the end.
+    /// Takes the rounds. The inner error says why all ranks use links. A rank that is alone on its host takes part for
+    /// the others' sake, and gets no memory.
     fn take_rounds(&mut self) -> Result<Result<Option<Box<HostMemory>>, String>, Stop> {
         let (rank, here) = (self.context.own_rank(), self.hosts.here());
         let (begun, own) = split(if here.len() == 1 { Ok((Record::ALONE, None)) } else { begin() });
@@ -193,7 +197,8 @@ impl Setup<'_> {
         Ok(self.round(mapped)?.map(|_| shared.flatten()))
     }
 
-    /// What lies where in the memory of this host's members. Where that is too little there is none: the one that has least says so.
+    /// The layout of the memory of this host's members; none if the memory is too little. The rank that has least then
+    /// says so.
     fn floor(&self, rank: u32, records: &[Record]) -> Result<Option<Floor>, String> {
         let here = self.hosts.here();
         let free_of = |rank: &u32| records[*rank as usize].free;
@@ -209,7 +214,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Tells all others whether this rank can go on, and hears of them. The inner error names the first that can't, and why.
+    /// Tells all others whether this rank can go on, and hears the same of them. The inner error names the first rank
+    /// that can't.
     fn round(&mut self, own: Result<Record, String>) -> Result<Result<Vec<Record>, String>, Stop> {
         let (rank, size) = (self.context.own_rank(), self.context.size());
         let (input, mut output) = (encode(own), vec![0; RECORD_BYTES * size as usize]);
@@ -282,7 +288,7 @@ impl Setup<'_> {
         Ok((record, shared))
     }
 
-    /// What a host's first rank shows one to which it hands the memory: both know the epoch's secret, and nobody else does.
+    /// A host's first rank shows this to a rank to which it hands the memory: only these nodes know the epoch's secret.
     fn proof(&self, rank: u32, record: &Record) -> [u8; PROOF_BYTES] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.context.formed().secret.0);
         let mut text = hmac::Context::with_key(&key);
@@ -294,7 +300,7 @@ impl Setup<'_> {
     }
 }
 
-/// What each rank does first.
+/// The first thing that each rank does: it makes its doorbell, and finds out how much memory is free.
 fn begin() -> Result<(Record, Option<Doorbell>), String> {
     let name = host::random_bytes().map_err(|error| error.to_string())?;
     let doorbell = Doorbell::bind(&name).map_err(|error| refused("a local socket cannot be made", error))?;
@@ -310,7 +316,7 @@ fn refused(what: impl Display, error: std::io::Error) -> String {
     format!("{what}: {error}")
 }
 
-/// What is told, and what is kept.
+/// Splits an outcome into what is told to the other ranks, and what this rank keeps.
 fn split<T>(outcome: Result<(Record, T), String>) -> (Result<Record, String>, Option<T>) {
     match outcome {
         Ok((record, kept)) => (Ok(record), Some(kept)),
@@ -336,7 +342,7 @@ fn encode(record: Result<Record, String>) -> Vec<u8> {
 
 fn decode(bytes: &[u8]) -> Result<Record, String> {
     if bytes[0] != 1 {
-        // What is longer was cut off, perhaps within a character.
+        // Longer words were cut off, perhaps within a character.
         let words = String::from_utf8_lossy(&bytes[RECORD_BYTES - WORDS_BYTES..]);
         return Err(words.trim_end_matches(['\0', char::REPLACEMENT_CHARACTER]).to_owned());
     }

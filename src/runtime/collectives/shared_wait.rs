@@ -1,9 +1,9 @@
 //! How a rank waits for what another publishes in the memory that they share.
 //!
-//! It looks again and again for a short while, as everywhere (`base/polling`), and then sleeps as it does over links: in one place,
-//! which the other rank's doorbell, the group's bell, and all links of the group end. So whatever ends a call over TCP ends one
-//! here: a verdict, a peer's last word, the end of a peer's link. A rank that is about to sleep for a peer to which it has no link
-//! yet has one opened, so that it hears of that peer's end.
+//! It looks again and again for a short while, as everywhere (`base/polling`), and then sleeps as it does over links.
+//! The other rank's doorbell, the group's bell, and all links of the group end that sleep. So whatever ends a call over
+//! TCP ends one here: a verdict, a peer's last word, the end of a peer's link. A rank that is about to sleep for a peer
+//! to which it has no link yet has one opened, so that it hears of that peer's end.
 
 use super::engine::{Collectives, Driver, DOORBELL};
 use super::shared::HostMemory;
@@ -12,11 +12,11 @@ use crate::net::Token;
 use crate::runtime::base::polling::Idle;
 use std::hint::spin_loop;
 
-/// So many looks are taken without a pause for others, where each rank has a processor of its own, as far as is known: some
-/// microseconds.
+/// How many looks a rank takes before it gives way to others, if each rank has a processor of its own, as far as is
+/// known. They take some microseconds.
 const LOOKS: u32 = 400;
 
-/// What a call needs that waits.
+/// What a waiting call needs.
 pub(super) struct Waiting<'a> {
     pub group: &'a Collectives,
     pub running: &'a Running<'a>,
@@ -95,7 +95,7 @@ impl Waiting<'_> {
         if self.group.tell_of_waiting(driver, self.running, now)? {
             return Ok(());
         }
-        // What a peer published before it left counts, so that is looked for once more when its end is known.
+        // What a peer published before it left counts. So this looks for it once more when the peer's end is known.
         if let (Err(stop), false) = (driver.peers.link(&self.group.context, peer).map(drop), has_come(shared)) {
             return Err(stop);
         }
@@ -114,7 +114,8 @@ impl Waiting<'_> {
         if self.group.take_signal() {
             self.group.look_up(driver)?;
         }
-        // A part of a call that only looks leaves the time to who weaves it, and knows what else is waited for.
+        // A part of a woven call that only looks does not look at the time: the weaver does, and it knows what else is
+        // waited for.
         let is_late = !self.running.is_woven && self.group.context.state.clock.now() >= self.running.deadline;
         match is_late {
             true => Err(Stop::Timeout(None)),

@@ -1,4 +1,5 @@
-//! A collective that does not move on: whom it waits for, and whether the links to those are silent (`state/silence`).
+//! A collective that does not move on: which peers it waits for, and whether the links to them are silent
+//! (`state/silence`).
 
 use super::peers::Peers;
 use super::stop::{Awaited, Stop};
@@ -9,7 +10,7 @@ use crate::runtime::state::silence::{in_words, Finding, Silent};
 use crate::types::Time;
 use std::time::Duration;
 
-/// What counts when an operation's time is up anyway.
+/// How long a link must have been at fault to be blamed when an operation's time is up.
 const FAULT: Duration = Duration::from_secs(1);
 
 impl Peers {
@@ -31,7 +32,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Whom of these a call waits for, rather one whose link is at fault.
+    /// The one of these peers that a call waits for; rather one whose link is at fault.
     pub(crate) fn awaited(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Option<Awaited> {
         let waited = self.silence.waited(now);
         let awaited =
@@ -42,14 +43,14 @@ impl Peers {
     }
 }
 
-/// What is wrong with the link to a peer that has been waited for so long, if something is.
+/// The fault of the link to a peer that has been waited for so long, if there is one.
 fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: Time) -> Option<String> {
     if waited < FAULT {
         return None;
     }
     match slot {
         Slot::Asked => {
-            // Where it is not known where the peer is, nobody has tried yet.
+            // If the peer's addresses are not known, nobody has tried yet.
             let member = context.roster.member(peer)?;
             let addresses: Vec<String> = member.addresses.iter().map(ToString::to_string).collect();
             let (seconds, places) = (waited.as_secs_f64(), addresses.join(" or "));

@@ -48,8 +48,8 @@ fn who_stands_still_looks_twice_an_interval_and_not_before() {
     assert_eq!(driver.peers.silence.wait(at(1.5)), at(1.6), "it has moved on meanwhile");
 }
 
-/// What comes of it that the peer's kernel owes an answer at these looks, having acknowledged so many bytes.
-/// `alive_from`: when the scheduler says that the peer lives.
+/// How a call ends if the peer's kernel owes an answer at these looks, and has acknowledged so many bytes.
+/// `alive_from`: the time from which on the scheduler says that the peer lives.
 fn stop(
     owes: impl Fn(f64) -> Option<u64>,
     alive_from: Option<f64>,
@@ -77,19 +77,19 @@ fn stop(
     (last, None)
 }
 
-/// Every tenth of a second.
+/// The times of looks, every tenth of a second.
 fn looks(from: u32, until: u32) -> impl Iterator<Item = f64> {
     (from..=until).map(|tenth| f64::from(tenth) / 10.0)
 }
 
 #[test]
 fn a_link_that_is_silent_for_the_time_out_has_failed_where_the_peer_lives() {
-    // It is known of from the first look on, before which nothing had to come.
+    // The debt is known from the first look on; before it nothing had to come.
     let (after, Some(Stop::Unreached(3, evidence))) = stop(|_| Some(7), Some(0.0), looks(1, 30)) else {
         panic!("it has not")
     };
     assert_eq!((after, evidence), (1.0, "nothing that was sent to it has been acknowledged for 0.9 s".to_owned()));
-    // Heard in between, it has the whole time again.
+    // A peer that is heard in between has the whole time again.
     let owes = |seconds: f64| Some(if seconds < 0.9 { 7 } else { 8 });
     assert!(matches!(stop(owes, Some(0.0), looks(1, 30)), (after, Some(Stop::Unreached(3, _))) if after == 1.8));
     let owes = |seconds: f64| (seconds != 0.9).then_some(7);
@@ -140,7 +140,8 @@ fn culprit() -> crate::error::Culprit {
     crate::error::Culprit { role, rank, node_id: "3".to_owned(), host: "host".to_owned(), pid: 4, last_call: None }
 }
 
-/// As the scheduler, to which all live, and all have entered; a little later it hears of another's cause, if there is one.
+/// Answers as the scheduler: all live, and all have entered. A little later it hears of another's cause, if there is
+/// one.
 fn answer(state: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
     let mut hears_at = None;
     while !is_over.load(Ordering::Relaxed) {
@@ -162,7 +163,7 @@ fn answer(state: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
     }
 }
 
-/// How a broadcast from rank 3 ends, which does not send it, in a cluster that lives.
+/// How a broadcast ends that rank 3 does not send, in a cluster that lives.
 fn ends(bench: &Bench, first: Option<&Failure>) -> Failure {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -177,7 +178,7 @@ const BOTH: [&str; 2] = ["rank 0 (", "rank 3 ("];
 
 #[test]
 fn two_live_ranks_whose_link_falls_silent_are_both_named() {
-    // Before the operation's time is up, and at its end.
+    // The call ends before the operation's time is up, or at its end.
     for limit_ms in [60_000, 3500] {
         let mut bench = Bench::new();
         bench.stand(0);
@@ -191,7 +192,7 @@ fn two_live_ranks_whose_link_falls_silent_are_both_named() {
     }
 }
 
-/// It says nothing for longer than a silence may last, but its kernel acknowledges.
+/// The peer says nothing for longer than a silence may last, but its kernel acknowledges.
 #[test]
 fn a_time_out_where_all_have_entered_names_whom_this_rank_waits_for() {
     let mut bench = Bench::new();

@@ -8,11 +8,11 @@ use crate::runtime::state::context::Context;
 use crate::types::{Call, Time};
 use crate::wire::DataHeader;
 
-/// The ranks that a call waited for when its time was up.
+/// The rank that a call waited for when its time was up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub peer: u32,
-    /// What is wrong with the link to it, if something is.
+    /// The fault of the link to it, if there is one.
     pub fault: Option<String>,
 }
 
@@ -25,29 +25,29 @@ pub(crate) enum Stop {
     Heard(Box<Failure>),
     /// The link to this rank ended, or could not be opened.
     Ended(u32, LinkEnd),
-    /// What this rank has laid down in shared memory has another checksum.
+    /// Data that this rank has laid down in shared memory does not have its checksum.
     Damaged(u32),
-    /// The link to this rank has failed, and it lives, as the scheduler says.
+    /// The link to this rank has failed, and the scheduler says that the rank lives.
     Unreached(u32, String),
     /// This rank has left the cluster.
     Left(u32),
     /// This rank called something else, or is elsewhere in the sequence.
     Mismatch(u32, u64, Call),
-    /// This rank called the same, and something else before.
+    /// This rank made the same call, but called something else before.
     Earlier(u32),
     /// This rank sends so many elements where others are expected.
     Counts(u32, u64, u64),
-    /// The time is up; whom it waited for, if it had begun.
+    /// The time is up. The rank that the call waited for, if it had begun.
     Timeout(Option<Awaited>),
     /// There is no memory for a scratch of so many bytes.
     Memory(usize),
     /// The program has interrupted the call.
     Interrupted(Error),
-    /// Part of a call that is woven with another part cannot go on at once; in memory, for which rank of the host it waits.
+    /// One part of a woven call cannot go on at once. A part in memory says for which rank of the host it waits.
     NotYet(Option<u32>),
     /// Something that this process needs cannot be had.
     Failed(Error),
-    /// It has panicked: a bug of this library.
+    /// The call has panicked: a bug of this library.
     Bug,
 }
 
@@ -57,7 +57,7 @@ impl Stop {
         matches!(self, Stop::Interrupted(_) | Stop::NotYet(_))
     }
 
-    /// Why its caller does not wait for it any more, if that is what has ended it.
+    /// The reason why the caller does not wait for the call any more, if that is what has ended it.
     pub(crate) fn interrupted(&self) -> Option<&Error> {
         match self {
             Stop::Interrupted(why) => Some(why),
@@ -76,9 +76,9 @@ pub(crate) struct Running<'a> {
     pub deadline: Time,
     pub limit_ms: i64,
     pub since: Time,
-    /// Its caller's, while it waits for the call.
+    /// The caller's attention, while the caller waits for the call.
     pub attention: &'a Attention<'a>,
-    /// Only a part of it is looked at, which does not wait, but says that it cannot go on yet.
+    /// Whether this is one part of a woven call: it does not wait, but says that it cannot go on yet.
     pub is_woven: bool,
 }
 

@@ -1,9 +1,10 @@
 //! The turns of a group: its collectives run one after another, in the order in which they were called, whether
 //! the caller waits for them or not.
 //!
-//! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens in between,
-//! or nobody comes after it; one that holds a turn which another took may pass it on. What is called is entered in the log under the same lock, with the turn where that comes at once: one
-//! lock at a call's beginning, and one at its end. Tested below, and in every order of threads by `loom_test.rs`.
+//! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens
+//! in between, or no later turn comes. A thread that holds a turn which another took may pass it on. A call is entered
+//! in the log under the same lock as its turn, if the turn comes at once. So a call takes one lock at its beginning,
+//! and one at its end. Tested below, and in every order of threads by `turns_loom_test.rs`.
 
 use super::call_log::CallLog;
 use crate::error::Result;
@@ -27,7 +28,7 @@ struct State {
     log: CallLog,
 }
 
-/// What is called in a turn, and when; nothing, where it is taken only to be ended.
+/// The call of a turn, and when it was made; none if the turn is taken only to be ended.
 pub(crate) type Called = Option<(Call, Time)>;
 
 impl Turns {
@@ -36,7 +37,7 @@ impl Turns {
         self.take_in(lock(&self.state), called)
     }
 
-    /// The same, if nobody has one: then it has come.
+    /// Takes the next turn, if nobody has one. It has come then.
     pub(crate) fn take_if_free(&self, called: Called) -> Option<Turn<'_>> {
         let state = lock(&self.state);
         (state.taken == state.ended).then(|| self.take_in(state, called))
@@ -58,7 +59,7 @@ impl Turns {
         Turn { turns: self, number, called, come, is_held: false, end }
     }
 
-    /// Takes the next turn for another thread, which is to hold it: its number.
+    /// Takes the next turn for another thread, which is to hold it. Returns its number.
     pub(crate) fn take_number(&self) -> u64 {
         let mut state = lock(&self.state);
         state.taken += 1;
@@ -82,21 +83,21 @@ impl Turns {
         turn
     }
 
-    /// What was called in turns that have come.
+    /// Passes the log to `body`: it has what was called in turns that have come.
     pub(crate) fn with_log<R>(&self, body: impl FnOnce(&mut CallLog) -> R) -> R {
         body(&mut lock(&self.state).log)
     }
 }
 
-/// A turn that was taken; it ends with this.
+/// A turn that was taken. It ends when this is dropped.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
     /// None once it has been entered in the log.
     called: Cell<Called>,
-    /// It has come, as far as is known: it lasts until it is ended, so nobody need look again.
+    /// Whether it is known that the turn has come. A turn lasts until it is ended, so nobody need look again.
     come: Cell<bool>,
-    /// Another thread took it.
+    /// Whether another thread took it.
     is_held: bool,
     end: Cell<End>,
 }
@@ -104,11 +105,11 @@ pub(crate) struct Turn<'a> {
 /// How a thread's part in a turn ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// What was called has failed, or has not begun.
+    /// The call has failed, or has not begun.
     Fails,
-    /// It has ended without an error.
+    /// The call has ended without an error.
     GoesWell,
-    /// Another thread holds the turn from then on.
+    /// Another thread holds the turn from now on.
     PassesOn,
 }
 
@@ -118,7 +119,8 @@ impl Turn<'_> {
         self.number
     }
 
-    /// Waits for it, at most so long, unless the program interrupts the call that waits. Returns whether it has come.
+    /// Waits for the turn, at most so long, unless the program interrupts the call that waits. Returns whether the turn
+    /// has come.
     pub(crate) fn wait(&self, limit: impl Fn() -> Option<Duration>, attention: &Attention<'_>) -> Result<bool> {
         if self.come.get() {
             return Ok(true);
@@ -129,7 +131,7 @@ impl Turn<'_> {
         Ok(self.come.get())
     }
 
-    /// It has come, and what is called in it begins: the log has that from now on.
+    /// The turn has come, and its call begins: the log has the call from now on.
     pub(crate) fn enter(&self) {
         if self.called.get().is_some() {
             self.enter_in(&mut lock(&self.turns.state));
@@ -142,7 +144,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What was called has ended without an error.
+    /// The call has ended without an error.
     pub(crate) fn went_well(&self) {
         self.end.set(End::GoesWell);
     }
@@ -157,7 +159,7 @@ impl Turn<'_> {
         self.is_held
     }
 
-    /// Has another thread hold it, if it may.
+    /// Leaves the turn to another thread, if this thread did not take it itself. Returns whether it does.
     pub(crate) fn pass_on(&self) -> bool {
         if self.is_held {
             self.end.set(End::PassesOn);

@@ -81,7 +81,8 @@ impl Group {
     }
 }
 
-/// As `carry_out` of `work`: a waiter carries out all up to this one, or leaves the first in its middle.
+/// Does what `carry_out` of `work` does: a waiter carries out all jobs up to this one, or leaves the first in its
+/// middle.
 fn borrow(from: &Group, last: u64, leaves: bool) {
     while let Some((number, completer)) = from.jobs.borrow(|job| job.0 <= last && from.turns.has_come(job.0)) {
         let turn = from.turns.hold(number, None);
@@ -98,7 +99,7 @@ fn borrow(from: &Group, last: u64, leaves: bool) {
     }
 }
 
-/// As `start` of the group of `work`.
+/// Does what `start` of the group does in `work`.
 fn start(on: &Arc<Group>) -> Option<Request> {
     let progress = || {
         let group = Arc::clone(on);

@@ -2,9 +2,10 @@
 //! calls or, for one that does not wait, on the group's progress thread.
 //!
 //! The progress thread exists from the first such call on until the group is ended; it does nothing but what a caller's
-//! thread would do, in the order of the turns. A thread that waits for a request, and finds that nobody has begun, carries it out
-//! itself, and need not be woken; interrupted, it leaves the rest to the progress thread. Where nobody need be awaited a short
-//! call is done at once. How the work itself is done is in `drive`; what happens when it cannot go on, in `failure`.
+//! thread would do, in the order of the turns. A thread that waits for a request which nobody has begun carries the
+//! request out itself, and need not be woken. If it is interrupted, it leaves the rest to the progress thread. A short
+//! call that need not wait for anybody is done at once. How the work itself is done is in `drive`; what happens when it
+//! cannot go on, in `failure`.
 
 use super::call_progress::{CallProgress, Patience};
 use super::drive::{grow, Plan};
@@ -37,8 +38,8 @@ use std::thread::JoinHandle;
 /// A copy of a caller's input is aligned as memory from the system is.
 const COPY_ALIGNMENT: usize = 16;
 
-/// What moves no more than this ends where it is started, where it need not wait: to copy that takes less time than to wake another
-/// thread.
+/// The thread that starts a call carries it out if it moves no more than this and need not wait: copying that takes
+/// less time than waking another thread.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 
 impl Collectives {
@@ -61,7 +62,7 @@ impl Collectives {
         self.start_on(work, |group| thread::spawn("muster-progress", move || group.work_off()))
     }
 
-    /// The same, on a progress thread that is started so, if there is none yet.
+    /// Starts one collective. `spawn` starts the progress thread, if there is none yet.
     pub(crate) fn start_on(
         self: &Arc<Self>,
         work: Work<'static>,
@@ -99,14 +100,15 @@ impl Collectives {
         })
     }
 
-    /// The turn of a call that ends sooner where it is started than on another thread: nobody is in the group with whom it would
-    /// wait, none is before it, and it moves little.
+    /// The turn of a call that ends sooner if the starting thread carries it out itself: the group has no other member
+    /// to wait for, no turn is before this one, and the call moves little.
     fn turn_of_its_own(&self, work: &Work<'_>, since: Time) -> Option<Turn<'_>> {
         let is_short = self.context.size() == 1 && work.buffers.longer() <= AT_ONCE_BYTES_MAX;
         is_short.then(|| self.turns.take_if_free(Some((work.call, since)))).flatten()
     }
 
-    /// A collective that cannot begin here has failed like one that cannot go on: the others may be in it.
+    /// Ends the group: a collective that cannot begin here has failed like one that cannot go on, for others may be in
+    /// it.
     fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
         let turn = self.turns.take(None);
         let attention = Attention::none();
@@ -133,7 +135,8 @@ impl Collectives {
             self.tell_addends(driver, running, work)?;
             let shape = self.shape(work).map_err(Stop::Failed)?;
             let algorithm = choose(&shape, &self.thresholds);
-            // Taken, so that it can be used beside the rest of the driver; a call that panics leaves none, and the group is over.
+            // The carrier is taken out, to be used beside the rest of the driver. A call that panics leaves none, and
+            // the group is over.
             let mut group_carrier = std::mem::replace(&mut driver.carrier, CarrierChoice::Links);
             let call_carrier = CallCarrier::of(&mut group_carrier, &shape, algorithm);
             let scratch_bytes = call_carrier.scratch_bytes(self, &group_carrier, (&shape, algorithm));
@@ -164,7 +167,7 @@ impl Collectives {
         outcome
     }
 
-    /// The ranks of a sum of addends tell each other how many they bring, by an all-gather ahead of it.
+    /// The ranks of a sum of addends tell each other how many addends they bring, by an all-gather ahead of the sum.
     fn tell_addends(&self, driver: &mut Driver, running: &Running<'_>, work: &mut Work<'_>) -> Result<(), Stop> {
         if work.call.op != Some(ReduceOp::SumOfAddends) {
             return Ok(());
@@ -200,8 +203,9 @@ impl Collectives {
         self.shape(work).and_then(|shape| shape.check()).map_err(Stop::Failed)
     }
 
-    /// Waits for a turn and does something in it, as the group's next collective, which has a buffer of so many bytes. A panic
-    /// there is a bug of this library; the others are not to wait for what it has left undone.
+    /// Waits for a turn, and does something in it as the group's next collective, which has a buffer of so many bytes.
+    /// A panic in it is a bug of this library; it ends the group, so that the others do not wait for what is left
+    /// undone.
     pub(crate) fn in_turn<T>(
         &self,
         turn: &Turn<'_>,
@@ -259,7 +263,7 @@ impl Collectives {
         }
     }
 
-    /// The caller of a collective wants its end: that ends the group for everyone, for others may be in it already.
+    /// Cancels a call for its caller. That ends the group for everyone, because others may be in the call already.
     fn cancel_call(&self, call: Call, turn: u64) {
         let attention = Attention::none();
         let running = self.running(call, turn, self.context.state.clock.now(), &attention);
@@ -284,8 +288,8 @@ impl Collectives {
         }
     }
 
-    /// Does what was started, and tells the request within its turn: when a blocking call behind it has ended, so has the
-    /// request. Interrupted, it gives the job back, and says why.
+    /// Carries out a started call, and completes the request within the call's turn: when a blocking call behind it has
+    /// ended, so has the request. If this is interrupted, it gives the job back with the reason.
     fn work_and_tell(&self, mut job: Job, attention: &Attention<'_>) -> Option<(Job, Error)> {
         let turn = self.turns.hold(job.turn, Some((job.work.call, job.since)));
         let outcome = self.work(&turn, job.since, attention, &mut job.work);
@@ -297,7 +301,8 @@ impl Collectives {
     }
 }
 
-/// Carries out a short call that is no more than a copy, in a cluster of one: nobody waits for it, or is told of it.
+/// Carries out a short call that is no more than a copy, in a cluster of one: no other node waits for it, or is told of
+/// it.
 fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>) -> bool {
     let formed = group.context.formed();
     let is_short = buffers.longer() <= AT_ONCE_BYTES_MAX && buffers.copied_bytes() == 0;
@@ -310,7 +315,7 @@ fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>)
     true
 }
 
-/// A job that is borrowed: given back when this ends, however that may be; nothing, if it is done.
+/// A borrowed job. It is given back when this is dropped, for whatever reason; a job that is done is not.
 struct Lent<'a> {
     jobs: &'a Jobs,
     back: Option<Job>,
@@ -330,7 +335,7 @@ enum CallCarrier<'a> {
 }
 
 impl<'a> CallCarrier<'a> {
-    /// The same on every rank.
+    /// Chooses what carries a call: the same on every rank.
     fn of(group_carrier: &mut CarrierChoice, shape: &Shape<'a>, algorithm: &'static Algorithm) -> CallCarrier<'a> {
         match group_carrier {
             CarrierChoice::Memory(shared) => {
@@ -388,7 +393,7 @@ impl Operations for Collectives {
 
     fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
         let Operation::Collective(_, last) = operation else { return Ok(()) };
-        // To find what carries a group's calls is nothing that a thread may leave in the middle.
+        // A thread must not leave the search for what carries a group's calls in the middle.
         let finds_way = |job: &Job| {
             let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&job.work.call, hosts));
             self.context.size() > 1 && self.carrier.get().is_none() && !stays_apart()
@@ -405,7 +410,7 @@ impl Operations for Collectives {
             drop(lent);
             why.map_or(Ok(()), Err)?;
         }
-        self.jobs.hurry(); // what is left
+        self.jobs.hurry(); // the progress thread does what is left
         Ok(())
     }
 

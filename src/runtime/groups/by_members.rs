@@ -1,5 +1,5 @@
-//! Making a group with its other members alone: nobody else takes part, and no group's sequence orders it. The scheduler makes it
-//! once all have asked; here is the wait for that.
+//! Makes a group with its other members alone: nobody else takes part, and no group's sequence orders it. The scheduler
+//! makes the group once all members have asked; this file waits for that.
 
 use super::handle::GroupHandle;
 use super::registry::Registry;
@@ -18,8 +18,8 @@ use std::time::Duration;
 const TAG_MAX: usize = 255;
 
 impl Registry {
-    /// Makes a group of these workers, in this order, with the others that call it alike; at most so many milliseconds:
-    /// `i64::MAX` without limit, -1 the default.
+    /// Makes a group of these workers, in this order, with the others that make the same call. Waits at most so many
+    /// milliseconds: `i64::MAX` without limit, -1 the default.
     pub fn create_by_members(
         &self,
         world_ranks: &[i32],
@@ -67,7 +67,7 @@ impl Registry {
         state.ask(AgentCommand::Of(epoch, Command::MakeByMembers(wanted.clone())));
         let mut outcome = state.wait_attentively(deadline, &attention, |view| answer(view, ask, epoch));
         if !matches!(outcome, Ok(Some(_))) {
-            // Whether all have asked is the scheduler's to say.
+            // Only the scheduler can say whether all have asked.
             state.ask(AgentCommand::Of(epoch, Command::MakeByMembers(MakeByMembers { wants: false, ..wanted })));
             let word = state.wait(state.clock.now() + VERDICT_WAIT, |view| answer(view, ask, epoch));
             outcome = match (word, outcome) {
@@ -89,9 +89,9 @@ impl Registry {
     }
 }
 
-/// What has become of the wish, as soon as that is known.
+/// The answer to the wish, as soon as it is known.
 fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>> {
-    // What is made is made, whatever came after: to the others it is.
+    // A group that is made stays made, whatever came later: to the others it is.
     if let Some(answer) = view.by_members.get_mut(&ask).and_then(Option::take) {
         return Some(answer);
     }
@@ -106,7 +106,7 @@ fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>
     gone.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
 }
 
-/// The members' indices, which are workers' ranks; this node is to be among them.
+/// The members' indices, which are workers' ranks. This node must be among them.
 fn members(world_ranks: &[i32], formed: &Formed) -> Result<Vec<u32>> {
     let workers = formed.worker_num;
     let mut places = HashMap::new();

@@ -1,6 +1,6 @@
-//! Making groups of a group, and freeing them. The scheduler makes them. Here is the wait for its answer. It takes a
-//! turn among the parent's collectives, so that a member that is absent, or calls something else, is found as in any
-//! collective.
+//! Makes groups of a group, and frees them. The scheduler makes them, and this file waits for its answer. The wait
+//! takes a turn among the parent's collectives, so that a member that is absent, or calls something else, is found as
+//! in any collective.
 
 use super::group::Group;
 use super::handle::GroupHandle;
@@ -24,7 +24,8 @@ use std::time::Duration;
 const DRAIN: Duration = Duration::from_secs(1);
 
 impl Registry {
-    /// Makes a group of these ranks, in this order; none for a caller who is not among them. All members call it alike.
+    /// Makes a group of these ranks, in this order; none for a caller that is not among them. All members make the same
+    /// call.
     pub fn create(&self, group: &Group, ranks: &[i32]) -> Result<Option<Arc<GroupHandle>>> {
         let mut places = HashMap::new();
         let mut checked = Vec::with_capacity(ranks.len().min(group.size() as usize)); // more are none twice
@@ -46,7 +47,8 @@ impl Registry {
         self.make(group, call, GroupWish::Ranks(checked))
     }
 
-    /// Splits the group: those of one colour are in one, ordered by key and then by rank. No colour: in none.
+    /// Splits the group: members of one colour get one group, ordered by key and then by rank. A member without a
+    /// colour gets none.
     pub fn split(&self, group: &Group, colour: Option<u32>, key: i32) -> Result<Option<Arc<GroupHandle>>> {
         let call = Call { kind: CallKind::GroupSplit, dtype: None, op: None, root: None, count: 0, layout: 0 };
         self.make(group, call, GroupWish::Colour { colour, key })
@@ -69,7 +71,8 @@ impl Registry {
         group.context.told_by(made)
     }
 
-    /// The others take no part in this, so it takes no turn, and its failure revokes nothing.
+    /// Makes a group that the others have made already. They take no part in this, so it takes no turn, and its failure
+    /// revokes nothing.
     fn make_again(&self, group: &Group, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
         self.await_creation(group, running, wish).map_err(|stop| match stop {
             Stop::Told(failure) => (*failure).into(),
@@ -100,7 +103,7 @@ impl Registry {
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
             let told = |view: &mut NodeView| {
-                // What is made is made, whatever came after: to the others it is.
+                // A group that is made stays made, whatever came later: to the others it is.
                 if let Some(made) = view.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
                 }
@@ -158,7 +161,7 @@ impl Registry {
         self.forget(group);
     }
 
-    /// Nothing is kept of a group that has been freed, here or at the scheduler.
+    /// Forgets a group that has been freed: nothing of it is kept, here or at the scheduler.
     fn forget(&self, group: &Group) {
         let handle = {
             let mut view = self.state.view();
@@ -167,7 +170,7 @@ impl Registry {
             let place = handles.iter().position(|kept| kept.id() == group.id());
             place.map(|place| handles.remove(place))
         };
-        // A new epoch may have put another into its place meanwhile.
+        // A new epoch may have put another group into its place meanwhile.
         if let Some(newest) = handle.map(|handle| handle.present()).filter(|newest| newest.epoch() != group.epoch()) {
             let cause = format!("this process has freed {}", group.id());
             let (epoch, id) = (newest.epoch(), Some(group.id()));
@@ -178,7 +181,7 @@ impl Registry {
     }
 }
 
-/// Whether the others have made the next group already: before this process came back.
+/// Whether the others had made the next group already before this process came back.
 fn was_made_before(group: &Group) -> bool {
     let made =
         group.context.formed().creations.iter().find(|made| made.parent == group.id()).map_or(0, |made| made.count);

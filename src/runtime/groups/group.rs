@@ -1,7 +1,7 @@
 //! A group, as its callers hold it: what is true of it (`state/context`), and the two engines that work on it.
 //!
-//! The agent thread mails links, interrupts, and, where it hears that the group is over while no call has the driver, says so on
-//! the links: nothing else.
+//! The agent thread mails links, and interrupts. If it hears that the group is over while no call has the driver, it
+//! says so on the links. It does nothing else.
 
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
@@ -26,7 +26,7 @@ pub struct Group {
     pub(crate) context: Arc<Context>,
     pub(crate) collectives: Arc<Collectives>,
     pub(crate) messages: Arc<Messages>,
-    /// How many groups have been made of this one, as far as this node's program is; with recovery in all epochs.
+    /// How many groups this node's program has made of this one, as far as it has come; with recovery, in all epochs.
     pub(crate) creations: AtomicU64,
 }
 
@@ -61,42 +61,42 @@ impl Group {
         Ok(next)
     }
 
-    /// Which group.
+    /// The group's id.
     pub fn id(&self) -> GroupId {
         self.context.id()
     }
 
-    /// The epoch that it belongs to.
+    /// The epoch that the group belongs to.
     pub(crate) fn epoch(&self) -> Epoch {
         self.context.epoch()
     }
 
-    /// Whether the user made it, so that a member can free it.
+    /// Whether the user made the group, so that a member can free it.
     pub fn is_made(&self) -> bool {
         self.context.is_made()
     }
 
-    /// This node's rank in it; none if it is no member.
+    /// This node's rank in the group; none if it is no member.
     pub fn rank(&self) -> Option<u32> {
         self.context.rank()
     }
 
-    /// How many members.
+    /// How many members the group has.
     pub fn size(&self) -> u32 {
         self.context.size()
     }
 
-    /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
+    /// Sets how long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
     pub fn set_timeout_ms(&self, timeout_ms: i64) -> Result<()> {
         self.context.set_timeout_ms(timeout_ms)
     }
 
-    /// So many groups have been made of this one.
+    /// Notes that so many groups have been made of this one.
     pub(crate) fn has_made(&self, nth: u64) {
         self.creations.store(nth, Ordering::Relaxed);
     }
 
-    /// The rank among all workers of the member with this rank.
+    /// The rank in world of the member with this rank.
     pub fn to_world(&self, rank: i32) -> Result<u32> {
         let index = self.context.checked_index(rank)?;
         let worker = index < self.context.formed().worker_num;
@@ -105,7 +105,7 @@ impl Group {
             .ok_or_else(|| Error::new(Status::NotFound, format!("rank {rank} of {} is no worker", self.id())))
     }
 
-    /// The rank here of the worker with this rank.
+    /// The rank in this group of the worker with this rank.
     pub fn from_world(&self, world_rank: i32) -> Result<u32> {
         let workers = self.context.formed().worker_num;
         let index = u32::try_from(world_rank).ok().filter(|index| *index < workers).ok_or_else(|| {
@@ -155,24 +155,24 @@ impl Group {
         self.messages.start(first, second)
     }
 
-    /// The program has interrupted its calls: those that wait in this group look up.
+    /// The program has interrupted its calls: the calls that wait in this group look up.
     pub(crate) fn nudge(&self) {
         self.context.bells.collectives.raise();
         self.collectives.turns.nudge();
         self.context.requests.nudge();
     }
 
-    /// What was called on it, as heartbeats tell.
+    /// Passes the log of the group's calls to `read`, for heartbeats.
     pub(crate) fn log<R>(&self, read: impl FnOnce(&CallLog) -> R) -> R {
         self.collectives.turns.with_log(|log| read(log))
     }
 
-    /// The message that a receive from there would get, if there is one now.
+    /// The message that a receive with this source and tag would get, if there is one now.
     pub fn look_for_message(&self, from: Option<u32>, tag: Option<i32>) -> Outcome {
         self.messages.look_for(from, tag)
     }
 
-    /// Hands something over; links that are shut turn it away. (The agent thread's side.)
+    /// Hands mail over. Links that are shut turn it away. (The agent thread's side.)
     pub(crate) fn deliver(&self, channel: Channel, mail: Mail) {
         match channel {
             Channel::Collectives => self.collectives.deliver(mail),

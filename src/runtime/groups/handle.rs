@@ -1,5 +1,5 @@
-//! What a group's handle stands for: the group of the present epoch. A new epoch begins with new groups, whose links and
-//! sequence numbers are their own; handles stay what they are, for the next group takes the place of the one before.
+//! A group's handle, which stands for the group of the present epoch. A new epoch begins with new groups, whose links
+//! and sequence numbers are their own. Handles stay what they are: the next group takes the place of the one before.
 
 use super::group::Group;
 use crate::types::GroupId;
@@ -16,7 +16,7 @@ impl GroupHandle {
         Arc::new(GroupHandle { id: group.id(), present: Mutex::new(group) })
     }
 
-    /// Which group.
+    /// The group's id.
     pub fn id(&self) -> GroupId {
         self.id
     }
@@ -26,7 +26,7 @@ impl GroupHandle {
         Arc::clone(&self.locked())
     }
 
-    /// The next epoch's group; gives the one before back.
+    /// Takes the next epoch's group, and gives the one before back.
     pub(super) fn take(&self, next: Arc<Group>) -> Arc<Group> {
         std::mem::replace(&mut *self.locked(), next)
     }

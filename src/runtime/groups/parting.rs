@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it is looked whether the last bytes have been acknowledged, or a thread has ended: nothing tells of either.
+/// How often to look whether the last bytes have been acknowledged, or a thread has ended: nothing tells of either.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// This rank goes: the scheduler hears what it called last, before its peers hear that it has gone.
+/// Tells the scheduler what this rank called last, before its peers hear that it has gone.
 pub(crate) fn tell_last_calls(groups: &[Arc<Group>], state: &NodeState) {
     let now = state.clock.now();
     let calls: Vec<GroupProgress> =
@@ -33,8 +33,8 @@ pub(crate) fn tell_last_calls(groups: &[Arc<Group>], state: &NodeState) {
 }
 
 impl Group {
-    /// Ends the group's use, and all calls on it. Where the group was over already the peers are told why, and not that this
-    /// member goes: one that is cut off hears of it from its peers only.
+    /// Ends the group's use, and all calls on it. If the group was over already, the peers are told why, and not that
+    /// this member goes: a node that is cut off hears of the reason from its peers only.
     pub(crate) fn close(&self, over: Failure, leave: &[u8]) {
         let context = &self.context;
         let told = context.told();
@@ -45,9 +45,9 @@ impl Group {
         self.messages.close();
     }
 
-    /// Tells the peers on every open link, those included that no call has taken in yet, and says that nothing more follows.
-    /// Returns whether all that was sent has reached them; not while another thread's call has the links. A link on which a call
-    /// was interrupted in the middle of a frame can say nothing; it stays until `shut`.
+    /// Tells the peers on every open link, also on those that no call has taken in yet, and says that nothing more
+    /// follows. Returns whether all that was sent has reached them; false while another thread's call has the links. If
+    /// a call was interrupted in the middle of a frame, its link can say nothing; it stays until `shut`.
     fn say_farewell(&self) -> bool {
         let Some(mut driver) = self.collectives.idle_driver() else { return false };
         self.collectives.take_in(&mut driver);
@@ -63,8 +63,8 @@ impl Group {
         !driver.peers.slots.iter().any(on_its_way) && self.messages.is_drained()
     }
 
-    /// Tells the group's threads to end; gives those that there are. What is under way ends first, for the group is broken: with
-    /// `over` if it was not before.
+    /// Tells the group's threads to end, and returns the threads that exist. Operations under way end first, because
+    /// the group is broken: for the reason `over`, if it was not broken before.
     pub(crate) fn end_threads(&self, over: Failure) -> Vec<JoinHandle<()>> {
         self.context.break_with(over);
         self.context.interrupt();
@@ -79,14 +79,14 @@ impl Group {
         // a panic was printed
     }
 
-    /// Drops every link, and whatever still comes. Once the scheduler knows that this node has left, so that a peer which
-    /// finds the end of a link is told the reason.
+    /// Drops every link, and turns away whatever still comes. This is done once the scheduler knows that this node has
+    /// left, so that a peer that finds the end of a link is told the reason.
     pub(crate) fn shut(&self) {
         self.collectives.shut();
         self.messages.shut();
     }
 
-    /// The same, where no call has the links any more; else they are dropped with the group.
+    /// Drops every link, if no call has the links any more. If one has, they are dropped with the group.
     pub(crate) fn shut_if_idle(&self) {
         if self.collectives.idle_driver().is_some() {
             self.shut();
@@ -94,8 +94,8 @@ impl Group {
     }
 }
 
-/// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until then, and
-/// unless the program interrupts the call that waits.
+/// Says the last word on the links of these groups, and waits until what was sent has reached the peers: at most until
+/// this time, and not longer than until the program interrupts the call that waits.
 pub(crate) fn await_farewell(
     groups: &[Arc<Group>],
     state: &NodeState,
@@ -112,8 +112,8 @@ pub(crate) fn await_farewell(
     }
 }
 
-/// Waits for these threads, at most until then (`Time::NEVER`: until they have ended), and unless the program interrupts the call
-/// that waits. Those that go on stay.
+/// Waits for these threads, at most until this time (`Time::NEVER`: until they have ended), unless the program
+/// interrupts the call that waits. Threads that go on stay in the list.
 pub(crate) fn join(
     threads: &mut Vec<JoinHandle<()>>,
     state: &NodeState,

@@ -1,7 +1,8 @@
-//! The groups of one node, so that they can be found, told and ended: those of the present epoch, and those of epochs that are
-//! over until somebody ends their threads.
+//! The groups of one node, so that they can be found, told and ended: the groups of the present epoch, and those of
+//! past epochs until somebody ends their threads.
 //!
-//! Invariant: nobody asks for what was learnt (`state/node_state`) while holding what is kept here; the other way round is right.
+//! Invariant: a thread that holds the lock of this registry does not ask for the node's view (`state/node_state`). The
+//! other way round is right.
 
 use super::group::Group;
 use super::handle::GroupHandle;
@@ -17,24 +18,24 @@ use crate::wire::{
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a member stands, as far as this node has heard.
+/// The standing of a member, as far as this node has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// In the cluster.
     Present,
-    /// Lost: the cluster is broken because of it.
+    /// The member is lost: the cluster is broken because of it.
     Lost,
     /// It has left, and a call that needed it found out.
     Left,
 }
 
-/// What there is of groups.
+/// The groups that are kept, and what is known of their making.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub handles: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
-    /// How many groups this process has made by itself of these members (indices, in order of rank) under this tag; and those that
-    /// it makes now.
+    /// How many groups this process has made by itself of these members (indices, in order of rank) under this tag; and
+    /// the groups that it makes just now.
     pub by_members: HashMap<(Vec<u32>, String), u64>,
     pub making: HashSet<(Vec<u32>, String)>,
 }
@@ -46,7 +47,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// No groups yet.
+    /// A registry without groups.
     pub fn new(state: &Arc<NodeState>) -> Arc<Registry> {
         Arc::new(Registry { state: Arc::clone(state), kept: Mutex::default() })
     }
@@ -70,12 +71,13 @@ impl Registry {
         self.handle(id).map(|handle| handle.present())
     }
 
-    /// Groups of epochs that are over; each is given once, to be ended.
+    /// Takes the groups of past epochs out; each is given once, to be ended.
     pub(crate) fn take_retired(&self) -> Vec<Arc<Group>> {
         std::mem::take(&mut self.kept().retired)
     }
 
-    /// An epoch has begun: makes its groups, those that the user made included, and files it. (The agent thread's side.)
+    /// An epoch has begun: makes its groups, also those that the user made, and files the epoch. (The agent thread's
+    /// side.)
     pub(crate) fn form(&self, formed: &Arc<Formed>, timeout_ms: i64) -> Result<Vec<Arc<Group>>> {
         let (state, handles) = (&self.state, self.kept().handles.clone());
         let groups: Result<Vec<Arc<Group>>> = if handles.is_empty() {
@@ -92,7 +94,7 @@ impl Registry {
             if handles.is_empty() {
                 kept.handles = groups.iter().map(|group| GroupHandle::new(Arc::clone(group))).collect();
             } else {
-                // Somebody may have freed one since.
+                // Somebody may have freed a group since.
                 groups.retain(|group| kept.handles.iter().any(|handle| handle.id() == group.id()));
             }
             for group in &groups {
@@ -106,7 +108,7 @@ impl Registry {
         Ok(groups)
     }
 
-    /// What ended the epoch stays the cause for those who have not woken up yet to hear it.
+    /// Keeps what ended the epoch as the cause, for calls that have not woken up yet to hear it.
     fn keep_causes(&self) {
         for group in self.groups() {
             let first = self.state.first_cause(group.id(), group.epoch());
@@ -116,8 +118,8 @@ impl Registry {
         }
     }
 
-    /// A group has been made; none where this node is not in it, or nobody waits for it any more; or why it cannot be here, for the
-    /// other members. (The agent thread's side.)
+    /// A group has been made. There is none if this node is not in it, or nobody waits for it any more. Returns why the
+    /// group cannot be here, for the other members. (The agent thread's side.)
     pub(crate) fn made(
         &self,
         made: GroupMade,
@@ -146,7 +148,7 @@ impl Registry {
         wanted
     }
 
-    /// The same of a group that its members make alone.
+    /// A group that its members make alone has been made, or refused. (The agent thread's side.)
     pub(crate) fn made_by_members(
         &self,
         wanted: MakeByMembers,
@@ -161,7 +163,7 @@ impl Registry {
         let mut wanted = Ok(None);
         state.learn(|view| {
             let mut kept = self.kept();
-            // Where nobody waits any more, the program will ask for this one again.
+            // If nobody waits any more, the program will ask for this group again.
             let Some(waits) = view.by_members.get_mut(&ask) else { return };
             if let (Some(id), Err(error)) = (id, &group) {
                 wanted = Err(cannot_make(&formed, Some(id), error));
@@ -176,7 +178,7 @@ impl Registry {
         wanted
     }
 
-    /// Files what the brain tells, and makes the groups that it ends look up. (The agent thread's side.)
+    /// Keeps what the brain tells, and makes the groups that it ends look up. (The agent thread's side.)
     pub fn file(&self, event: Event) {
         let stirred = match self.state.file(event) {
             Stirred::Nobody => Vec::new(),
@@ -187,7 +189,7 @@ impl Registry {
         stirred.iter().for_each(|group| group.collectives.pass_on_if_idle());
     }
 
-    /// The member with this rank, and how it stands; asks the scheduler where `Formed` did not tell.
+    /// The member with this rank, and its standing. Asks the scheduler, if `Formed` did not tell of the member.
     pub fn find_member(&self, group: &Group, rank: i32) -> Result<(Member, Standing)> {
         let index = group.context.checked_index(rank)?;
         group.context.refuse_if_freed()?;
@@ -202,8 +204,8 @@ impl Registry {
             failure.status == status
                 && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
         };
-        // A call learns of a leave over its link, mostly: then the group's first cause tells. Of a group that was made it may
-        // mean the group only.
+        // A call mostly learns over its link that a member has left: then the group's first cause says so. In the case
+        // of a group that was made, this may mean that the member left the group only.
         let left = |group: &Arc<Group>| {
             !group.is_made() && group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft))
         };
@@ -225,7 +227,7 @@ impl Registry {
         newest.chain(parting).chain(earlier).take(PROGRESS_MAX).collect()
     }
 
-    /// What it tells of messages: those that are waited for longest.
+    /// What a heartbeat tells of messages: those that have waited longest.
     pub(crate) fn message_waits(&self) -> Vec<MessageWait> {
         let (now, groups) = (self.state.clock.now(), self.groups());
         let mut waits: Vec<MessageWait> = groups.iter().flat_map(|group| group.messages.waits(now)).collect();
@@ -234,7 +236,8 @@ impl Registry {
         waits
     }
 
-    /// What it tells of what carries groups: each group's rank 0 does, for all members have found out the same.
+    /// What a heartbeat tells of the groups' carriers. Each group's rank 0 tells, because all members have found out
+    /// the same.
     pub(crate) fn carriers(&self) -> Vec<GroupCarrier> {
         let groups = self.groups();
         let wanted = |group: &&Arc<Group>| group.context.formed().features.0 & FEATURE_CARRIERS != 0;
@@ -242,7 +245,7 @@ impl Registry {
         own.filter_map(|group| group.collectives.carrier.get().cloned()).take(CARRIERS_MAX).collect()
     }
 
-    /// What this rank called on a group under this number.
+    /// The call that this rank made on a group under this number.
     pub(crate) fn called(&self, group: GroupId, sequence: u64) -> Option<Call> {
         self.group(group)?.log(|log| log.called(sequence))
     }

@@ -1,5 +1,5 @@
-//! Groups from one epoch to the next, where the agent thread is quicker than the callers. Without a thread: what is done here
-//! is what each of them does.
+//! Groups from one epoch to the next, where the agent thread is quicker than the callers. There are no threads: the
+//! test does itself what each of them does.
 
 use super::*;
 use crate::agent::Event;

@@ -1,8 +1,8 @@
-//! Links to members of whom `Formed` does not tell, as in a large cluster: the scheduler is asked where they are. While it is away
-//! they wait; the limit is that of the operation that needs them.
+//! Links to members that `Formed` does not list, as in a large cluster: the scheduler is asked where they are. While it is away
+//! the links wait, as long as the operation that needs them may wait.
 //!
-//! Invariant: each member is asked for once at a time, and no more than [`ASKED_MAX`] are, for the brain remembers only so many
-//! questions. Tested below, and through `mesh_test.rs`.
+//! Invariant: a member is asked for once at a time, and no more than [`ASKED_MAX`] members are, for the brain remembers
+//! only so many questions. Tested below, and through `mesh_test.rs`.
 
 use crate::agent::Ask;
 use crate::runtime::base::link_key::LinkKey;
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How many members are asked for at a time.
 const ASKED_MAX: usize = 256;
-/// What the numbers of these questions have, and those of callers have not.
+/// The bit that the numbers of these questions have. Those of callers' questions do not have it.
 const OF_LINKS: Ask = 1 << 63;
 
-/// The number of the question where this member is.
+/// The number of the question "where is this member?".
 pub(crate) fn ask_for(index: u32) -> Ask {
     OF_LINKS | Ask::from(index)
 }
@@ -28,7 +28,7 @@ pub(crate) fn is_for_links(ask: Ask) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct AddressLookup {
     wanted: BTreeMap<u32, Vec<LinkKey>>,
-    /// Members who have said hello, and of whom nobody has told which node ids they have.
+    /// Members that have said hello, and whose node ids are not known yet.
     nameless: BTreeSet<u32>,
     asked: BTreeSet<u32>,
 }
@@ -58,7 +58,7 @@ impl AddressLookup {
         Some(next)
     }
 
-    /// It is known where this member is: the links that waited for that.
+    /// It is known now where this member is. Returns the links that waited for that.
     pub(crate) fn found(&mut self, index: u32) -> Vec<LinkKey> {
         self.asked.remove(&index);
         self.nameless.remove(&index);

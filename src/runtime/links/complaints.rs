@@ -1,7 +1,8 @@
-//! What a node's log says of those that reach its port and are no peers: of each kind once in a while, with their address.
+//! What a node's log says of connections that reach its port and come from no peer: a line for each kind once in a while,
+//! with an address.
 //!
-//! Deliberately not told: a connection that ends before it has said its hello, or proved itself for that. Peers make such ones: of
-//! several attempts at one peer, and of two that cross, one is dropped.
+//! Deliberately not logged: a connection that ends before it has said its hello, or has proved that it may. Peers make such
+//! connections: of several attempts at one peer, and of two attempts that cross, one is dropped.
 
 use super::handshake::HELLO_WAIT;
 use super::link_end::LinkEnd;
@@ -21,7 +22,7 @@ const SILENT: Kind = Kind { name: "connections that did not introduce themselves
 pub(crate) const MISNAMED: Kind = Kind { name: "connections with a certificate of another node", lines: 1 };
 pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
 
-/// The log, and what it was told of late.
+/// The log, and what it has been told recently.
 pub(crate) struct Complaints {
     pub logger: Arc<Logger>,
     nuisances: Nuisances,
@@ -32,7 +33,7 @@ impl Complaints {
         Complaints { logger, nuisances: Nuisances::default() }
     }
 
-    /// One that came from this address was turned away, for this reason.
+    /// A connection from this address was turned away, for this reason.
     pub fn turned_away(&mut self, kind: Kind, from: SocketAddr, why: &str) {
         let line = format!("a stranger at {from} was turned away from this node's port: {why}");
         self.mention(kind, from, &line);
@@ -47,7 +48,7 @@ impl Complaints {
         self.mention(DAMAGED, from, &line);
     }
 
-    /// A link is dialled again; told where that is for damage.
+    /// A link is dialled again. The log says so only if something was damaged.
     pub fn dials_again(&mut self, key: LinkKey, end: &LinkEnd) {
         if let LinkEnd::Corrupt(why) = end {
             let line = format!("the link to rank {} of {} is dialled again: {why}", key.rank, key.group);
@@ -55,13 +56,13 @@ impl Complaints {
         }
     }
 
-    /// Its hello is of another epoch, or does not show this one's secret.
+    /// A hello from this address is of another epoch, or does not show this epoch's secret.
     pub fn did_not_know(&mut self, from: SocketAddr) {
         let why = "it knows neither this epoch nor its secret, or looks for another node";
         self.turned_away(REFUSED, from, why);
     }
 
-    /// These have not said who they are.
+    /// Connections from these addresses have not introduced themselves in time.
     pub fn were_silent(&mut self, those: &[SocketAddr]) {
         for from in those {
             let why = format!("it has not introduced itself within {} s", HELLO_WAIT.as_secs());
@@ -79,7 +80,7 @@ impl Complaints {
         }
     }
 
-    /// Tells what was only counted, once in a while. Returns when to come again.
+    /// Logs, once in a while, what was only counted. Returns when to come again.
     pub fn tell_counted(&mut self, now: Time) -> Time {
         self.nuisances.due(now).iter().for_each(|line| self.logger.warn(line));
         self.nuisances.ends()

@@ -1,5 +1,5 @@
-//! The connections of a node to others that no group has: what it dials, what is in the middle of a handshake, and the watches. A
-//! table of them, which the mesh feeds; it decides nothing, and knows no group.
+//! A node's connections that belong to no group: its dials, the handshakes that are under way, and the watches. They are a table,
+//! which the mesh feeds. The table decides nothing, and knows no group.
 //!
 //! Invariant: each connection is wrapped before its first byte, by its side. Tested through `mesh_test.rs`.
 
@@ -19,9 +19,9 @@ use std::time::Duration;
 pub const FIRST_TOKEN: usize = 1 << 20;
 /// How many connections that others opened may have proved nothing yet; beyond that one of them is closed.
 pub(super) const UNPROVED_MAX: usize = 1024;
-/// How many may where this process is short of descriptors.
+/// How many may have proved nothing where this process is short of descriptors.
 pub(super) const UNPROVED_WHEN_SHORT: usize = 32;
-/// How many hellos wait beyond their time for the scheduler's word of the epoch, which may be away.
+/// How many hellos may wait beyond their time until the scheduler announces their epoch: it may be away.
 pub(super) const EARLY_MAX: usize = 128;
 
 /// The table.
@@ -29,21 +29,21 @@ pub(crate) struct Connections {
     wrap: Wrap,
     pub(super) dials: HashMap<LinkKey, Dial>,
     pub(super) handshakes: HashMap<Token, Handshake>,
-    /// Those of them that others opened and that have proved nothing yet.
+    /// The handshakes that others opened and that have proved nothing yet.
     crowd: Crowd<Token, IpAddr>,
-    /// Those that are to be looked at when it is their turn.
+    /// The handshakes that are looked at when it is their turn.
     pub(super) line: Line<Token>,
     next_token: usize,
 }
 
 impl Connections {
-    /// None yet.
+    /// A table without connections.
     pub fn new(wrap: Wrap) -> Connections {
         let (dials, handshakes, crowd, line) = (HashMap::new(), HashMap::new(), Crowd::default(), Line::default());
         Connections { wrap, dials, handshakes, crowd, line, next_token: FIRST_TOKEN }
     }
 
-    /// A new epoch has begun: only what nobody has said of which epoch it is goes on.
+    /// A new epoch has begun. Of the handshakes, only those go on that have not been answered yet, or have been rejected.
     pub fn begin_epoch(&mut self) {
         self.dials.clear();
         self.handshakes.retain(|_, shake| {
@@ -81,7 +81,7 @@ impl Connections {
         self.dials.iter().find(|(_, dial)| dial.has(token)).map(|(key, _)| *key)
     }
 
-    /// How a dial stands; it is here no more once that is known.
+    /// How a dial stands. Once it has succeeded or failed, it is no longer in the table.
     pub fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) -> Dialled {
         let next_token = &mut self.next_token;
         let look = |dial: &mut Dial| dial.look(poller, || following(next_token));
@@ -102,13 +102,13 @@ impl Connections {
         self.dials.contains_key(&key) || self.dialled(key).is_some()
     }
 
-    /// The connection on which the peer was let in, and has not confirmed that.
+    /// The connection on which the peer was let in, and has not yet confirmed that.
     pub fn accepting(&self, key: LinkKey) -> Option<Token> {
         let is_one = |stage: &Stage| matches!(stage, Stage::Accepting(of, _) if *of == key);
         self.handshakes.iter().find(|(_, shake)| is_one(&shake.stage)).map(|(token, _)| *token)
     }
 
-    /// The links that are being opened; those that stand with their connection.
+    /// The links that are being opened, each with its connection if that is established.
     pub fn opening(&self) -> Vec<(LinkKey, Option<Token>)> {
         let stand = self.handshakes.iter().filter_map(|(token, shake)| match shake.stage {
             Stage::Dialled(key) | Stage::Accepting(key, _) => Some((key, Some(*token))),
@@ -117,7 +117,7 @@ impl Connections {
         self.dials.keys().map(|key| (*key, None)).chain(stand).collect()
     }
 
-    /// Other attempts at a link give way to this one of the peer: this node's, and an earlier one of the peer's.
+    /// The other attempts at a link give way to this attempt of the peer: this node's own, and an earlier one of the peer's.
     pub fn give_way(&mut self, key: LinkKey, to: Token) {
         self.dials.remove(&key);
         self.handshakes.retain(|token, shake| {
@@ -126,7 +126,7 @@ impl Connections {
         });
     }
 
-    /// Ends a dial that nobody answers, or a handshake that has been silent for so long. Returns whom it was to reach.
+    /// Ends a dial that nobody answers, or a handshake that has been silent for `patience`. Returns what address it was to reach.
     pub fn take_unanswered(&mut self, key: LinkKey, token: Option<Token>, patience: Duration) -> Option<String> {
         let Some(token) = token else {
             let addresses = self.dials.get(&key)?.unanswered()?;
@@ -139,10 +139,11 @@ impl Connections {
         self.handshakes.remove(&token).map(|shake| shake.transport.peer_address().to_string())
     }
 
-    /// Whether it may be looked at at once. If somebody else has opened it, and has not said yet who that is, it joins the line.
+    /// Whether a connection may be looked at at once. If another process opened it, and has not introduced itself, it
+    /// joins the line.
     pub fn is_first(&mut self, token: Token) -> bool {
         let stage = self.handshakes.get(&token).map(|shake| &shake.stage);
-        let is_strangers = matches!(stage, Some(Stage::Accepted)); // of those on the spare descriptor there is one at a time
+        let is_strangers = matches!(stage, Some(Stage::Accepted)); // on the spare descriptor there is only one at a time
         if is_strangers {
             self.line.join(token);
         }
@@ -154,22 +155,22 @@ impl Connections {
         self.crowd.len()
     }
 
-    /// The first of those that is to go.
+    /// Takes out the connection that is the first to go of those that have proved nothing.
     pub fn take_first_to_go(&mut self) -> Option<Handshake> {
         self.crowd.first_to_go().and_then(|token| self.remove(token))
     }
 
-    /// Its hello waits for what this node is to be told, and has proved nothing.
+    /// The hello on this connection has proved nothing, and waits until the scheduler has told this node more.
     pub fn waits_unproved(&mut self, token: Token) {
         self.crowd.speaks(token);
     }
 
-    /// It has shown that it knows the epoch's secret.
+    /// The peer on this connection has shown that it knows the epoch's secret.
     pub fn is_proved(&mut self, token: Token) {
         self.crowd.leave(token);
     }
 
-    /// Wraps and watches a connection. Where it cannot be watched it is dropped, and what it was for is returned.
+    /// Wraps and watches a connection. If it cannot be watched it is dropped, and its stage is returned.
     pub fn insert(
         &mut self,
         transport: TcpTransport,
@@ -201,20 +202,20 @@ impl Connections {
         self.handshakes.get_mut(&token)
     }
 
-    /// Ends the direction of one that is refused, whose last word is out. From where it came.
+    /// Ends this node's direction of a refused connection, whose last word is out. Returns where the connection came from.
     pub fn end_refused(&mut self, token: Token) -> Option<SocketAddr> {
         let shake = self.handshakes.get_mut(&token)?;
         shake.end_refused();
         Some(shake.transport.peer_address())
     }
 
-    /// A connection that is one of these no more.
+    /// Takes a connection out of the table.
     pub fn remove(&mut self, token: Token) -> Option<Handshake> {
         self.crowd.leave(token);
         self.handshakes.remove(&token)
     }
 
-    /// The connections that may hold bytes of which the poller does not know, and for which somebody waits.
+    /// The connections that may hold bytes that the poller does not know of, and that somebody waits for.
     pub fn holding(&self) -> Vec<Token> {
         let waits = |stage: &Stage| match stage {
             Stage::Accepted | Stage::AcceptedOnSpare(_) | Stage::Dialled(_) | Stage::Accepting(..) => true,
@@ -226,7 +227,7 @@ impl Connections {
         held.map(|(token, _)| *token).collect()
     }
 
-    /// Those of these hellos that wait for what this node is to be told.
+    /// The hellos among those that wait which `about` picks, each with its connection.
     pub fn held(&self, about: impl Fn(&LinkHello) -> bool) -> Vec<(Token, LinkHello)> {
         let held = self.handshakes.iter().filter_map(|(token, shake)| match &shake.stage {
             Stage::Held(hello) if about(hello) => Some((*token, hello.clone())),
@@ -235,8 +236,8 @@ impl Connections {
         held.collect()
     }
 
-    /// Ends handshakes whose time is up. A hello of this epoch has proven itself and waits on; of others, which have not yet, only so
-    /// many do. Returns from where those came that have not said who they are, and when to come again.
+    /// Ends handshakes whose time is up. A hello of this epoch has proved itself, and goes on waiting. Of hellos that have proved
+    /// nothing, only [`EARLY_MAX`] do. Returns the addresses of the connections that never said hello, and when to come again.
     pub fn expire(&mut self, now: Time) -> (Vec<SocketAddr>, Time) {
         let Connections { handshakes, crowd, .. } = self;
         let (mut early, mut silent) = (0, Vec::new());
@@ -270,13 +271,13 @@ impl Connections {
         self.dials.contains_key(&key) || self.handshakes.values().any(|shake| tells(&shake.stage) == Some(key))
     }
 
-    /// Tells one member no more.
+    /// Stops telling this member.
     pub fn drop_word(&mut self, key: LinkKey) {
         self.dials.remove(&key);
         self.handshakes.retain(|_, shake| tells(&shake.stage) != Some(key));
     }
 
-    /// Tells nobody any more.
+    /// Stops telling all members.
     pub fn drop_all_words(&mut self) {
         self.dials.retain(|key, _| key.channel != Channel::Word);
         self.handshakes.retain(|_, shake| tells(&shake.stage).is_none_or(|key| key.channel != Channel::Word));
@@ -288,7 +289,7 @@ impl Connections {
         self.handshakes.iter().filter(|(_, shake)| is_one(&shake.stage)).map(|(token, _)| *token).collect()
     }
 
-    /// What a watch goes over, or an attempt at one that stands.
+    /// The connections of a watch, and those of attempts at it that are established.
     pub fn watching(&self, key: LinkKey) -> impl Iterator<Item = &dyn Transport> {
         let is_one = move |stage: &Stage| matches!(stage, Stage::Watching(of) | Stage::Dialled(of) if *of == key);
         self.handshakes.values().filter(move |shake| is_one(&shake.stage)).map(|shake| &*shake.transport)
@@ -301,7 +302,7 @@ fn following(next_token: &mut usize) -> Token {
     Token(*next_token)
 }
 
-/// Of which link this node's connection is, if it tells or is about to.
+/// The link key of a connection on which this node tells its peer something, or is about to.
 fn tells(stage: &Stage) -> Option<LinkKey> {
     match stage {
         Stage::Dialled(key) | Stage::RevokeBroadcast(key) => Some(*key),

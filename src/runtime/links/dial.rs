@@ -1,6 +1,6 @@
-//! Connecting to one of several addresses of the same peer, in the manner of RFC 8305: one after another is tried, each a little
-//! later than the one before, or at once where that has failed. None is given up meanwhile; the first that stands wins. So an
-//! address that leads nowhere costs little, and of two that are good the first counts.
+//! Connecting to one of several addresses of the same peer, in the manner of RFC 8305: one after another is tried, each a
+//! little later than the one before, or at once if that has failed. No attempt is given up meanwhile, and the first that
+//! succeeds wins. So an address that leads nowhere costs little, and of two good addresses the first counts.
 //!
 //! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter. Tested in `dial_test.rs`.
 
@@ -18,15 +18,15 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// How a dial stands after a look at one of its attempts.
 #[derive(Debug)]
 pub enum Dialled {
-    /// Not yet.
+    /// It is not decided yet.
     Pending,
-    /// This one stands, and no poller watches it any more; the others are dropped.
+    /// This connection is established, and no poller watches it any more. The other attempts are dropped.
     Ready(TcpTransport),
-    /// None will; why.
+    /// No attempt can succeed any more, for this reason.
     Failed(NotDialled),
 }
 
-/// Why no attempt stands: each address that was tried, and how it failed.
+/// Why no attempt has succeeded: each address that was tried, and how it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDialled {
     /// At each address a host answered, and nobody listens there.
@@ -49,14 +49,14 @@ impl fmt::Display for NotDialled {
 /// Attempts at one peer.
 #[derive(Debug, Default)]
 pub struct Dial {
-    /// One that stood at once, as to a peer on the same host: nobody has to watch it.
+    /// A connection that was established at once, as to a peer on the same host: nobody has to watch it.
     ready: Option<TcpTransport>,
     attempts: Vec<(Token, TcpTransport)>,
     /// The addresses that are not tried yet.
     waiting: VecDeque<SocketAddr>,
-    /// All that it knows.
+    /// All addresses that it has been told.
     known: Vec<SocketAddr>,
-    /// When the next one is tried, though nothing has failed.
+    /// When the next address is tried, even if no attempt has failed.
     next_at: Option<Time>,
     failures: Vec<NotDialled>,
 }
@@ -69,7 +69,7 @@ impl Dial {
         dial
     }
 
-    /// These are addresses of the peer, too. Those that are known already are not tried again.
+    /// Adds further addresses of the peer. Those that are known already are not tried again.
     pub fn add(&mut self, addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) {
         let each: Vec<SocketAddr> = addresses.iter().flat_map(|address| interface::on_each_link(*address)).collect();
         for address in alternating(&each) {
@@ -83,10 +83,10 @@ impl Dial {
         }
     }
 
-    /// Why there are no addresses, or no more of them.
+    /// Notes why there are no addresses, or no more of them.
     pub fn note_reason(&mut self, reason: String) {
         let reason = NotDialled::Other(reason);
-        // It is asked for again and again.
+        // The addresses are asked for again and again, and the reason may be the same.
         if !self.failures.contains(&reason) {
             self.failures.push(reason);
         }
@@ -146,8 +146,8 @@ impl Dial {
         self.ready.is_some() || (self.attempts.is_empty() && self.waiting.is_empty())
     }
 
-    /// Where nobody has answered, behind what has failed; none if not all have been tried, or one attempt stands, and nobody has
-    /// looked: this process may not have run for a while.
+    /// Returns which attempts have failed, and then which addresses have not answered. None if an address has not been
+    /// tried, or an attempt has succeeded and nobody has looked yet: this process may not have run for a while.
     pub fn unanswered(&self) -> Option<String> {
         if !self.waiting.is_empty() || self.ready.is_some() || self.attempts.iter().any(|(_, attempt)| attempt.stands())
         {
@@ -158,7 +158,8 @@ impl Dial {
         Some(failed.chain([addresses.join(", ")]).collect())
     }
 
-    /// What has come of it when its time is up: how each address has failed, and which have not answered; empty, where none is known.
+    /// What has come of a dial when its time is up: how each address has failed, and which have not answered. Empty if
+    /// none is known.
     pub fn so_far(&self) -> String {
         let pending: Vec<String> = self.attempts.iter().map(|(_, it)| it.peer_address().to_string()).collect();
         let silent = (!pending.is_empty()).then(|| format!("{}: no answer in time", pending.join(", ")));
@@ -194,7 +195,7 @@ impl Dial {
         }
     }
 
-    /// Why none of its attempts stands.
+    /// Why no attempt has succeeded.
     fn failure(&self) -> NotDialled {
         if let Some(shortage) = self.failures.iter().find(|failure| matches!(failure, NotDialled::NoDescriptor(_))) {
             return shortage.clone();
@@ -220,9 +221,9 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     all
 }
 
-/// Which of a peer's addresses are worth a try. One that is this host's own, too, as that of a bridge which each host has, leads to
-/// this host: on the way to a peer on another it is left out. To a peer on this host it is the shortest way. Where nothing else is
-/// known it is tried all the same.
+/// Which of a peer's addresses are worth a try. An address that this host has, too, such as that of a bridge which each host has,
+/// leads to this host. For a peer on another host it is left out, unless no other address is known. For a peer on this host it is
+/// the shortest way, and comes first.
 pub fn worth_a_try(addresses: &[SocketAddr], is_here: bool, is_own: impl Fn(&SocketAddr) -> bool) -> Vec<SocketAddr> {
     let (own, others): (Vec<SocketAddr>, Vec<SocketAddr>) = addresses.iter().partition(|address| is_own(address));
     match others.is_empty() || is_here {

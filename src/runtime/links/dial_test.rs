@@ -30,7 +30,7 @@ impl Side {
         dial.look(poller, || next(tokens))
     }
 
-    /// Looks until it is known what comes of it.
+    /// Looks until it is known what comes of the dial.
     fn end(&mut self, dial: &mut Dial) -> Result<SocketAddr, NotDialled> {
         loop {
             match self.look(dial) {
@@ -60,7 +60,7 @@ fn deaf() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Where nobody listens.
+/// An address at which nobody listens.
 fn nowhere() -> SocketAddr {
     listener().1
 }
@@ -104,7 +104,7 @@ fn each_address_that_was_tried_is_told_with_how_it_failed() {
     let Err(NotDialled::Refused(words)) = side.end(&mut dial) else { panic!("each was refused") };
     let refused = "Connection refused (os error 111)";
     assert_eq!(words, format!("{}: {refused}; {}: {refused}", gone[0], gone[1]));
-    // A refusal at one address is no sign that nobody listens at another, which cannot be asked.
+    // A refusal at one address does not show that nobody listens at another one, which cannot be asked.
     let mut dial = side.start(&[gone[0], at("255.255.255.255:9")]);
     let Err(NotDialled::Other(words)) = side.end(&mut dial) else { panic!("not each was refused") };
     assert!(words.starts_with(&format!("{}: {refused}; 255.255.255.255:9: ", gone[0])), "{words}");

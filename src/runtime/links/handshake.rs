@@ -1,8 +1,8 @@
 //! One connection on which a link is being opened: what has been said on it, and what that means.
 //!
-//! Invariants: the dialler sends no payload before *Accept*, and the accepter none before the dialler has confirmed that. So until
-//! both have the link a damaged byte costs an attempt and nothing else. The confirmation is an empty frame: that it comes says all,
-//! so damage in it does not count. Which link is let in is the mesh's decision.
+//! Invariants: the dialler sends no payload before *Accept*, and the accepter none before the dialler has confirmed that.
+//! So until both have the link a damaged byte costs an attempt and nothing else. The confirmation is an empty frame: its
+//! arrival says all, so damage in it does not count. The mesh decides which link is let in.
 
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
@@ -23,7 +23,8 @@ pub(crate) const HANDSHAKE_BYTES: usize = 4096;
 /// How long a stranger may take to introduce itself, and a peer to answer a hello once it knows its cluster.
 pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 
-/// How much is read at most of what is told of a group's end: twice as much as that is.
+/// How much is read ahead at most on a watch, and while a member tells that a group is over. A frame's payload has at
+/// most half of that.
 const WORD_BYTES: usize = 32 << 10;
 
 /// What is said of a connection that ended before it was a link.
@@ -39,7 +40,7 @@ pub(crate) struct Handshake {
     pub transport: Box<dyn Transport>,
     pub inbound: Vec<u8>,
     pub outbound: Vec<u8>,
-    /// Only connections that others opened have one: the groups put a limit to how long a dial may take.
+    /// Only connections that others opened have a deadline: the groups limit how long a dial may take.
     pub deadline: Time,
     pub stage: Stage,
 }
@@ -50,23 +51,23 @@ pub(crate) enum Stage {
     Dialled(LinkKey),
     /// They dialled; their hello has not come yet.
     Accepted,
-    /// The same, on the descriptor that is kept for saying that there is no other; whose limit that is.
+    /// They dialled, and have the spare descriptor: all that can be said there is that no other is left, and whose limit that is.
     AcceptedOnSpare(String),
     /// Their hello came before our `Formed`.
     Held(LinkHello),
-    /// Our *Accept* is going out, with the features that both ends offer. Of a link the confirmation is awaited then.
+    /// Our *Accept* is going out, with the features that both ends offer. If it is for a link, the confirmation is awaited then.
     Accepting(LinkKey, u64),
-    /// It was accepted, and our confirmation is going out.
+    /// The peer has accepted us, and our confirmation is going out.
     Confirming(LinkKey, u64),
     /// Our *Reject* is going out.
     Rejecting,
-    /// The last word is out. What still comes is passed over, so that it is not lost in a reset.
+    /// Our last word is out. What still comes is read and dropped, so that the last word is not lost in a reset.
     Rejected,
     /// We tell a member that the group is over.
     RevokeBroadcast(LinkKey),
-    /// It tells us.
+    /// A member tells us that the group is over.
     Hearing(LinkKey),
-    /// Both say that they live, for as long as it stands.
+    /// Both say that they live, for as long as the connection stays.
     Watching(LinkKey),
 }
 
@@ -81,7 +82,7 @@ pub(crate) enum Next {
     Unanswered(LinkKey, LinkEnd),
     /// The connection that we let in has ended before the dialler has confirmed it.
     Unconfirmed(LinkKey, LinkEnd),
-    /// One side does not take the other: what the log says. The last word may still be on its way.
+    /// One side refuses the other: what the log says of it. The last word may still be on its way.
     Refused(WireError),
     /// The peer has freed the group.
     Freed(LinkKey),
@@ -90,7 +91,7 @@ pub(crate) enum Next {
     Answer(LinkHello),
     /// The peer says that the group is over.
     Told(LinkKey, Failure),
-    /// It has been told.
+    /// The member has been told.
     HasTold(LinkKey),
     /// A peer that is watched says this; there may be more.
     Says(LinkKey, PeerWord),
@@ -151,8 +152,8 @@ impl Handshake {
         next.map(Some)
     }
 
-    /// Whether the dialler has spoken since it was let in. Its confirmation is taken, also if it was damaged. What else it says is
-    /// for the group.
+    /// Whether the dialler has spoken since it was let in. Its confirmation is taken off, even if it was damaged. Anything
+    /// else that it says is left for the group.
     fn is_confirmed(&mut self) -> bool {
         let Some(head) = self.inbound.first_chunk::<HEADER_BYTES>() else { return false };
         let is_another = FrameHeader::decode(head).is_ok_and(|header| header.kind != LinkKind::KeepAlive as u8);
@@ -175,7 +176,7 @@ impl Handshake {
         }
     }
 
-    /// A hello waits: the one that sent it says nothing more, but may go.
+    /// A hello waits. Its sender must say nothing more, but may close the connection.
     fn look_at_held(&mut self) -> Result<Next, WireError> {
         let ahead = || WireError("it went on before its hello was answered".to_owned());
         if !self.inbound.is_empty() {
@@ -204,7 +205,7 @@ impl Handshake {
         }
     }
 
-    /// What becomes of a link whose dialler was answered so.
+    /// What becomes of a link that we dialled when the answer is none of this protocol, or is damaged.
     pub(crate) fn answered_by_no_peer(key: LinkKey, why: &WireError) -> Next {
         match why.is_damage() {
             true => {
@@ -217,7 +218,7 @@ impl Handshake {
 
     fn broken(&mut self, error: &io::Error) -> Result<Next, WireError> {
         match self.stage {
-            // One side does not take the other. That is the same the next time.
+            // One side refuses the other. It would do the same the next time.
             Stage::Accepted if is_refusal(error) => Ok(Next::Refused(WireError(error.to_string()))),
             Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
             Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
@@ -266,7 +267,7 @@ impl Handshake {
                 let reason = LinkReject::take(&mut from)?.reason;
                 from.finish()?;
                 match reason {
-                    // Its own attempt, or the link that came of it, is the one that survives.
+                    // The peer's own attempt, or the link that came of it, is the one that survives.
                     LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
                     LinkRejectReason::Misnamed => Ok(Next::Failed(key, LinkEnd::Ended(MISNAMED.to_owned()))),
@@ -312,7 +313,7 @@ fn empty(kind: LinkKind) -> Vec<u8> {
     bytes
 }
 
-/// The dialler's half of the epoch's secret (0), or the accepter's (1).
+/// The half of the epoch's secret that the dialler shows (0), or the accepter (1).
 pub(crate) fn half(secret: &Secret, which: usize) -> [u8; PROOF_BYTES] {
     secret.0[which * PROOF_BYTES..][..PROOF_BYTES].try_into().expect("a half is PROOF_BYTES long")
 }
@@ -347,7 +348,7 @@ mod tests {
     use crate::types::GroupId;
     use crate::wire::Channel;
 
-    /// Nothing comes back in the one case; in the other the peer's system says so.
+    /// A link's end is `Silent` if nothing comes back, and `Ended` if the peer's system says so.
     #[test]
     fn how_a_new_link_ended_is_told_with_it() {
         let key = LinkKey::new(GroupId::WORLD, Channel::Collectives, 1);

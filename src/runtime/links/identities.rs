@@ -1,8 +1,8 @@
-//! Whether the certificates that are shown on links are those of the nodes that have them, where that is demanded
-//! (`verify_node_id`). The scheduler says which node id belongs to which index: with `Formed`, or, in a large cluster, when it is
+//! Whether each peer shows a certificate with its own node id on its links, where that is demanded (`verify_node_id`).
+//! The scheduler says which node id belongs to which index: with `Formed`, or, in a large cluster, when it is
 //! asked where a member is.
 //!
-//! Deliberately absent: what becomes of a link whose peer shows another's certificate (`mesh`).
+//! Deliberately absent: what becomes of a link whose peer shows another node's certificate (`identity_check`).
 
 use super::rosters::Rosters;
 use crate::net::Transport;
@@ -13,11 +13,11 @@ use std::collections::HashMap;
 /// What a peer has shown.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Shown {
-    /// Its own certificate, or nothing is demanded.
+    /// Its own certificate; or no certificate is demanded.
     Own,
-    /// Nobody has told yet which node id it must have.
+    /// It is not known yet which node id the peer must have.
     Untold,
-    /// Another: what is wrong with it.
+    /// Another node's certificate: what is wrong with it.
     Another(String),
 }
 

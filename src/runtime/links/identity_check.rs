@@ -1,5 +1,5 @@
-//! What the mesh does where peers' certificates must carry their node ids: whom it lets in, and which link that it has dialled it uses.
-//! Tested in `mesh_names_test.rs`.
+//! What the mesh does where peers' certificates must carry their node ids: which peers it lets in, and which dialled links
+//! it uses. Tested in `mesh_names_test.rs`.
 
 use super::complaints::MISNAMED;
 use super::handshake::{frame, Stage};
@@ -15,8 +15,9 @@ use crate::runtime::state::roster::Roster;
 use crate::wire::{LinkHello, LinkKind, LinkRejectReason, LinkRevoke, WireError};
 
 impl Mesh {
-    /// Whether a link that is let in may be used. One that was dialled has shown its certificate by now; of others it was asked
-    /// before. A peer that has shown another's is told, for it has the link by now.
+    /// Whether a link may be used, now that both ends have let each other in. If this node dialled it, the peer's
+    /// certificate is checked here. If the peer did, its hello was checked (`judge_names`). A peer that shows another
+    /// node's certificate is told.
     pub(super) fn check_dialled(&mut self, token: Token, key: LinkKey, features: u64) -> Result<(), WireError> {
         let dialled = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key));
         if let Some((shake, index)) = dialled.zip(self.rosters.index_of(key)) {
@@ -54,7 +55,7 @@ impl Mesh {
     }
 }
 
-/// Why a group is over of which a member shows the certificate of another node.
+/// The reason for the end of a group: this member shows the certificate of another node.
 fn failure(roster: &Roster, key: LinkKey, why: &str) -> Failure {
     let (status, culprit, cause) = (Status::Link, roster.culprit(key.rank), why.to_owned());
     Failure { status, culprit, cause, epoch: roster.formed.epoch, group: Some(key.group), sequence: 0 }

@@ -1,7 +1,7 @@
-//! Whether the peer's kernel answers on a link: what makes it answer, and since when it owes that.
+//! Whether the peer's kernel answers on a link: what makes it answer, and since when it owes an answer.
 //!
-//! It acknowledges what is sent to it, also for a process that is stopped, or does not read. Where nothing is under way an
-//! empty frame is sent, which the peer's library passes over: the kernel's own keepalive asks once a second at most. Tested in
+//! A kernel acknowledges what is sent to it, even if its process is stopped, or does not read. If nothing is under way, an empty
+//! frame is sent, which the peer's library passes over: the kernel's own keepalive would ask once a second at most. Tested in
 //! `link_test.rs`, and here.
 
 use crate::net::{Acknowledged, Transport};
@@ -13,16 +13,16 @@ use std::time::Duration;
 /// What is owed on one link.
 #[derive(Default)]
 pub(crate) struct KeepAlive {
-    /// How much of such a frame has still to go out.
+    /// How many bytes of an empty frame have still to go out.
     rest: usize,
-    /// The look at which an answer was owed first, and what had been acknowledged by then: nothing has been since.
+    /// The time of the look that first found an answer owed, and how much had been acknowledged by then. Nothing has been since.
     owed: Option<(Time, u64)>,
     has_looked: bool,
 }
 
 impl KeepAlive {
-    /// For how long an answer has been owed. A look that comes `late` may not have let its kernel read it: that does not count.
-    /// `is_idle`: no other frame is going out.
+    /// Returns for how long an answer has been owed. If this look is `late`, this host may not have run, and its kernel may
+    /// not have read the answer: that time does not count. `is_idle`: no other frame is going out.
     pub(crate) fn look(&mut self, transport: &mut dyn Transport, now: Time, late: Duration, is_idle: bool) -> Duration {
         if !std::mem::replace(&mut self.has_looked, true) {
             transport.send_again_evenly();
@@ -33,7 +33,7 @@ impl KeepAlive {
             if is_idle && self.rest == 0 && transport.unsent() == 0 && transport.is_acknowledged() {
                 (self.rest, self.owed) = (HEADER_BYTES, Some((now, bytes)));
             }
-            // What becomes of the link is found out by who reads it.
+            // An error is ignored here: the next read of the link finds it.
             let _ = self.go_on(transport).and_then(|_| transport.flush());
             return Duration::ZERO;
         }
@@ -47,7 +47,7 @@ impl KeepAlive {
         now.since(since)
     }
 
-    /// Writes what is left of the frame, until the transport would block. Returns whether nothing is.
+    /// Writes what is left of the frame, until the transport would block. Returns whether nothing is left.
     pub(crate) fn go_on(&mut self, transport: &mut dyn Transport) -> io::Result<bool> {
         while self.rest > 0 {
             let frame = FrameHeader { kind: LinkKind::KeepAlive as u8, flags: 0, node: 0, length: 0 }.encode();

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// How much is read ahead at most: room for every frame that is no data frame, and for a checksum and the next header.
 const INBOUND_BYTES: usize = 16 << 10;
-/// The longest payload of a frame that is no data frame: it lies in there as a whole.
+/// The longest payload of a frame that is no data frame. Such a frame fits into that room as a whole.
 const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) as u64;
-/// How much room there is for that at first.
+/// How much room a new link has for reading ahead. It grows when it is full.
 const FIRST_INBOUND_BYTES: usize = 2 << 10;
-/// A payload that is as long is received straight to where it belongs.
+/// A payload of at least this length is received straight to where it belongs.
 const DIRECT_BYTES: usize = 2 << 10;
 
 /// What stands next on a link.
@@ -98,11 +98,11 @@ pub struct Link {
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
     packed: Vec<u8>,
-    /// Whether the peer will send nothing more, and what came last has not been looked at.
+    /// Whether the peer will send nothing more, and nobody has looked yet at what it sent last.
     unseen_end: bool,
-    /// Whether that has been told at all.
+    /// Whether the poller has said that the peer will send nothing more.
     noted_end: bool,
-    /// Whether a data frame or a message's has come.
+    /// Whether a data frame or a message's frame has come.
     spoken: bool,
     /// Whether the peer's kernel answers.
     keep_alive: KeepAlive,
@@ -132,7 +132,7 @@ impl Link {
         }
     }
 
-    /// The same; where they are not wanted, it sends no checksums.
+    /// The same link, which sends checksums only where they are wanted.
     pub(crate) fn with_checksums(mut self, wanted: bool) -> Link {
         self.checksums &= wanted;
         self
@@ -158,7 +158,7 @@ impl Link {
         self.incoming.is_some()
     }
 
-    /// Begins to send a data frame or a message's. The one before must be done.
+    /// Begins to send a data frame or a message's frame. The frame before it must be done.
     pub fn start_send(&mut self, kind: LinkKind, behind: &[u8; DATA_HEADER_BYTES], span: Span) {
         assert!(self.outgoing.is_none(), "one frame at a time goes out");
         let checksums = self.checksums && !self.transport.is_intact();
@@ -185,8 +185,8 @@ impl Link {
         }
     }
 
-    /// What stands next, if it is all here: a data frame's head (again and again until it is received), or a whole
-    /// other frame, once.
+    /// Returns what stands next, if it is all here: a data frame's head (at each call, until its payload is received), or,
+    /// once, a whole frame of another kind.
     pub fn peek(&mut self) -> Result<Option<Arrival>, LinkEnd> {
         loop {
             if let Some(arrival) = self.parse()? {
@@ -203,13 +203,13 @@ impl Link {
         self.transport.descriptor()
     }
 
-    /// Whether it has been told that the peer will send nothing more.
+    /// Whether the poller has said so: the peer will send nothing more.
     pub fn end_is_noted(&self) -> bool {
         self.noted_end
     }
 
-    /// As `peek`, for who knows what should come: if it is long, what is there of it lands where it belongs at once, and
-    /// `receive` finds it there. What turns out to be something else is put behind its head, as if it had been read ahead.
+    /// Like `peek`, for a caller that knows which payload should come. If it is long, the part that is there lands at once where
+    /// it belongs, and `receive` finds it there. If another frame comes, its bytes are put behind its head, as if read ahead.
     pub fn peek_for(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
         let total = sink.total();
         if self.incoming.is_some() || self.from < self.to || total < DIRECT_BYTES {
@@ -217,7 +217,7 @@ impl Link {
         }
         let length = PIECE_BYTES.min(total);
         let (head, behind) = self.inbound.split_at_mut(HEAD_BYTES);
-        // With room for the checksum, if the payload is one piece: then that is all of the frame.
+        // There is room for a checksum behind the piece. If the payload is one piece, that is the whole frame.
         let around = (&mut *head, &mut behind[..CHECKSUM_BYTES]);
         let got = sink.read_first(length, scratch, around, |into| self.transport.read(into));
         let Some(count) = taken(got)? else { return Ok(None) };
@@ -242,14 +242,14 @@ impl Link {
         self.peek()
     }
 
-    /// The poller says whether the peer will send nothing more.
+    /// Notes what the poller says: whether the peer will send nothing more.
     pub fn note_end(&mut self, closed: bool) {
         self.unseen_end |= closed && !self.noted_end;
         self.noted_end |= closed;
     }
 
-    /// Where a data frame stands next that nobody has asked for, and the peer will send nothing more: the revocation that
-    /// stands behind it, if one does. Reads all that there is, which is no more than the system's buffers hold. Looks once.
+    /// Returns the revocation behind the data frame that stands next, if nobody has asked for that frame and the peer will send
+    /// nothing more. Reads all that there is, which is no more than the system's buffers hold. Looks once.
     pub fn last_word(&mut self) -> Option<Failure> {
         let waiting = self.incoming.as_ref().filter(|incoming| incoming.landed == 0 && incoming.of_piece == 0)?;
         if !std::mem::take(&mut self.unseen_end) {
@@ -265,7 +265,7 @@ impl Link {
         self.revocation(0)
     }
 
-    /// The revocation that was read ahead, so many bytes on or behind more data frames.
+    /// The revocation that was read ahead, `at` bytes from here or behind further data frames.
     fn revocation(&self, mut at: usize) -> Option<Failure> {
         loop {
             let here = self.inbound[self.from..self.to].get(at..)?;
@@ -287,7 +287,7 @@ impl Link {
         }
     }
 
-    /// Reads on into a buffer that grows; whether anything came.
+    /// Reads on into a buffer that grows. Returns whether anything came.
     fn fill_on(&mut self) -> bool {
         if self.to == self.inbound.len() {
             self.inbound.resize(2 * self.inbound.len(), 0);
@@ -304,7 +304,7 @@ impl Link {
             }
             let here = &self.inbound[self.from..self.to];
             let Some(head) = here.first_chunk::<HEADER_BYTES>() else {
-                // What cannot become a header is found before it is as long as one.
+                // Bytes that cannot become a header are refused before there are as many as a header has.
                 return peek_frame(here, SMALL_PAYLOAD_MAX).map(|_| None).map_err(corrupt);
             };
             let header = FrameHeader::decode(head).map_err(corrupt)?;
@@ -346,14 +346,14 @@ impl Link {
         Ok(count > 0)
     }
 
-    /// Makes the buffer as large as it ever is once it was full: more comes at a time, or a frame that is larger.
+    /// Gives the buffer its full size once it has been full: then more comes at a time, or a larger frame.
     fn widen(&mut self) {
         if self.to == self.inbound.len() && self.to < INBOUND_BYTES {
             self.inbound.resize(INBOUND_BYTES, 0);
         }
     }
 
-    /// Receives what is there of the payload whose head `peek` gave. `scratch` is as long as `sink` wants it, if that combines.
+    /// Receives what is there of the payload whose head `peek` gave. If `sink` combines, `scratch` is as long as it needs.
     pub fn receive(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Moved, LinkEnd> {
         let Some(incoming) = &mut self.incoming else { return Ok(Moved::Nothing) };
         let total = incoming.header.length as usize;
@@ -369,8 +369,8 @@ impl Link {
             incoming.of_piece += ahead;
             let tail = if checked { CHECKSUM_BYTES } else { 0 };
             if incoming.of_piece < length || self.to - self.from < tail {
-                // The rest of the piece goes where it belongs, and its checksum behind it. Of what follows nothing is read
-                // ahead: it would be copied.
+                // The rest of the piece goes where it belongs, and its checksum into `inbound`. Nothing that follows is
+                // read ahead: it would be copied once more.
                 self.inbound.copy_within(self.from..self.to, 0);
                 self.to -= self.from;
                 self.from = 0;
@@ -404,13 +404,13 @@ impl Link {
         Ok(Moved::Done)
     }
 
-    /// Whether a part of a data frame has gone out, and the rest has not.
+    /// Whether a part of a frame has gone out, and the rest has not.
     pub fn is_mid_frame(&self) -> bool {
         self.keep_alive.is_mid_frame() || self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
     }
 
     /// Sends a small frame that is no data frame, if that is possible at once: not in the middle of another frame.
-    /// Then says that nothing more will follow. Nobody could be told of a failure: the link is being given up.
+    /// Then says that nothing more will follow. A failure is not reported: the link is being given up.
     pub fn say_last(&mut self, frame: &[u8]) {
         let frame = if self.is_mid_frame() { &[] } else { frame };
         say_at_once(&mut *self.transport, frame);
@@ -418,7 +418,7 @@ impl Link {
         let _ = self.transport.shutdown_write();
     }
 
-    /// The same by and by, for one who can wait: sends what is left of a small frame as far as the transport takes it.
+    /// Like `say_last`, for a caller that can wait: sends what the transport takes of `rest`, which is left of a small frame.
     /// `Done`: all has gone, and the peer is told that nothing more follows. Not to be called in the middle of a frame.
     pub fn say_on(&mut self, rest: &mut Vec<u8>) -> Result<Moved, LinkEnd> {
         self.outgoing = None;
@@ -442,8 +442,8 @@ impl Link {
         Ok(Moved::Done)
     }
 
-    /// For how long the peer's kernel has owed an answer, as far as looks have shown. Where nothing is under way it is sent
-    /// something to answer: who looks again and again finds out. `late`: how much later this look is than it was to be.
+    /// Returns for how long the peer's kernel has owed an answer, as far as looks have shown. If nothing is under way, a look
+    /// sends it something to answer, so repeated looks find out. `late`: how much later this look comes than it should.
     pub fn silence(&mut self, now: Time, late: Duration) -> Duration {
         self.keep_alive.look(&mut *self.transport, now, late, self.outgoing.is_none())
     }
@@ -483,8 +483,8 @@ pub(super) fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Sends a small frame as far as the transport takes it at once, before the connection is given up: it may hold what it took. If
-/// it takes less, the end is all that the peer hears, and nobody could be told.
+/// Sends a small frame before the connection is given up, as far as the transport takes it at once, and flushes it: a transport
+/// may hold what it took. If the transport takes less, the peer only sees the connection end, and nothing is reported.
 pub(crate) fn say_at_once(transport: &mut dyn Transport, frame: &[u8]) {
     transport.go_as_it_is();
     let mut rest = frame;

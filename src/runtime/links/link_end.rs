@@ -13,14 +13,14 @@ pub enum LinkEnd {
     Silent(String),
     /// What came in is damaged, or is not this protocol.
     Corrupt(String),
-    /// What it was to be cannot be had here.
+    /// The link was to be something that this node cannot provide, such as one through memory.
     Unsupported(String),
-    /// One side cannot have it, and gives the group up: the first cause.
+    /// One side cannot have the link, and gives the group up. This is the first cause.
     Over(Box<Failure>),
 }
 
 impl LinkEnd {
-    /// The same, as evidence of what became of the peer.
+    /// This end in words, as evidence of what became of the peer.
     pub(crate) fn in_words(&self) -> String {
         match self {
             LinkEnd::Ended(reason) | LinkEnd::Silent(reason) => reason.clone(),
@@ -29,7 +29,7 @@ impl LinkEnd {
         }
     }
 
-    /// The same, of which this is to be said first.
+    /// The same end, with these words before its reason.
     pub(crate) fn after(self, what: &str) -> LinkEnd {
         let words = |reason| format!("{what}: {reason}");
         match self {

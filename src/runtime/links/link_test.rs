@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
-/// How many bytes a test link passes at a time; `PLAIN`: no test link.
+/// How many bytes a test link passes at a time. `PLAIN`: it is no test link.
 const PLAIN: usize = 0;
 const PIECES: [usize; 4] = [1, 7, 1000, PLAIN];
 
@@ -36,8 +36,8 @@ fn after(bytes: &[u8], piece: usize) -> Link {
     Link::new(wrapped(other, piece, 6), &[])
 }
 
-/// Repeats until there is something. Both ends are this thread's and the kernel between them needs no other: to give way would only
-/// cost a turn of every other program for each of thousands of looks.
+/// Repeats until there is something. This thread drives both ends, and the kernel between them needs no other thread. So
+/// this does not yield: each of thousands of looks would then cost a turn of every other program.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + SOON;
     loop {
@@ -133,7 +133,7 @@ fn carry(ends: &mut (Link, Link), input: &[u8], output: &mut [u8], landing: Land
     assert!(!sender.is_mid_frame() && !receiver.is_waited_for());
 }
 
-/// The lengths that matter, as far as a link that passes so many bytes at a time does them quickly.
+/// The lengths that matter, without those that take long on a link that passes so many bytes at a time.
 fn lengths(piece: usize, checksums: bool) -> &'static [usize] {
     const ALL: [usize; 7] =
         [0, 1, PIECE_BYTES + 1, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES, 3 * PIECE_BYTES + 1001];
@@ -167,7 +167,7 @@ fn what_arrives_is_combined_piece_by_piece() {
             let mut ends = pair(piece, checksums);
             for length in [0, 1, PIECE_BYTES - 1, PIECE_BYTES + 1] {
                 let input = payload(length);
-                // The own operand lies behind the result, in the same buffer.
+                // The receiver's own operand lies behind the result, in the same buffer.
                 let mut output = [vec![0xee; length], vec![100; length]].concat();
                 let [into, mine] = [0, length].map(|offset| Span::new(Buffer::Output, offset, length));
                 let landing = Landing::Reduce { mine, into, arrives: Side::Lower };
@@ -202,7 +202,7 @@ fn the_bytes_are_those_of_the_protocol() {
     }
 }
 
-/// Reads what is there. Returns whether the end was.
+/// Reads what is there. Returns whether the end was there, too.
 fn read_all(transport: &mut dyn Transport, into: &mut Vec<u8>) -> bool {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -264,11 +264,11 @@ fn a_head_stands_until_its_payload_is_received() {
 
 #[test]
 fn what_is_not_what_was_expected_is_received_as_if_nothing_had_been() {
-    // (what comes, in bytes of payload; what was expected)
+    // (how many bytes of payload come; how many were expected)
     for (comes, expected) in [(5, 4096), (4096, 5000), (100_000, 4096), (20_000, 300_000), (300_000, 20_000)] {
         for piece in PIECES {
             if piece == 1 && comes > 5000 {
-                continue; // takes its time
+                continue; // it would take long
             }
             let sent = payload(comes);
             let bytes = [data_frame(1, &sent, true), revoke()].concat();
@@ -449,7 +449,7 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
         transport.script().room = cut;
         while link.send(&memory).unwrap() != Moved::Nothing {}
         assert!(link.is_mid_frame());
-        // Now there is room for more.
+        // There is room for more now.
         transport.script().room = usize::MAX;
         link.say_last(&small_frame(LinkKind::Leave, &[]));
         assert!(transport.script().sent == frame[..cut] && transport.script().shut, "cut at {cut}");
@@ -459,7 +459,7 @@ fn the_last_word_is_not_said_in_the_middle_of_a_frame() {
 #[test]
 fn the_last_word_between_frames_is_heard_and_nothing_after_it() {
     let (mut one, mut other) = pair(PLAIN, true);
-    // A frame that waits, of which nothing has gone out yet, is no middle.
+    // The link is not in the middle of a frame that waits, and of which nothing has gone out yet.
     one.start_send(LinkKind::Data, &data(1).encode(), Span::EMPTY);
     one.say_last(&small_frame(LinkKind::Leave, &[]));
     assert_eq!(next(&mut other), Ok(Arrival::Leave));
@@ -488,7 +488,7 @@ fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
         assert!(output == sent, "in pieces of {piece}");
         assert_eq!(next(&mut link), Ok(Arrival::Revoke(failure())));
     }
-    // Nor does it hide a last word from who has not come to it.
+    // It does not hide a last word either, from a reader that has not come to it.
     let mut link = after(&[data_frame(1, b"abc", true), three, revoke()].concat(), PLAIN);
     assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
     let heard = until(|| {
@@ -496,7 +496,7 @@ fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
         link.last_word()
     });
     assert_eq!(heard, failure());
-    // There is nothing in it.
+    // Such a frame must be empty.
     let odd = corrupt_words(next(&mut after(&small_frame(LinkKind::KeepAlive, b"x"), PLAIN)));
     assert_eq!(odd, "1 bytes too many");
 }
@@ -519,7 +519,7 @@ fn what_asks_for_an_answer_goes_out_whole_before_anything_else() {
         transport.script().room = usize::MAX;
         until(|| (link.send(&memory).unwrap() == Moved::Done).then_some(()));
         assert!(transport.script().sent == [keep_alive(), data_frame(1, &input, true)].concat(), "cut at {cut}");
-        // And it is not cut off by a last word, said at once or by and by.
+        // And a last word does not cut it off, whether it is said at once or bit by bit.
         for by_and_by in [false, true] {
             let transport = Scripted::default();
             let mut link = Link::new(Box::new(transport.clone()), &[]);
@@ -539,7 +539,7 @@ fn what_asks_for_an_answer_goes_out_whole_before_anything_else() {
     }
 }
 
-/// So that what has changed here since it came is found by the next.
+/// So the next rank notices if a piece has changed here since it came.
 #[test]
 fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
     const LENGTH: usize = PIECE_BYTES + 20_000;
@@ -580,7 +580,7 @@ fn a_piece_that_is_passed_on_keeps_its_checksum_unless_it_is_written() {
     }
 }
 
-/// A transport may hold what it took, as TLS does: what is said last is passed on before the connection goes.
+/// A transport may hold what it took, as TLS does. The last word must be passed on before the connection goes.
 #[test]
 fn what_is_said_at_once_is_passed_on() {
     let mut transport = Scripted::default();

@@ -3,14 +3,14 @@
 //!
 //! It is a machine like the brains: fed with what is ready and what is wanted, and drained ([`Mesh::next_event`],
 //! [`Mesh::take_signs`]). It knows rosters, and no group. Its parts know nothing of each other's decisions: what is known of the epoch
-//! (`rosters`), the connections (`connections`), what is upgraded, watched, told, or unanswered. It alone puts them together.
+//! (`rosters`), the connections (`connections`), what is upgraded, watched, told, or unanswered. Only the mesh combines them.
 //!
 //! Invariants: no payload before *Accept* and its confirmation; both sides prove that they know the epoch's secret, the dialler with
 //! its first half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
 //! that comes before this node knows its cluster waits until it does.
 //!
 //! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
-//! `mesh_test.rs` by two meshes, or one and a stranger, whose turns the test takes.
+//! `mesh_test.rs`, where the test drives two meshes, or one mesh and a stranger.
 
 use super::address_lookup::AddressLookup;
 use super::complaints::{Complaints, UNPROVED};
@@ -52,7 +52,7 @@ pub struct Mesh {
     pub(super) identities: Identities,
     pub(super) connections: Connections,
     pub(super) redials: Redials,
-    /// Links to members of whom `Formed` does not tell.
+    /// Links to members that `Formed` does not list.
     pub(super) address_lookup: AddressLookup,
     unanswered: Unanswered,
     /// Links that were handed to their groups, or will be as soon as both ends know of it.
@@ -94,13 +94,13 @@ impl Mesh {
         self.events.pop_front()
     }
 
-    /// What has been seen of nodes that are watched, if anything.
+    /// What has been seen of the watched nodes, if anything.
     pub fn take_signs(&mut self) -> Option<Vec<(u32, PeerSign)>> {
         self.watching.take_signs()
     }
 
-    /// The cluster is known, or a new epoch of it: hellos that came before are answered now, and nothing that was begun in
-    /// the epoch before goes on.
+    /// The cluster has formed, or its next epoch has begun. Hellos that came before are answered now, and nothing that was begun
+    /// in the epoch before goes on.
     pub fn form(&mut self, formed: Arc<Formed>, rosters: impl Iterator<Item = Arc<Roster>>, poller: &Poller) {
         self.rosters.form(formed, rosters);
         self.identities.begin_epoch();
@@ -110,8 +110,8 @@ impl Mesh {
         self.unanswered = Unanswered::default();
         self.open.clear();
         self.revoke_broadcast = RevokeBroadcast::default();
-        // Nor does what was found out in it and has not been passed on yet: groups have the same numbers in every epoch. Of the job's
-        // end the agent judges itself.
+        // Events of the epoch before that have not been passed on are dropped, too: groups have the same numbers in every epoch.
+        // Only the news of the job's end stays: the agent judges it.
         self.events.retain(|event| matches!(event, MeshEvent::Aborted(..)));
         self.watching.begin_epoch();
         self.answer_held(|_| true, poller);
@@ -123,8 +123,8 @@ impl Mesh {
         self.answer_held(|hello| hello.group == roster.id, poller);
     }
 
-    /// A group has been freed: nothing of it is opened or let in any more, and a node that wants that is told. A handshake that
-    /// is under way goes on, for its peer counts on the link: that ends with the news.
+    /// A group has been freed: none of its links is opened or let in any more, and a node that asks for one is told so. A
+    /// handshake that is under way goes on, for its peer counts on the link. The link then ends with that news.
     pub fn remove(&mut self, group: GroupId, poller: &Poller) {
         self.rosters.remove(group);
         self.connections.stop_dialling(group);
@@ -142,8 +142,8 @@ impl Mesh {
         }
     }
 
-    /// Opens a link, unless it is open or being opened. Where nobody has told where the peer is, that is to be found out first:
-    /// returns whom to ask the scheduler for.
+    /// Opens a link, unless it is open or being opened. If it is not known where the peer is, that must be found out first: then
+    /// this returns the member to ask the scheduler for.
     pub fn open(&mut self, key: LinkKey, poller: &Poller) -> Option<u32> {
         let index = self.rosters.index_of(key)?;
         self.rosters.formed()?;
@@ -155,15 +155,15 @@ impl Mesh {
         None
     }
 
-    /// The same, where it is known where the peer is; else nothing.
+    /// Opens a link if it is known where the peer is, and else does nothing.
     pub(super) fn open_if_located(&mut self, key: LinkKey, poller: &Poller) {
         if let Some(member) = self.rosters.index_of(key).and_then(|index| self.rosters.member(index)) {
             self.dial(key, &member, poller);
         }
     }
 
-    /// The scheduler has said who and where a member is: links to it are opened, and its hellos answered. Returns whom to ask for
-    /// next.
+    /// The scheduler has said who and where a member is: links to it are opened, and its hellos answered. Returns the member to
+    /// ask for next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
         self.identities.learn(member);
         for key in self.address_lookup.found(member.index) {
@@ -206,7 +206,7 @@ impl Mesh {
         match (key.channel, why) {
             (Channel::Watch, NotDialled::Refused(_)) => self.watching.saw(key.rank, PeerSign::Refused(reason)),
             (Channel::Watch, NotDialled::NoDescriptor(_)) => self.watching.saw(key.rank, PeerSign::Unable),
-            // Nobody could be asked, or nobody was there to answer for the peer's process.
+            // There was no address to try, or no host answered for the peer's process.
             (Channel::Watch, NotDialled::Other(_)) => self.watching.saw(key.rank, PeerSign::Unanswered),
             (_, NotDialled::NoDescriptor(whose)) => {
                 let failure = self.rosters.group(key.group).and_then(|roster| shortage::failure(roster, key, &whose));
@@ -248,8 +248,8 @@ impl Mesh {
         token.0 >= FIRST_TOKEN
     }
 
-    /// Looks again at what holds bytes of which the poller does not know, and then at a few strangers. Returns whether there is more
-    /// to look at.
+    /// Looks again at connections that hold bytes unknown to the poller, and then at a few strangers. Returns whether there
+    /// is more to look at.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let held = self.connections.holding();
         for token in &held {
@@ -402,12 +402,12 @@ impl Mesh {
     fn judge(&self, hello: &LinkHello) -> Judged {
         let judged = self.rosters.judge(hello);
         match judged {
-            Judged::Member(key) if !key.is_link() => judged, // two who tell or watch each other use two connections
-            // A peer that dials anew did not understand that it was let in.
+            Judged::Member(key) if !key.is_link() => judged, // two nodes that tell or watch each other use two connections
+            // A peer that dials anew, before it has confirmed, did not understand that it was let in: it is let in again.
             Judged::Member(key) if self.open.contains(&key) && self.connections.accepting(key).is_none() => {
                 Judged::Refused(LinkRejectReason::Duplicate)
             }
-            // An attempt of ours that does not stand yet gives way: it might never come to stand.
+            // An attempt of ours whose connection is not established yet gives way: it might never be.
             Judged::Member(key) if self.connections.dialled(key).is_some() && hello.to < hello.from => {
                 Judged::Refused(LinkRejectReason::Crossing)
             }
@@ -415,8 +415,8 @@ impl Mesh {
         }
     }
 
-    /// A link is open: its group gets it, upgraded by the features that both ends offer. Returns whether more goes over the
-    /// connection at once, which is no group's.
+    /// A link is open: its group gets it, upgraded by the features that both ends offer. Returns whether the handshake goes on at
+    /// once: then no group has the connection yet.
     fn hand_over(&mut self, token: Token, key: LinkKey, features: u64, poller: &Poller) -> bool {
         if !key.is_link() {
             return self.begin_talk(token, key);
@@ -461,7 +461,7 @@ impl Mesh {
         true
     }
 
-    /// A link cannot be had, and the group is over for that.
+    /// A link cannot be opened, and its group is over because of that.
     fn over(&mut self, key: LinkKey, failure: Failure) {
         let is_of_epoch = self.rosters.group(key.group).is_some_and(|roster| failure.epoch == roster.formed.epoch);
         if is_of_epoch && failure.group == Some(key.group) {
@@ -482,13 +482,13 @@ impl Mesh {
         }
     }
 
-    /// A link does not come to stand.
+    /// A link will not open: its group is told.
     fn never_up(&mut self, key: LinkKey, end: LinkEnd) {
         self.deliver(key, |peer| Mail::Failed(peer, end));
     }
 
     fn deliver(&mut self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
-        // Nobody waits for a word: a member that cannot be told is not.
+        // Mail is about links only. Nobody waits until a word is told: a member that cannot be reached is not told.
         if self.rosters.group(key.group).is_some() && key.is_link() {
             self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
         }

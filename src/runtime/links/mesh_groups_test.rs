@@ -7,7 +7,7 @@ use crate::runtime::state::node_state::AgentCommand;
 use crate::wire::LinkRevoke;
 
 impl Side {
-    /// As the agent thread does, and keeps what is for world.
+    /// Takes out events as the agent thread does, and keeps the mail for world.
     pub(super) fn drain(&mut self) {
         while let Some(event) = self.mesh.next_event() {
             match event {
@@ -21,7 +21,7 @@ impl Side {
     }
 }
 
-/// A group that is made of both, as the user makes them.
+/// A group that is made of both nodes, as the user makes groups.
 fn made(side: &Side, id: GroupId) -> Arc<Roster> {
     Arc::new(Roster::of(id, vec![0, 1], side.mesh.rosters.formed().expect("it is formed")))
 }
@@ -50,7 +50,7 @@ fn a_hello_for_a_group_that_is_not_known_yet_waits_without_limit() {
 fn whoever_wants_a_link_to_a_freed_group_is_told() {
     let mut side = one(&plain(), nowhere());
     let hello = LinkHello { group: GroupId(7), ..hello() };
-    // One came before the group was known, and nobody here has a use for it.
+    // This hello came before the group was known, and this node has no use for the group.
     let mut early = Peer::dial(&side);
     early.say(LinkKind::Hello, &hello);
     until(|| {
@@ -110,7 +110,7 @@ fn hellos_of_the_next_epoch_wait_for_the_scheduler_s_word_but_not_any_number_of_
     side.link();
     stranger.go(&mut side);
     assert_eq!(Peer::dial(&side).refused(&mut side, &hello()), LinkRejectReason::Stranger, "epoch 1 is over");
-    // The scheduler may be away for long; of many that claim an epoch which does not come some wait no longer than strangers.
+    // The scheduler may be away for long. If many peers claim an epoch that does not come, some wait no longer than strangers.
     let claim = LinkHello { epoch: Epoch(3), ..next };
     let mut patient: Vec<Peer> = (0..EARLY_MAX + 2).map(|_| Peer::dial(&side)).collect();
     for peer in &mut patient {
@@ -138,7 +138,7 @@ fn what_was_begun_in_the_epoch_before_comes_to_nothing() {
     });
     peer.hear_end(&mut side);
     assert!(side.is_idle() && side.mail.is_empty());
-    // The same link, wanted again, is a new one.
+    // If the same link is wanted again, it is a new one.
     side.open(KEY[1]);
     let mut peer = Peer::accept(&listener, &mut side);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
@@ -344,7 +344,7 @@ fn who_cannot_be_told_holds_nobody_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(&plain(), silent.local_addr().unwrap());
     let word = over(GroupId(7), 1, "too late");
-    // Of most members no address is known.
+    // The addresses of most members are not known.
     let formed = side.mesh.rosters.formed().cloned().expect("it is formed");
     let members: Vec<u32> = [0].into_iter().chain(2..300).chain([1]).collect();
     let group = Arc::new(Roster::of(GroupId(7), members, &formed));

@@ -1,11 +1,12 @@
-//! Links over TLS between nodes that demand that each shows a certificate with its node id. And whose turn it is.
+//! Links over TLS between nodes that demand that each shows a certificate with its node id. And the order in which strangers are
+//! looked at.
 
 use super::*;
 use crate::runtime::links::connections::Connections;
 use crate::runtime::links::mesh::STRANGERS_AT_ONCE;
 use crate::tls::testing::{settings_in, wrapped_by, Files};
 
-/// A node's own files: certificates with these node ids, by which it is known where it dials and where it is dialled.
+/// A node's own files: certificates with these node ids, the first for where it dials, the second for where it is dialled.
 fn of_ids(client: &str, server: &str, ca: Option<&Files>) -> Files {
     let files = Files::new();
     let of = |id: &str| ca.unwrap_or(&files).of_node(id);
@@ -22,7 +23,7 @@ fn strict(files: &Files) -> Side {
     Side::strict(wrap, Upgrade::none(), Identities::new(true))
 }
 
-/// The nodes 0 and 1, whose files these are.
+/// The nodes 0 and 1, with these files.
 fn pair(lower: &Files, higher: &Files) -> (Side, Side) {
     let (mut lower, mut higher) = (strict(lower), strict(higher));
     let addresses = [lower.address(), higher.address()];
@@ -31,7 +32,7 @@ fn pair(lower: &Files, higher: &Files) -> (Side, Side) {
     (lower, higher)
 }
 
-/// Why the link that the lower one dials does not come to stand.
+/// Why the link that the lower node dials is refused.
 fn refused(lower: &mut Side, higher: &mut Side) -> String {
     lower.open(KEY[1]);
     until(|| {
@@ -51,7 +52,7 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
     low.open(KEY[1]);
     assert!(lower_dialled(&mut low, &mut high));
 
-    // The one that is dialled shows another's.
+    // The node that is dialled shows another node's certificate.
     let another = of_ids("1", "7", Some(&lower));
     let (mut low, mut high) = pair(&lower, &another);
     low.open(KEY[1]);
@@ -64,7 +65,7 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
         "what answers there is no peer: node \"1\" shows a certificate with the node id \"7\": expected the name \
                  URI:muster:node:1";
     assert_eq!(low.failure(), wrong);
-    // That one has the link already, and is told on it.
+    // That node has the link already, and is told on it.
     let (transport, ahead) = high.link();
     let mut link = Link::new(transport, &ahead);
     let failure = until(|| match link.peek().unwrap() {
@@ -74,13 +75,13 @@ fn each_shows_its_own_certificate_and_no_other_will_do() {
     });
     assert!(wrong.ends_with(&failure.cause) && failure.group == Some(GroupId::WORLD), "{failure:?}");
 
-    // The one that dials does.
+    // The node that dials shows another node's certificate.
     let another = of_ids("7", "0", Some(&lower));
     let (mut low, mut high) = pair(&another, &higher);
     assert_eq!(refused(&mut low, &mut high), crate::runtime::links::handshake::MISNAMED);
 }
 
-/// As in a large cluster, where a node is told of some of the others only.
+/// The nodes are told of each other late, as in a large cluster, where a node is told only of some of the others.
 #[test]
 fn a_hello_of_one_of_whom_nobody_has_told_waits_until_somebody_has() {
     for id in ["1", "7"] {
@@ -117,7 +118,7 @@ fn a_hello_of_one_of_whom_nobody_has_told_waits_until_somebody_has() {
     }
 }
 
-/// Those that have proved nothing are looked at a few at a time, and after the others.
+/// Connections that have proved nothing are looked at a few at a time, and after the others.
 #[test]
 fn strangers_are_looked_at_a_few_at_a_time() {
     let count = |connections: &Connections| connections.handshakes.len();

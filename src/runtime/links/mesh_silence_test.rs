@@ -1,4 +1,4 @@
-//! Links that do not come to stand, for nobody answers, or no more.
+//! Links that do not open because nobody answers, or nobody answers any more.
 
 use super::*;
 use crate::net::deafen;
@@ -11,7 +11,7 @@ fn end() -> Time {
     Time(0) + attempt(&formed(0, [nowhere, nowhere]).agreed)
 }
 
-/// What its group was told.
+/// Why the link has failed, as the side's group was told.
 fn failure(side: &mut Side) -> Option<String> {
     side.turn();
     side.mail.pop().map(|mail| match mail {
@@ -28,13 +28,13 @@ fn a_dial_that_nobody_answers_is_given_up_once_its_time_is_up() {
     let mut side = one(&plain(), address);
     side.open(KEY[1]);
     assert_eq!(side.mesh.expire(Time(0)), end());
-    side.open(KEY[1]); // asked for once more, it is no younger
+    side.open(KEY[1]); // the attempt is no younger because it is asked for once more
     assert_eq!(side.mesh.expire(Time(end().0 - 1)), end());
     assert!(!side.is_idle() && failure(&mut side).is_none());
     assert_eq!(side.mesh.expire(end()), Time::NEVER);
     assert!(side.is_idle());
     assert_eq!(failure(&mut side), Some(format!("it cannot be reached at {address}: no answer for 4.0 s")));
-    // The next one has its own time.
+    // The next attempt has its own time.
     side.open(KEY[1]);
     assert_eq!(side.mesh.expire(end()), end() + end().since(Time(0)));
 }
@@ -72,7 +72,7 @@ fn of_several_addresses_one_that_answers_is_enough() {
     assert!(!side.is_idle() && failure(&mut side).is_none());
 }
 
-/// Its agent thread may not know of the group yet, and whether its process is stopped the scheduler finds out.
+/// The peer's agent thread may not know the group yet. And if its process is stopped, the scheduler finds that out.
 #[test]
 fn a_peer_whose_kernel_answers_may_take_as_long_as_it_likes_and_no_other() {
     for is_deaf in [false, true] {
@@ -123,7 +123,7 @@ fn whoever_says_nothing_is_closed_when_its_time_is_up() {
         assert_eq!(side.mesh.expire(deadline), deadline + WINDOW, "then it says how many there were");
         assert!(side.is_idle());
         silent.hear_end(&mut side);
-        // Its bytes may lie unread in the transport, and then the connection is reset.
+        // The peer's bytes may lie unread in the transport. Then the connection is reset.
         until(|| match half_way.stream.read(&mut [0]) {
             Ok(count) => (count == 0).then_some(()),
             Err(error) => (error.kind() != io::ErrorKind::WouldBlock).then_some(()),

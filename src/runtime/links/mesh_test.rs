@@ -41,13 +41,13 @@ struct Side {
     listener: Listener,
     shared: Arc<NodeState>,
     now: Time,
-    /// When it lets more in of which the poller does not tell.
+    /// When it lets further connections in that the poller does not report.
     accept_again: Time,
     /// What its group was told.
     mail: Vec<Mail>,
-    /// What others were.
+    /// What other groups were told.
     other_mail: Vec<Mail>,
-    /// Of whom it wants to be told.
+    /// The members that it wants to be told of.
     asked_for: Vec<u32>,
 }
 
@@ -56,12 +56,12 @@ impl Side {
         Side::upgraded(wrap, Upgrade::none())
     }
 
-    /// One that offers this.
+    /// A side that offers this upgrade.
     fn upgraded(wrap: Wrap, upgrade: Upgrade) -> Side {
         Side::strict(wrap, upgrade, Identities::default())
     }
 
-    /// One that demands this of certificates.
+    /// A side that demands this of certificates.
     fn strict(wrap: Wrap, upgrade: Upgrade, identities: Identities) -> Side {
         let poller = Poller::new().unwrap();
         let mut listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
@@ -107,7 +107,7 @@ impl Side {
         self.drain();
     }
 
-    /// The same, but what comes of it is not passed on yet.
+    /// Serves what is ready, once, but does not pass on yet what comes of it.
     fn serve(&mut self) {
         self.poller.poll(Some(Duration::ZERO)).unwrap();
         let ready: Vec<Token> = self.poller.ready().map(|ready| ready.token).collect();
@@ -129,7 +129,7 @@ impl Side {
         self.mesh.connections.handshakes.is_empty() && self.mesh.connections.dials.is_empty()
     }
 
-    /// The one link that its group got, with the bytes behind the handshake; nothing else came.
+    /// The one link that its group got, with the bytes behind the handshake. Nothing else came.
     fn link(&mut self) -> (Box<dyn Transport>, Vec<u8>) {
         assert_eq!(self.mail.len(), 1, "one link, and nothing else");
         match self.mail.pop() {
@@ -155,7 +155,7 @@ impl Side {
     }
 }
 
-/// Repeats until there is something. All nodes are this thread's: there is nobody to give way to.
+/// Repeats until there is something. This thread drives all nodes, so it yields to no other.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + SOON;
     loop {
@@ -207,14 +207,14 @@ fn two(wrap: &Wrap) -> (Side, Side) {
     (lower, higher)
 }
 
-/// The node with index 0, whose peer is whatever listens there.
+/// The node with index 0. Its peer is whatever listens at this address.
 fn one(wrap: &Wrap, peer: SocketAddr) -> Side {
     let mut side = Side::new(Arc::clone(wrap));
     side.form(&formed(0, [side.address(), peer]));
     side
 }
 
-/// Turns both until nothing is under way; checks that each got one end of the same link. Whether the lower one dialled.
+/// Turns both until nothing is under way, and checks that each got one end of the same link. Returns whether the lower dialled.
 fn lower_dialled(lower: &mut Side, higher: &mut Side) -> bool {
     until(|| {
         lower.turn();
@@ -229,7 +229,7 @@ fn lower_dialled(lower: &mut Side, higher: &mut Side) -> bool {
     low.peer_address() == higher.address()
 }
 
-/// Until the connection of a dial stands and its hello is out as far as it goes.
+/// Waits until the connection of a dial is established and its hello is out as far as it goes.
 fn stand(side: &mut Side, key: LinkKey) {
     let poller = &side.poller;
     until(|| {
@@ -298,7 +298,7 @@ fn crossing_attempts_leave_one_link_whatever_the_order_of_turns() {
 fn an_attempt_that_does_not_stand_gives_way() {
     for wrap in wraps() {
         let (mut lower, mut higher) = two(&wrap);
-        // Watched by another poller: nobody ever looks whether it stands.
+        // Another poller watches this dial: so nobody ever looks whether it is established.
         let elsewhere = Poller::new().unwrap();
         let dial = Dial::start(&[higher.address()], &elsewhere, || Token(1));
         lower.mesh.connections.dials.insert(KEY[1], dial);
@@ -358,7 +358,7 @@ impl Peer {
         frame
     }
 
-    /// Until the node closes the connection, having said nothing more.
+    /// Waits until the node closes the connection. It must say nothing more.
     fn hear_end(&mut self, side: &mut Side) {
         until(|| {
             side.turn();
@@ -368,13 +368,13 @@ impl Peer {
         assert!(self.inbound.is_empty());
     }
 
-    /// Ends the connection; until the node has dropped it, too.
+    /// Ends the connection, and waits until the node has dropped it, too.
     fn go(&mut self, side: &mut Side) {
         self.stream.shutdown(Shutdown::Write).unwrap();
         until(|| (side.turn(), side.is_idle()).1.then_some(()));
     }
 
-    /// Says that it was let in, until its link is its group's.
+    /// Confirms that it was let in, and waits until the link is the group's.
     fn confirm(&mut self, side: &mut Side) {
         self.stream.write_all(&confirmation()).unwrap();
         until(|| {
@@ -383,7 +383,7 @@ impl Peer {
         });
     }
 
-    /// Says hello, and is told why not.
+    /// Says hello, and returns why it is refused.
     fn refused(&mut self, side: &mut Side, hello: &LinkHello) -> LinkRejectReason {
         self.say(LinkKind::Hello, hello);
         let answer = self.hear(side);
@@ -472,7 +472,7 @@ fn a_hello_before_the_cluster_is_known_is_answered_after() {
     }
 }
 
-/// What becomes of a dial that is answered so.
+/// What becomes of a dial that gets this answer.
 fn answered(wrap: &Wrap, answer: &[u8]) -> (Side, Peer) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(wrap, listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! A data frame or a message's that is going out: its head, and its payload piece by piece out of the caller's memory.
+//! A data frame or a message's frame that is going out: its head, and its payload piece by piece out of the caller's memory.
 //! Tested with the link that it is on, in `link_test.rs`.
 
 use crate::net::Transport;
@@ -11,10 +11,10 @@ use std::io::{self, IoSlice};
 
 /// How long the head of a frame is, the header of what it carries included.
 pub(crate) const HEAD_BYTES: usize = HEADER_BYTES + DATA_HEADER_BYTES;
-/// A frame that is no longer, checksums included, is copied into one piece: that costs less than to send three.
+/// A frame of at most this length, checksums included, is copied into one piece: that costs less than to send three.
 pub(crate) const PACKED_BYTES: usize = 2 << 10;
 
-/// How many pieces are sent at a time at most: the longer what the system is given at once, the less it costs.
+/// How many pieces are sent at a time at most: the more the system is given at once, the less it costs.
 const BATCH_PIECES: usize = 2;
 
 /// One frame.
@@ -48,7 +48,7 @@ impl Outgoing {
         self.written > 0
     }
 
-    /// Writes as much as the transport takes at once; whether that was all. `packed` is a scratch that belongs to the
+    /// Writes as much as the transport takes at once. Returns whether that was all. `packed` is a scratch that belongs to the
     /// frame until it is written.
     pub(crate) fn write(
         &mut self,
@@ -59,7 +59,7 @@ impl Outgoing {
         let tail = if self.unchecked { 0 } else { CHECKSUM_BYTES };
         let total = HEAD_BYTES + self.span.len + self.span.len.div_ceil(PIECE_BYTES) * tail;
         if self.written == total {
-            return Ok(true); // what is left is the transport's
+            return Ok(true); // the rest is the transport's matter: it may hold bytes that it took
         }
         self.written += if total <= PACKED_BYTES {
             self.pack(memory, packed);
@@ -83,9 +83,9 @@ impl Outgoing {
         }
     }
 
-    /// Writes from where it is to the end of the batch of pieces at most.
+    /// Writes on from where the frame has got to, at most to the end of the batch of pieces.
     fn write_pieces(&mut self, transport: &mut dyn Transport, memory: &Memory<'_>, tail: usize) -> io::Result<usize> {
-        // Where in which piece the next byte of the body lies; a piece takes its length and its checksum.
+        // In which piece the next byte of the body lies, and where in it. A piece takes up its length and its checksum.
         let body = self.written.saturating_sub(HEAD_BYTES);
         let (piece, mut within) = (body / (PIECE_BYTES + tail), body % (PIECE_BYTES + tail));
         let first = piece - piece % BATCH_PIECES;
@@ -111,7 +111,7 @@ impl Outgoing {
     }
 }
 
-/// The piece with that number; empty behind the last.
+/// The piece with that number. It is empty behind the last one.
 fn piece_of(span: Span, number: usize) -> Span {
     let start = (number * PIECE_BYTES).min(span.len);
     let length = PIECE_BYTES.min(span.len - start);

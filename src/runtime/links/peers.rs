@@ -1,4 +1,4 @@
-//! Where a group's links are, as both of its engines keep them: a slot for each peer, and what the agent thread mails about it.
+//! A group's links, as each of its engines keeps them: a slot for each peer, and what the agent thread mails about it.
 
 use super::link::{say_at_once, Link, LinkEnd};
 use crate::error::{Culprit, Failure};
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) enum Mail {
     /// A link to this rank, open, with what was read behind its handshake.
     Up(u32, Box<dyn Transport>, Vec<u8>),
-    /// A link to this rank does not come to stand.
+    /// A link to this rank cannot be opened.
     Failed(u32, LinkEnd),
     /// This rank has freed the group.
     Freed(u32),
@@ -25,7 +25,7 @@ pub(crate) enum MeshEvent {
     Revoked(Failure),
     /// The node with this index says that the job is over.
     Aborted(u32, Failure),
-    /// It is to be found out who the member with this index is.
+    /// The scheduler is to be asked who and where the member with this index is.
     Locate(u32),
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Slot {
     Asked,
     /// Open.
     Up(Box<Link>),
-    /// Its peer has left the cluster, or freed the group; how a failure names it, where that was told.
+    /// Its peer has left the cluster, or freed the group. The culprit: how a failure names the peer, where that was told.
     Left(Option<Culprit>),
     /// It ended, or never came to be.
     Ended(LinkEnd),
@@ -53,9 +53,9 @@ impl Mail {
 }
 
 impl Slot {
-    /// What the agent thread says of the link. A link that stands, or has ended, stays what it is: a second one is dropped, which
-    /// the agent thread does not let in.
-    /// `checksums`: whether the cluster wants them; a link whose transport is intact sends none.
+    /// Takes in what the agent thread says of the link. A link that is open, or has ended, stays what it is. A second one
+    /// would be dropped, but the agent thread lets none in. `checksums`: whether the cluster wants them; a link whose
+    /// transport is intact sends none.
     pub(crate) fn take_in(&mut self, mail: Mail, checksums: bool) {
         if !self.is_wanted() {
             return;
@@ -67,7 +67,7 @@ impl Slot {
         };
     }
 
-    /// For how long a link that stands has been silent; `late` as for `Link::silence`.
+    /// For how long an open link has been silent. `late` means the same as for `Link::silence`.
     pub(crate) fn silence(&mut self, now: Time, late: Duration) -> Option<Duration> {
         match self {
             Slot::Up(link) => Some(link.silence(now, late)),
@@ -82,13 +82,13 @@ impl Slot {
         }
     }
 
-    /// Whether it may still come to stand.
+    /// Whether the link may still open.
     pub(crate) fn is_wanted(&self) -> bool {
         matches!(self, Slot::Unused | Slot::Asked)
     }
 }
 
-/// What comes for links that are shut: its peer is told why, where that is known.
+/// Drops mail for an engine whose links are shut. The peer of a new link is told why, where that is known.
 pub(crate) fn turn_away(mail: Mail, last_word: Option<&Vec<u8>>) {
     if let (Mail::Up(_, mut transport, _), Some(word)) = (mail, last_word) {
         say_at_once(&mut *transport, word);

@@ -1,6 +1,7 @@
-//! A node's port: how connections are let in, whoever makes them. All of them are let in at once, so that a peer never waits behind
-//! strangers. What has proved nothing is a [`Crowd`](crate::strangers::Crowd) with a limit, and with a lower one where the process is
-//! short of descriptors: then the oldest goes. A peer that is put out so dials again (`redial`). Tested in `port_test.rs`.
+//! A node's port: how it lets connections in. It lets in all of them at once, so that a peer never waits behind
+//! strangers. Those that have proved nothing yet are a [`Crowd`](crate::strangers::Crowd) with a limit, which is lower
+//! where the process is short of descriptors. Beyond it the crowd says which one is closed. A peer that meets with that
+//! dials again (`redial`). Tested in `port_test.rs`.
 
 use super::complaints::CROWD;
 use super::connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
@@ -14,8 +15,8 @@ use std::io;
 pub(super) const ACCEPTED_AT_ONCE: usize = 64;
 
 impl Mesh {
-    /// Lets connections in, no faster than they are looked at. Returns when to come again for more of which the poller will not
-    /// tell.
+    /// Lets connections in, no faster than they are looked at. Returns when to come again for further ones that the poller
+    /// will not report.
     pub fn accept(&mut self, listener: &mut Listener, poller: &Poller, now: Time) -> Time {
         for _ in self.connections.line.len()..ACCEPTED_AT_ONCE {
             let (transport, stage) = match listener.accept() {
@@ -36,7 +37,7 @@ impl Mesh {
         now
     }
 
-    /// There is no descriptor: strangers that have one give it up. Only where there is none the spare one is used.
+    /// There is no descriptor: a stranger that has one loses it. Only if there is no such stranger, the spare descriptor is used.
     fn accept_in_want(
         &mut self,
         listener: &mut Listener,
@@ -51,7 +52,7 @@ impl Mesh {
         Some((transport, Stage::AcceptedOnSpare(whose)))
     }
 
-    /// The first of those that have proved nothing goes. Returns whether there was one.
+    /// Closes one connection of those that have proved nothing. Returns whether there was one.
     fn put_out_one(&mut self) -> bool {
         let Some(shake) = self.connections.take_first_to_go() else { return false };
         let why = "too many have proved nothing yet, and it is the oldest from there";
@@ -59,7 +60,7 @@ impl Mesh {
         true
     }
 
-    /// Dials again what has ended without an answer. Returns when to come again.
+    /// Dials the links again whose last attempt ended without an answer. Returns when to come again.
     pub fn dial_again(&mut self, now: Time, poller: &Poller) -> Time {
         let (due, next) = self.redials.due(now);
         for key in due {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How often a link is dialled again.
 pub(crate) const REDIALS_MAX: u32 = 12;
-/// The pause before the second; it doubles, up to [`PAUSE_MAX`]. Before the first there is none.
+/// The pause before the second redial. It doubles each time, up to [`PAUSE_MAX`]. There is none before the first.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -27,14 +27,14 @@ struct Redial {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The time of the next attempt is to be found.
+    /// The attempt has ended. The time of the next one is not set yet.
     Ended,
     Waits(Time),
     UnderWay,
 }
 
 impl Redials {
-    /// An attempt has ended before it was answered: whether there will be another.
+    /// An attempt has ended before it was answered. Returns whether there will be another.
     pub fn again(&mut self, key: LinkKey) -> bool {
         let redial = self.0.entry(key).or_insert(Redial { number: 0, stage: Stage::Ended });
         redial.number += 1;
@@ -46,7 +46,7 @@ impl Redials {
         goes_on
     }
 
-    /// The links whose time has come, and when to come again.
+    /// The links that are to be dialled again now, and when to come again.
     pub fn due(&mut self, now: Time) -> (Vec<LinkKey>, Time) {
         let (mut due, mut next) = (Vec::new(), Time::NEVER);
         for (key, redial) in &mut self.0 {
@@ -72,7 +72,7 @@ impl Redials {
         self.0.get(&key).is_some_and(|redial| redial.stage != Stage::UnderWay)
     }
 
-    /// A link stands, or will never.
+    /// A link is open, or will never be.
     pub fn forget(&mut self, key: LinkKey) {
         self.0.remove(&key);
     }
@@ -83,7 +83,7 @@ impl Redials {
     }
 }
 
-/// The pause before so many attempts.
+/// The pause before the redial with this number.
 fn pause(number: u32) -> Duration {
     match number {
         0 | 1 => Duration::ZERO,

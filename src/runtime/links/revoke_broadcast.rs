@@ -1,11 +1,11 @@
-//! Tells the members of a group that it is over where the scheduler does not: over a connection of its own to each, which no
-//! data stands in the way of, and which one who has no link to this node gets as well. All nodes are told likewise that one of
-//! them has ended the job.
+//! Tells the members of a group that it is over where the scheduler does not. Each member is told over a connection of its
+//! own: no data stands in the way there, and a member that has no link to this node is told as well. In the same way all
+//! nodes are told that one of them has ended the job.
 //!
-//! The first to give up tells; a member that is told passes it on over the links that are open (`collectives/failure`), no further.
-//! As long as the scheduler answers it tells everyone, and nothing of this happens. Here is what is still to be told, and to whom;
-//! the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two meshes, and with processes in
-//! `ctests/away.c`.
+//! The first node to give up tells the others. A member that is told passes it on over its open links
+//! (`collectives/failure`), no further. As long as the scheduler answers it tells everyone, and nothing of this happens.
+//! Here is what is still to be told, and to whom; the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two
+//! meshes, and with processes in `ctests/away.c`.
 
 use super::connections::Connections;
 use super::handshake::{frame, HELLO_WAIT};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
-/// How long one that says nothing keeps its place while others wait for one. Its next turns, after theirs, are longer.
+/// How long a member that does not answer keeps its place while others wait for one. Its next turns, after theirs, are longer.
 const TURN: Duration = Duration::from_millis(250);
 
 /// One member's turn to be told: its first, which is short where others wait, or a long one.
@@ -42,14 +42,15 @@ struct UnderWay {
 pub(crate) struct RevokeBroadcast {
     words: HashMap<GroupId, Vec<u8>>,
     queue: VecDeque<Turn>,
-    /// Until when each member that is being told may take.
+    /// The members that are being told, and until when each may take.
     under_way: HashMap<LinkKey, UnderWay>,
     /// The nodes that have not been told that the job is over, where this node ended it.
     untold: Option<BTreeSet<u32>>,
 }
 
 impl RevokeBroadcast {
-    /// The members of this group, or of the job's end all nodes but those that are `gone`, are to be told; each word is told once.
+    /// The members of this group are to be told that it is over, or all nodes but those that are `gone` that the job is.
+    /// Each word is told once.
     pub fn begin(&mut self, failure: Failure, roster: &Roster, gone: &HashSet<u32>, connections: &mut Connections) {
         let is_abort = failure.group.is_none();
         if self.untold.is_some() || (self.words.contains_key(&roster.id) && !is_abort) {
@@ -58,7 +59,7 @@ impl RevokeBroadcast {
         let is_told = |rank: &u32| Some(*rank) != roster.rank && !(is_abort && gone.contains(rank));
         let others: Vec<u32> = (0..roster.size()).filter(is_told).collect();
         if is_abort {
-            // What is being told gives way to what ends it all.
+            // News of a group's end gives way to the news that the job is over.
             connections.drop_all_words();
             *self = RevokeBroadcast { untold: Some(others.iter().copied().collect()), ..RevokeBroadcast::default() };
         }
@@ -68,7 +69,7 @@ impl RevokeBroadcast {
     }
 
     /// Ends the turns of members that have been told, cannot be reached, or have had their time. A member of a group has one turn after
-    /// another until one of the first two is true. The job's end is told for a second, long turn only, since a caller waits for that.
+    /// another until one of the first two is true. The job's end is told in one long turn at most, since a caller waits for that.
     pub fn end_turns(&mut self, now: Time, connections: &mut Connections) {
         let (queue, is_abort) = (&mut self.queue, self.untold.is_some());
         self.under_way.retain(|key, UnderWay { turn, until, is_unheard }| {

@@ -18,7 +18,7 @@ const FREED_MAX: usize = 16_384;
 /// Whether a hello is let in.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Judged {
-    /// That cannot be told yet.
+    /// That is not known yet.
     Early,
     Refused(LinkRejectReason),
     /// It comes from a member, and wants this link.
@@ -35,12 +35,12 @@ pub(crate) struct Rosters {
 }
 
 impl Rosters {
-    /// Of a node of this life, which knows no cluster yet.
+    /// What a node knows at the beginning of its life: no cluster yet.
     pub fn new(incarnation: Incarnation) -> Rosters {
         Rosters { incarnation, formed: None, groups: HashMap::new(), freed: VecDeque::new() }
     }
 
-    /// The cluster is known, or a new epoch of it.
+    /// The cluster has formed, or its next epoch has begun.
     pub fn form(&mut self, formed: Arc<Formed>, groups: impl Iterator<Item = Arc<Roster>>) {
         self.formed = Some(formed);
         self.groups = groups.map(|roster| (roster.id, roster)).collect();
@@ -70,7 +70,7 @@ impl Rosters {
         self.formed.as_ref().map(|formed| formed.secret)
     }
 
-    /// A group that is neither unknown nor freed.
+    /// A group, if it is known and has not been freed.
     pub fn group(&self, id: GroupId) -> Option<&Arc<Roster>> {
         self.groups.get(&id)
     }
@@ -80,15 +80,15 @@ impl Rosters {
         self.group(key.group)?.index_of(key.rank)
     }
 
-    /// A node, if `Formed` tells of it.
+    /// A node, if `Formed` lists it.
     pub fn member(&self, index: u32) -> Option<Member> {
         self.formed.as_ref()?.members.find(index)
     }
 
-    /// At which of its addresses a member is looked for.
+    /// The addresses at which a member is dialled.
     pub fn addresses_of(&self, member: &Member) -> Vec<SocketAddr> {
         if member.addresses.len() < 2 {
-            return member.addresses.clone(); // as a rule
+            return member.addresses.clone(); // the usual case
         }
         let own = self.formed.as_ref().and_then(|formed| formed.members.find(formed.index));
         let is_here = own.is_some_and(|own| own.host.key == member.host.key);
@@ -118,7 +118,7 @@ impl Rosters {
         })
     }
 
-    /// Whether a hello that is early has shown the secret of this epoch: it is for a group of which nobody has told this node.
+    /// Whether an early hello has shown the secret of this epoch. If so, this node only does not know its group yet.
     pub fn is_proved(&self, hello: &LinkHello) -> bool {
         self.formed.as_ref().is_some_and(|formed| hello.epoch == formed.epoch)
     }
@@ -127,14 +127,14 @@ impl Rosters {
     pub fn judge(&self, hello: &LinkHello) -> Judged {
         let Some(formed) = &self.formed else { return Judged::Early };
         if hello.epoch.0 == formed.epoch.0 + 1 {
-            return Judged::Early; // the scheduler's word of it may be on its way
+            return Judged::Early; // the scheduler's news of that epoch may be on its way
         }
         let knows = same_bytes(&hello.proof, &half(&formed.secret, 0));
         if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Judged::Refused(LinkRejectReason::Stranger);
         }
         let Some(roster) = self.groups.get(&hello.group) else {
-            // One who knows the secret may know of a group before we do: the scheduler's word is on its way.
+            // A node that knows the secret may know a group before we do: the scheduler's news is on its way.
             let early = hello.group.0 > GroupId::UNIVERSE.0 && !self.freed.contains(&hello.group);
             return if early { Judged::Early } else { Judged::Refused(LinkRejectReason::NoGroup) };
         };

@@ -1,15 +1,16 @@
 //! A link between two processes of one host: two rings in memory that they share, beside the connection on which they agreed on it.
 //!
-//! The connection stays. It wakes the end that sleeps (a byte on it says only that), and its end is the link's end: so whatever a
-//! process dies of is noticed as on any link. The memory has no name and no descriptor once both have it, and is gone with both.
+//! The connection stays. A byte on it wakes the end that sleeps, and says nothing else. When it ends, the link ends: so the death
+//! of a process is noticed as on any link. The memory has no name, and no descriptor once both have it. It is gone when both are.
 //!
-//! How the ends come to share it. The accepter asks: it names its doorbell, what is to be shown there, and how long rings it can have.
-//! The dialler makes the memory, hands it to that doorbell, and says how long the rings are. The accepter maps it, and agrees. An end
-//! that can't says why, in place of its word; the accepter repeats what the dialler says so. Then both go on over the connection as it
-//! is: nobody has sent anything else by then. One that gives the link up says the empty word at any time, and then what it has to say.
-//! Where memory is required the link fails. Each end has the pages made of the ring that it writes.
+//! How the ends come to share the memory: the accepter asks. It names its doorbell, the proof to show there, and how long
+//! rings it can have. The dialler makes the memory, hands it to that doorbell, and says how long the rings are. The
+//! accepter maps it, and agrees. An end that can't go on says why, in place of its next word. The accepter repeats the
+//! dialler's reason, to show that it has heard it. Then both go on over the connection as it is: neither has sent anything
+//! else by then. Where memory is required, the link fails instead. An end that gives the link up says the empty word at any
+//! time, and then what it has to say. Each end has the kernel make the pages of the ring that it writes.
 //!
-//! What came before in the rings counts, when the connection has ended: it is read first.
+//! When the connection has ended, what is still in the rings counts: it is read first.
 
 use super::link::would_block;
 use super::shared_rings::{ring_at, total_bytes, Rings, Transfer};
@@ -23,15 +24,16 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How long a ring is at most. Two of them lie in a processor's own cache as a rule; in shorter ones each end waits for the other.
+/// How long a ring is at most. Two of this length usually fit into a processor's own cache; in shorter ones each end
+/// waits for the other.
 const LENGTH_MAX: u64 = 512 << 10;
 /// How much memory the rings of one group between all nodes of a host take at most, if each pair has a link.
 const TOTAL_BYTES_MAX: u64 = 32 << 20;
-/// At most this part of what may still be taken is.
+/// The rings of one group take at most one part in so many of the memory that is still free.
 const PART_TAKEN: u64 = 4;
-/// How often this end sleeps at most before it looks for what has woken it.
+/// How often this end sleeps at most before it reads, from the connection, the bytes that have woken it.
 const SLEEPS: u32 = 64;
-/// A word's head: whether its sender can go on, and how long what follows is.
+/// A word's head: whether its sender can go on, and the length of what follows.
 const HEAD_BYTES: usize = 2;
 const QUESTION_BYTES: usize = size_of::<u32>() + NAME_BYTES + PROOF_BYTES;
 
@@ -45,33 +47,33 @@ struct Question {
 enum Stage {
     /// The accepter has asked.
     Asked(Doorbell, Question),
-    /// The dialler waits for that.
+    /// The dialler waits for the accepter's question.
     Unasked,
     /// The dialler has handed the memory over, with rings of this length.
     Handed(Segment, usize),
-    /// The dialler has said that it can't, and why, and waits for the accepter to have heard it.
+    /// The dialler has said that it can't, and why, and waits until the accepter has heard it.
     Refused(String),
     /// The connection carries the link.
     Apart,
-    /// The rings do.
+    /// The rings carry the link.
     Together(Box<Rings<Segment>>),
 }
 
-/// One end.
+/// One end of a link through memory.
 pub(super) struct SharedLink {
     connection: Box<dyn Transport>,
     stage: Stage,
-    /// What is still to be said on the connection before anything else, whether all of that has been passed on, and what has come of
-    /// the other end's next word.
+    /// What is still to be said on the connection before anything else; whether that has not been passed on as a whole yet;
+    /// and what has come of the other end's next word.
     outbound: Vec<u8>,
     is_speaking: bool,
     inbound: Vec<u8>,
     terms: Terms,
     /// Whether the connection may have something to read that this end does not know of.
     has_news: bool,
-    /// Whether its end has come.
+    /// Whether the connection has ended.
     has_ended: bool,
-    /// How often this end has slept since it looked there.
+    /// How often this end has slept since it last read the connection.
     sleeps: u32,
 }
 
@@ -110,10 +112,10 @@ impl SharedLink {
         self.is_speaking = true;
     }
 
-    /// The accepter can't.
+    /// The accepter cannot share memory: it says why.
     fn refuse(&mut self, why: &str) -> io::Result<()> {
         self.say_why(why);
-        let _ = self.pass_on(); // it is said later, if the connection stays
+        let _ = self.pass_on(); // what does not go now goes later, if the connection stays
         self.stay_apart(&format!("this process can't: {why}"))
     }
 
@@ -132,7 +134,7 @@ impl SharedLink {
         Ok(())
     }
 
-    /// Goes on with what is to be agreed on. Returns whether it is known what carries the link.
+    /// Goes on agreeing with the other end. Returns whether it is known by now what carries the link.
     fn settle(&mut self) -> io::Result<bool> {
         loop {
             would_block(self.pass_on())?;
@@ -178,8 +180,8 @@ impl SharedLink {
         self.stage = Stage::Together(Box::new(Rings::new(segment, own, length)));
     }
 
-    /// Says on the connection what is to be said. Where that can't be said to an end that shares memory, the connection is over, which
-    /// shows when what has been put there is read.
+    /// Says on the connection what is to be said. If that fails once the ends share memory, the connection is over. The next read
+    /// finds that out, after it has read what is in the ring.
     fn pass_on(&mut self) -> io::Result<()> {
         if !self.is_speaking {
             return Ok(());
@@ -201,8 +203,8 @@ impl SharedLink {
         self.connection.flush()
     }
 
-    /// The other end's next word, if it is there as a whole. Not a byte is read of what follows. Where the connection ends nothing comes
-    /// of it, and who reads finds that.
+    /// Returns the other end's next word, if it is there as a whole, and reads no byte of what follows. If the connection
+    /// has ended there is no word, and the next read finds that end.
     fn hear(&mut self) -> io::Result<Option<(bool, Vec<u8>)>> {
         loop {
             let known = self.inbound.len();
@@ -229,7 +231,7 @@ impl SharedLink {
         }
     }
 
-    /// Wakes the other end, if it is to be.
+    /// Wakes the other end, if the transfer asks for that. Returns how many bytes the transfer moved.
     fn done(&mut self, (count, wakes): Transfer) -> usize {
         if wakes && self.outbound.is_empty() {
             self.outbound.push(0);
@@ -240,7 +242,7 @@ impl SharedLink {
     }
 }
 
-/// How long the rings can be, where so many nodes share a host.
+/// How long each ring can be where `local_size` nodes share a host.
 fn longest(local_size: u32) -> Result<usize, String> {
     longest_of(local_size, cgroup::free_memory().unwrap_or(u64::MAX), page_bytes())
 }
@@ -256,7 +258,7 @@ fn longest_of(local_size: u32, free: u64, page: usize) -> Result<usize, String> 
     Ok(1 << each.ilog2())
 }
 
-/// What the accepter begins with.
+/// The accepter's first step: makes its doorbell and its question.
 fn ask(local_size: u32) -> Result<(Doorbell, Question), String> {
     let longest = longest(local_size)? as u32;
     let (name, proof) = (host::random_bytes(), host::random_bytes());
@@ -265,7 +267,7 @@ fn ask(local_size: u32) -> Result<(Doorbell, Question), String> {
     Ok((doorbell, Question { longest, name, proof }))
 }
 
-/// The dialler's part.
+/// The dialler's step: makes the memory and hands it to the accepter's doorbell.
 fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), String> {
     let length = fitting(longest(local_size)?.min(question.longest as usize))?;
     let (segment, file) = Segment::create(total_bytes(length)).map_err(in_words("the memory cannot be made"))?;
@@ -277,7 +279,7 @@ fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), S
     Ok((segment, length))
 }
 
-/// The accepter's part.
+/// The accepter's last step: takes the memory from its doorbell and maps it.
 fn map(doorbell: &Doorbell, question: &Question, length: usize) -> Result<(Segment, usize), String> {
     if fitting(length)? > question.longest as usize {
         return Err(format!("rings of {length} bytes are longer than was asked for"));
@@ -288,7 +290,7 @@ fn map(doorbell: &Doorbell, question: &Question, length: usize) -> Result<(Segme
     Ok((segment, length))
 }
 
-/// A length that rings can have.
+/// Returns the length, if rings can have it: a power of two, and at least a page.
 fn fitting(length: usize) -> Result<usize, String> {
     let fits = length.is_power_of_two() && length >= page_bytes();
     if fits {
@@ -346,12 +348,12 @@ impl Transport for SharedLink {
         };
         self.sleeps = 0;
         match told {
-            // Of its own `pass_over` says that there is too much; what else lies there is for the next look.
+            // `pass_over` itself says so if there is more than it reads at a time (`is_much`). The next look reads the rest.
             Err(error) if error.kind() == ErrorKind::WouldBlock || is_much(&error) => {
                 self.has_news = is_much(&error) || self.connection.holds_readable();
                 Err(ErrorKind::WouldBlock.into())
             }
-            // What it put before it ended is read first.
+            // What the other end put into its ring before it ended is read first.
             told => {
                 self.has_ended = told.is_ok();
                 let transfer = rings.read(buffers)?;
@@ -381,7 +383,7 @@ impl Transport for SharedLink {
     fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         match self.stage {
-            Stage::Together(_) => Ok(()), // what was put there lies with the other end
+            Stage::Together(_) => Ok(()), // the other end can read at once what was put into the ring
             _ => self.connection.flush(),
         }
     }
@@ -398,7 +400,7 @@ impl Transport for SharedLink {
         if self.has_ended {
             return true;
         }
-        // What has woken this end lies there until it is looked for, and there is not room for any number of it.
+        // Each byte that woke this end lies on the connection until it is read, and there is room for only so many.
         self.sleeps += 1;
         self.has_news |= self.sleeps >= SLEEPS;
         !self.has_news && rings.may_sleep()
@@ -411,7 +413,7 @@ impl Transport for SharedLink {
 
     fn go_as_it_is(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Apart) {
-            Stage::Handed(segment, length) => self.go_together(segment, 0, length), // where the other end looks, too
+            Stage::Handed(segment, length) => self.go_together(segment, 0, length), // the other end looks there, too
             Stage::Asked(..) | Stage::Unasked => self.say(false, &[]),
             Stage::Refused(_) | Stage::Apart => {}
             stage @ Stage::Together(_) => self.stage = stage,
@@ -431,7 +433,7 @@ impl Transport for SharedLink {
         match self.stage {
             Stage::Together(_) => self.terms.is_trusted,
             Stage::Apart => self.connection.is_intact(),
-            // What begins now may go through either.
+            // A frame that begins now may go through memory or over the connection.
             _ => self.terms.is_trusted && self.connection.is_intact(),
         }
     }
@@ -461,7 +463,7 @@ impl Transport for SharedLink {
     }
 }
 
-/// Those of the connection. What has been put into a ring needs no answer of anybody's kernel.
+/// The signs of life are the connection's. What has been put into a ring needs no answer from any kernel.
 impl Signs for SharedLink {
     fn is_acknowledged(&self) -> bool {
         matches!(self.stage, Stage::Apart)

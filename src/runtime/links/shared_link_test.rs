@@ -31,7 +31,7 @@ fn hard(piece: usize) -> Ends {
     [hard(dialled, 1), hard(accepted, 2)]
 }
 
-/// The dialler's end and the accepter's, where so many nodes share a host as each believes.
+/// The dialler's end and the accepter's. Each believes that so many nodes share its host.
 fn linked([dialled, accepted]: Ends, local_sizes: [u32; 2]) -> [SharedLink; 2] {
     let end = |connection, side, size| SharedLink::new(connection, side, terms(size, false)).unwrap();
     [end(dialled, Side::Client, local_sizes[0]), end(accepted, Side::Server, local_sizes[1])]
@@ -52,7 +52,7 @@ fn take(end: &mut dyn Transport) -> io::Result<Vec<u8>> {
     end.read(&mut [IoSliceMut::new(&mut bytes)]).map(|count| bytes[..count].to_vec())
 }
 
-/// Sends bytes, and has them come.
+/// Sends bytes, and waits until they have come.
 fn pass(from: &mut SharedLink, to: &mut SharedLink, bytes: &[u8]) {
     let (mut gone, mut come) = (0, Vec::new());
     until("the bytes come", || {
@@ -60,7 +60,7 @@ fn pass(from: &mut SharedLink, to: &mut SharedLink, bytes: &[u8]) {
             gone += from.write(&[IoSlice::new(&bytes[gone..])]).unwrap_or(0);
         }
         let _ = from.flush();
-        let _ = take(from); // as whoever serves both directions
+        let _ = take(from); // as a caller does that serves both directions
         come.extend(take(to).unwrap_or_default());
         (come.len() == bytes.len()).then_some(())
     });
@@ -86,7 +86,7 @@ fn both_ends_come_to_share_memory_and_bytes_pass_through_it() {
     }
 }
 
-/// What is begun before it is known what carries it may go through memory.
+/// A frame that begins before it is known what carries it may go through memory.
 #[test]
 fn a_link_is_as_intact_as_whatever_may_carry_it() {
     let of = |connection, is_trusted| {
@@ -103,7 +103,7 @@ fn a_link_is_as_intact_as_whatever_may_carry_it() {
     assert!(!one.is_intact());
 }
 
-/// That one of them believes there are many nodes is as good as any other reason.
+/// One end cannot share memory if it believes that there are many nodes. Any other reason would do as well.
 #[test]
 fn where_one_end_cannot_both_go_on_over_the_connection() {
     for sizes in [[2, CROWD], [CROWD, 2], [CROWD, CROWD]] {
@@ -208,7 +208,7 @@ fn an_end_while_they_agree_is_the_links_end() {
     });
 }
 
-/// As one does that turns a new link away: it says why, whatever the two have agreed on by then.
+/// An end that turns a new link away says why, whatever the two have agreed on by then.
 #[test]
 fn what_is_said_at_once_arrives_however_far_they_are() {
     for (turns, required) in (0..4).flat_map(|turns| [(turns, false), (turns, true)]) {

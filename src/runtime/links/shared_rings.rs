@@ -1,34 +1,34 @@
 //! Two rings of bytes in memory that two processes share, one for each direction: what one end puts, the other takes, in order.
 //!
-//! Each end has a few words that it alone writes: how many bytes it has put and has taken in all, and whether it sleeps. An end that
-//! publishes looks afterwards whether the other sleeps for that. An end that is about to sleep says so first, and looks once more
-//! afterwards. Each of the two stores and then loads what the other stores, so a fence stands between. Each sleep has a number of its
-//! own: so an end that has woken the other once does not wake it again for the same.
+//! Each end has a few words that it alone writes: how many bytes it has put and has taken in all, and whether it sleeps. An
+//! end that publishes looks afterwards whether the other sleeps for that. An end that is about to sleep says so first, and
+//! looks once more afterwards. Each of the two stores first and then loads what the other stores, so a fence stands between.
+//! Each sleep has a number of its own: so an end that has woken the other once does not wake it again out of the same sleep.
 //!
-//! What the other end's words say is data. A count carries a check of itself, and is held against what there can be at each look; what
-//! cannot be is damage. So bytes of a frame from long ago are not taken for new ones, where a word was written over.
-//! `shared_rings_loom_test.rs` runs this code in every order.
+//! The other end's words are data, and are not trusted. A count carries a check of itself. At each look it is compared with
+//! what is possible, and an impossible count is damage. So if a word was overwritten, old bytes in the ring are not taken
+//! for new ones. `shared_rings_loom_test.rs` runs this code in every order.
 
 use crate::net::shm::{page_bytes, Segment, LINE_BYTES};
 use crate::runtime::base::sync::{fence, Ordering};
 use crate::runtime::base::words::Words;
 use std::io::{self, IoSlice, IoSliceMut};
 
-/// An end's words: how much it has put, and taken; the number of its present sleep, if it sleeps until bytes come, and until there is
-/// room. 0: it does not.
+/// An end's words: how much it has put; how much it has taken; the number of its present sleep until bytes come; and that of its
+/// present sleep until there is room. 0: it does not sleep for that.
 const PUT: usize = 0;
 const TAKEN: usize = LINE_BYTES;
 const SLEEPS_FOR_BYTES: usize = 2 * LINE_BYTES;
 const SLEEPS_FOR_ROOM: usize = SLEEPS_FOR_BYTES + size_of::<u64>();
 const END_BYTES: usize = 3 * LINE_BYTES;
 
-/// How much of a count its word has; the rest is a check of that.
+/// How many low bits of a count its word has. The rest of the word is a check of them.
 const COUNT_BITS: u32 = 48;
 
-/// Of what is longer, so much is published at a time: the other end takes it while more is put.
+/// How much of a longer transfer is published at a time: the other end goes on with that while more is copied.
 const PORTION_BYTES: usize = 16 << 10;
 
-/// What the rings lie in.
+/// The memory in which the rings lie.
 pub(super) trait Bytes: Words {
     fn read(&self, at: usize, into: &mut [u8]);
     fn write(&self, at: usize, bytes: &[u8]);
@@ -61,7 +61,7 @@ pub(super) fn total_bytes(length: usize) -> usize {
     head_bytes() + 2 * length
 }
 
-/// Where the ring lies that an end writes; before that of the first lie the words.
+/// Where the ring begins that this end writes. The words lie before the first ring.
 pub(super) fn ring_at(end: usize, length: usize) -> usize {
     head_bytes() + end * length
 }
@@ -77,7 +77,7 @@ pub(super) struct Rings<M> {
     own: usize,
     /// How long each is: a power of two.
     length: usize,
-    /// How much this end has put and taken, and the other, as far as this one has looked.
+    /// How much this end has put and taken, and how much the other had at this end's last look.
     put: u64,
     taken: u64,
     others_put: u64,
@@ -85,17 +85,17 @@ pub(super) struct Rings<M> {
     sleep: Sleep,
     /// How often this end has slept.
     sleeps: u64,
-    /// The numbers of the other's sleeps, for bytes and for room, out of which this end has woken it.
+    /// The numbers of the last sleeps, for bytes and for room, out of which this end has woken the other.
     woken: [u64; 2],
     /// Whether the last write found no room.
     is_full: bool,
 }
 
-/// How far a transfer got, and whether the other end is to be woken for it.
+/// How many bytes a transfer moved, and whether the other end is to be woken for it.
 pub(super) type Transfer = (usize, bool);
 
 impl<M: Bytes> Rings<M> {
-    /// Nothing in them.
+    /// Empty rings.
     pub(super) fn new(memory: M, own: usize, length: usize) -> Rings<M> {
         assert!(own < 2 && length.is_power_of_two(), "end {own}, length {length}");
         Rings {
@@ -138,12 +138,12 @@ impl<M: Bytes> Rings<M> {
         if self.taken == before {
             return Ok((0, false));
         }
-        // One that sleeps until there is room is woken when there is much, so that it need not sleep again at once.
+        // An end that sleeps until there is room is woken when there is much, so that it need not sleep again at once.
         let is_roomy = left <= self.length / 2;
         Ok(((self.taken - before) as usize, is_roomy && self.is_to_be_woken(1)))
     }
 
-    /// Puts a first part of the bytes, as far as there is room.
+    /// Puts as many of the bytes, from the first on, as there is room for.
     pub(super) fn write(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<Transfer> {
         let wanted = buffers.iter().fold(0, |sum: usize, buffer| sum.saturating_add(buffer.len()));
         if self.room() < wanted {
@@ -167,14 +167,14 @@ impl<M: Bytes> Rings<M> {
         }
         self.is_full = self.put == before && wanted > 0;
         if self.put == before {
-            self.wake_up(); // it may have been woken for room that is taken by now: the next sleep is another
+            self.wake_up(); // this end may have been woken for room that is full by now: its next sleep is a new one
             return Ok((0, false));
         }
         self.memory.store(self.own * END_BYTES + PUT, word_of(self.put));
         Ok(((self.put - before) as usize, self.is_to_be_woken(0)))
     }
 
-    /// Where in a ring the byte with this number lies, and how many of so many lie there before the ring's end.
+    /// Where in a ring the byte with this number lies, and how many of the `count` bytes from there lie before the ring's end.
     fn place(&self, number: u64, count: usize) -> (usize, usize) {
         let at = number as usize & (self.length - 1);
         (at, count.min(self.length - at))
@@ -216,12 +216,12 @@ impl<M: Bytes> Rings<M> {
         is_new
     }
 
-    /// Says that this end sleeps, after its last read found nothing: it is woken for what comes from now on, and for room, where the
-    /// last write found none. False: there is something already.
+    /// Says that this end sleeps, after its last read found nothing. It is woken for bytes that come from now on, and for
+    /// room, if its last write found none. Returns false if there are bytes or room already: then it must not sleep.
     pub(super) fn may_sleep(&mut self) -> bool {
         let sleep = if self.is_full { Sleep::ForEither } else { Sleep::ForBytes };
         if self.sleep >= sleep {
-            return true; // it would have been woken
+            return true; // it has said so already, and would have been woken
         }
         self.sleeps += 1;
         self.sleep = sleep;
@@ -257,7 +257,7 @@ fn word_of(count: u64) -> u64 {
     low | low.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> COUNT_BITS << COUNT_BITS
 }
 
-/// How much higher than this count the one is that a word tells, if it can be one.
+/// How far the count in a word is ahead of `count`. None if its check is wrong: then no end has written it.
 fn ahead_of(count: u64, word: u64) -> Option<u64> {
     let low = word & ((1 << COUNT_BITS) - 1);
     (word_of(low) == word).then(|| low.wrapping_sub(count) & ((1 << COUNT_BITS) - 1))

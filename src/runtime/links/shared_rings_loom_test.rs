@@ -28,7 +28,7 @@ impl Words for Arc<Memory> {
     }
 }
 
-/// Without an order of their own, so that whatever is not ordered by the words shows.
+/// The bytes have no order of their own, so that it shows if the words do not order them.
 impl Bytes for Arc<Memory> {
     fn read(&self, at: usize, into: &mut [u8]) {
         for (byte, at) in into.iter_mut().zip(at - head_bytes()..) {
@@ -56,7 +56,7 @@ impl End {
         count
     }
 
-    /// Puts and takes so many bytes, as who serves a link does: it sleeps only when nothing can be done.
+    /// Puts and takes so many bytes, like a thread that serves a link: it sleeps only when nothing can be done.
     fn exchange(&mut self, put: u8, taken: u8) {
         let (mut next, mut expected) = (0, 0);
         while next < put || expected < taken {

@@ -109,7 +109,7 @@ fn counts_that_are_longer_than_their_words_go_on() {
     assert_eq!(put(&mut one, &vec![7; 2 * length]).0, length);
 }
 
-/// Whatever another process writes there: it is an error, or bytes.
+/// Whatever another process writes as a word, the result is an error, or bytes.
 #[test]
 fn words_that_cannot_be_are_damage() {
     for (word, value, what) in [

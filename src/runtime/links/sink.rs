@@ -1,11 +1,11 @@
 //! What becomes of a frame that is being received: where its payload lands, and how it is combined with what is there.
 //!
-//! What is only placed is received where it belongs. What is combined arrives in a scratch that stays in the cache. It
-//! has room before it for the frame's head and behind it for the checksum. So one read into one place takes all of
-//! them, and costs less than one into three. Tested with the link that receives, in `link_test.rs`.
+//! A payload that is only placed is received where it belongs. A payload that is combined arrives in a scratch, which stays in
+//! the cache. The scratch has room before the payload for the frame's head, and behind it for the checksum. So one read into one
+//! place takes all three, and costs less than one into three places. Tested with the link that receives, in `link_test.rs`.
 //!
-//! A piece may end within an element of the caller's own size. What is there of the element waits at the beginning of the
-//! scratch, and the next piece arrives behind it: so only whole elements are combined.
+//! A piece may end within an element of the caller's own size. The part of the element that is there waits at the beginning of
+//! the scratch, and the next piece arrives behind it: so only whole elements are combined.
 
 use super::outgoing::HEAD_BYTES;
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
@@ -18,7 +18,7 @@ const BEFORE: usize = HEAD_BYTES.next_multiple_of(ALIGNMENT);
 /// A line of the cache.
 const ALIGNMENT: usize = 64;
 
-/// How long a scratch has to be for a payload of so many bytes, of elements of so many.
+/// How long a scratch has to be for a payload of `payload` bytes, whose elements have `element` bytes each.
 pub fn scratch_bytes(payload: usize, element: usize) -> usize {
     let begun = if PIECE_BYTES.is_multiple_of(element) { 0 } else { element };
     BEFORE + payload.min(PIECE_BYTES + begun) + CHECKSUM_BYTES + ALIGNMENT
@@ -29,7 +29,7 @@ pub fn scratch_bytes(payload: usize, element: usize) -> usize {
 pub struct Sink<'a> {
     /// The call's memory.
     pub memory: &'a Memory<'a>,
-    /// Where it lands.
+    /// Where the payload lands.
     pub landing: Landing,
     /// How elements are combined, where the landing reduces.
     pub arithmetic: Option<Arithmetic>,
@@ -49,7 +49,7 @@ impl Sink<'_> {
         }
     }
 
-    /// How many bytes before `from` are those of an element that was not all there.
+    /// How many bytes before `from` belong to an element of which the rest has not been received yet.
     fn begun(&self, from: usize) -> usize {
         self.arithmetic.map_or(0, |how| from % how.dtype.size())
     }
@@ -73,7 +73,7 @@ impl Sink<'_> {
         result
     }
 
-    /// Reads the piece that begins at `from` on, of which `here` bytes are there, and what stands behind it.
+    /// Reads on in the piece that begins at `from`, of which `here` bytes are there, and then what stands behind it.
     pub(crate) fn read_on<T>(
         &self,
         (from, length, here): (usize, usize, usize),
@@ -94,14 +94,14 @@ impl Sink<'_> {
         result
     }
 
-    /// A whole piece has been received, with this checksum: what is only placed keeps it.
+    /// A whole piece has been received, with this checksum. It is kept if the payload is only placed.
     pub(crate) fn note_checksum(&self, from: usize, length: usize, checksum: u32) {
         if let Landing::Place(into) = self.landing {
             self.memory.note_checksum(part(into, from, length), checksum);
         }
     }
 
-    /// Does with a whole piece what is to be done with it.
+    /// A whole piece has been received: combines it, if the landing reduces.
     pub(crate) fn take_in(&self, from: usize, length: usize, scratch: &mut [u8]) {
         if let Landing::Reduce { mine, into, arrives } = self.landing {
             let how = self.arithmetic.expect("a schedule that reduces has a type and an operation");

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct SpareDescriptor {
     /// Any descriptor will do.
     kept: Option<Waker>,
-    /// Since when there has been none for a connection.
+    /// Since when there has been no descriptor for a connection.
     want: Option<Time>,
 }
 
@@ -21,7 +21,7 @@ impl SpareDescriptor {
         SpareDescriptor { kept: Waker::new().ok(), want: None }
     }
 
-    /// There is no want now.
+    /// There is no shortage now.
     pub(crate) fn keep(&mut self) {
         self.want = None;
         self.refill();
@@ -33,7 +33,7 @@ impl SpareDescriptor {
         }
     }
 
-    /// A connection could not be taken in for this reason: takes it in in place of what is kept, if it has waited long enough.
+    /// A connection could not be let in because of this error. If it has waited long enough, it gets the descriptor that is kept.
     pub(crate) fn accept(
         &mut self,
         listener: &mut Listener,

@@ -1,4 +1,4 @@
-//! What there is to know where a link is upgraded.
+//! What must be known to upgrade a link.
 
 use super::rosters::Rosters;
 use crate::runtime::base::link_key::LinkKey;
@@ -7,7 +7,7 @@ use crate::types::{Role, SharedMemory};
 use crate::wire::Formed;
 use std::sync::Arc;
 
-/// What there is to know where a link is upgraded.
+/// What must be known to upgrade a link.
 pub struct Terms {
     /// The feature bits that both ends offer.
     pub common: u64,
@@ -15,16 +15,16 @@ pub struct Terms {
     pub local_size: u32,
     /// Whether it is an error if memory cannot be shared.
     pub is_required: bool,
-    /// Whether nobody but the two ends is thought to write into that memory.
+    /// Whether it is taken for granted that only the two ends write into that memory.
     pub is_trusted: bool,
     /// What the log calls the other end.
     pub peer: String,
-    /// Where it is told what has come of it.
+    /// The log, which is told what has come of the upgrade.
     pub logger: Arc<Logger>,
 }
 
 impl Terms {
-    /// Of a link for which both ends offer these features.
+    /// The terms of a link for which both ends offer these features.
     pub(crate) fn of(key: LinkKey, common: u64, rosters: &Rosters, logger: &Arc<Logger>) -> Terms {
         let formed = rosters.formed();
         let role = |formed: &Arc<Formed>| rosters.member(formed.index).map(|own| own.role);

@@ -1,8 +1,8 @@
-//! Attempts to open a link that nobody answers: they are given up, though the peer might still dial.
+//! Attempts to open a link that nobody answers: they are given up, even though the peer might still dial.
 //!
-//! A peer's kernel answers at once, whatever its program does, and its agent thread once it knows of the group: only where no
-//! packet passes does a connection not come to stand, or what was said on it is not acknowledged. A connection that tells of a
-//! group's end has a time of its own. Tested in `mesh_silence_test.rs`.
+//! A peer's kernel answers at once, whatever its program does. Its agent thread answers once it knows the group. So a connection
+//! that is not established, or on which nothing is acknowledged, means that no packet passes. A connection that tells of a
+//! group's end has a time limit of its own. Tested in `mesh_silence_test.rs`.
 
 use super::connections::Connections;
 use crate::runtime::base::link_key::LinkKey;
@@ -10,15 +10,15 @@ use crate::types::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How often an attempt that has had its time, and whose peer's kernel answers, is looked at.
+/// How often an attempt is looked at that has had its time, but whose peer's kernel answers.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Links that this node is opening, each since when.
+/// The links that this node is opening, and since when it opens each.
 #[derive(Default)]
 pub(crate) struct Unanswered(HashMap<LinkKey, Time>);
 
 impl Unanswered {
-    /// Gives up what nobody has answered for so long. Returns those, each with the reason, and when to come again.
+    /// Gives up links that nobody has answered for `patience`. Returns them, each with the reason, and when to come again.
     pub fn give_up(
         &mut self,
         connections: &mut Connections,

@@ -3,12 +3,12 @@
 //!
 //! The dialler's *Hello* says which feature bits it offers, and *Accept* says which of them the other end offers as well. Both
 //! ends then do the same. Invariants: nothing is upgraded before *Accept*, nothing that one end did not offer, and no
-//! connection but a group's link. An upgrade that fails ends the link: nobody goes on with the transport from before, for the
+//! connection but a group's link. An upgrade that fails ends the link: no end goes on with the transport from before, for the
 //! other end does not. (`SharedLink` finds out by itself, together with its other end, whether memory can be had.)
 //!
-//! TLS is no upgrade. Settings want it, it comes before the first byte (`net::Wrap`), and no bit can do without it. One bit is in
-//! use: memory, for the messages of two nodes of one host. Collectives go through the memory of their group (`collectives/shared`).
-//! Tested in `upgrade_test.rs`, and with whole clusters in `memory_link_test.rs`.
+//! TLS is no upgrade. Settings demand it, it comes before the first byte (`net::Wrap`), and no bit can switch it off. One
+//! bit is in use: memory, for the messages of two nodes of one host. Collectives go through the memory of their group
+//! (`collectives/shared`). Tested in `upgrade_test.rs`, and with whole clusters in `memory_link_test.rs`.
 
 use super::link_end::{ended, LinkEnd};
 use super::rosters::Rosters;
@@ -21,7 +21,7 @@ use crate::wire::{Channel, Formed, WireError, LINK_FEATURE_MEMORY};
 use std::io;
 use std::sync::Arc;
 
-/// Puts another transport in place of the accepted one. It does not wait: what takes time the new transport does when it is read
+/// Puts another transport in place of the accepted one. It does not wait: the new transport does what takes time when it is read
 /// and written.
 pub type Make = Arc<dyn Fn(Box<dyn Transport>, Side, Terms) -> io::Result<Box<dyn Transport>> + Send + Sync>;
 
@@ -29,7 +29,7 @@ pub type Make = Arc<dyn Fn(Box<dyn Transport>, Side, Terms) -> io::Result<Box<dy
 #[derive(Clone)]
 pub struct Upgrade {
     offers: u64,
-    /// For which links within a host.
+    /// For which links within a host an upgrade is wanted.
     wanted: fn(&Formed, Channel) -> bool,
     make: Make,
 }
@@ -65,7 +65,7 @@ impl Upgrade {
         }
     }
 
-    /// Refuses what a peer accepts and was not offered.
+    /// Refuses a peer that accepts features which were not offered to it.
     pub(crate) fn check(&self, key: LinkKey, common: u64, rosters: &Rosters) -> Result<(), WireError> {
         match common & !self.offers(key, rosters) {
             0 => Ok(()),
@@ -73,7 +73,7 @@ impl Upgrade {
         }
     }
 
-    /// What becomes of an accepted transport. `ahead`: what has been read behind the handshake.
+    /// Upgrades an accepted transport, if both ends offer a feature. `ahead`: what has been read behind the handshake.
     pub(crate) fn apply(
         &self,
         accepted: Box<dyn Transport>,
@@ -99,10 +99,11 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Mutex;
 
-    /// A feature of tests.
+    /// A feature bit for tests.
     pub(crate) const MEMORY: u64 = 1 << 5;
 
-    /// As in a real cluster, but for all links, whatever is wanted: each must be had, and is counted.
+    /// Upgrades links to memory as a real cluster does, but all links, whatever is wanted. Memory is required, and each
+    /// end is counted.
     #[cfg(not(loom))]
     pub(crate) fn all_to_memory(ends: &Arc<AtomicUsize>) -> Upgrade {
         let ends = Arc::clone(ends);

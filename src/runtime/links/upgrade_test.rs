@@ -1,10 +1,10 @@
-//! What a link is upgraded to, and that nothing falls back to less than was wanted.
+//! What a link is upgraded to. And no link falls back to less than was wanted.
 
 use super::*;
 use crate::runtime::links::upgrade::tests::{InMemory, MEMORY};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of two nodes, the higher index dials or is dialled.
+/// Two nodes with these upgrades: the lower index, and the higher, which dials or is dialled.
 fn pair(wrap: &Wrap, upgrades: [Upgrade; 2]) -> (Side, Side) {
     let [mut lower, mut higher] = upgrades.map(|upgrade| Side::upgraded(Arc::clone(wrap), upgrade));
     let addresses = [lower.address(), higher.address()];
@@ -91,7 +91,7 @@ fn what_comes_between_an_answer_and_its_upgrade_ends_the_link() {
     assert!(side.failure().starts_with("its upgrade failed: "));
 }
 
-/// A certificate that is not valid, say: no byte has gone out in clear, and no other connection is tried.
+/// A wrap may fail, for instance at an invalid certificate. Then no byte goes out in clear, and no other connection is tried.
 #[test]
 fn a_wrap_that_fails_is_never_followed_by_a_plain_connection() {
     let made = Arc::new(AtomicUsize::new(0));
@@ -114,7 +114,7 @@ fn a_wrap_that_fails_is_never_followed_by_a_plain_connection() {
         .collect();
     assert!(tried.iter().all(|said| *said == 0), "nothing was said");
     assert_eq!(made.load(Ordering::Relaxed), tried.len(), "each was wrapped");
-    // It is the same for one who dials this node.
+    // The same happens to a peer that dials this node.
     let mut peer = Peer::dial(&side);
     peer.say(LinkKind::Hello, &hello());
     until(|| {

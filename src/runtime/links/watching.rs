@@ -1,9 +1,9 @@
 //! The connections on which the nodes watch each other while the scheduler gives no sign of life: what is seen on them
 //! (`agent::PeerSign`), for the brain that wants them (`agent::ToPeer`).
 //!
-//! One is opened like a link of universe (its ranks are the nodes' indices) and stays a handshake that goes on. Of two that cross
-//! both are kept: a peer has gone when the last one has ended. Deliberately absent: what any of it means. Tested with processes in
-//! `tests/python/test_without_scheduler.py`.
+//! Such a connection is opened like a link of universe (whose ranks are the nodes' indices), and stays a handshake that
+//! goes on. If two nodes dial each other, both connections are kept: a peer has gone when its last one has ended.
+//! Deliberately absent: what any of it means. Tested with processes in `tests/python/test_without_scheduler.py`.
 
 use super::connections::Connections;
 use super::handshake::{frame, leave};
@@ -15,7 +15,8 @@ use crate::types::GroupId;
 use crate::wire::{Channel, Formed, LinkKind, LinkRevoke, LinkSuspect};
 use std::time::Duration;
 
-/// How long a kernel may owe an answer at least before it is said not to answer: a packet that was lost has been sent again by then.
+/// A kernel is never said not to answer before it has owed an answer for so long: a packet that was lost has been sent
+/// again by then.
 const OWES: Duration = Duration::from_millis(500);
 
 /// The watch between this node and the one with this index.
@@ -27,7 +28,7 @@ pub(super) fn key_of(index: u32) -> LinkKey {
 #[derive(Default)]
 pub(crate) struct Watching {
     signs: Vec<(u32, PeerSign)>,
-    /// There is room for connections to all nodes, as far as there can be.
+    /// Whether room for connections to all nodes has been made, as far as possible.
     has_room: bool,
 }
 
@@ -42,12 +43,13 @@ impl Watching {
         self.signs.push((index, sign));
     }
 
-    /// What has been seen since, if anything.
+    /// What has been seen since the last call, if anything.
     pub fn take_signs(&mut self) -> Option<Vec<(u32, PeerSign)>> {
         (!self.signs.is_empty()).then(|| std::mem::take(&mut self.signs))
     }
 
-    /// The one that keeps the watch has a connection to each node. Where there cannot be so many it goes without some.
+    /// Makes room for descriptors: a node that keeps watch has a connection to each node. If it cannot have so many, it
+    /// does without some of them.
     pub fn make_room(&mut self, formed: Option<&Formed>) {
         let nodes = formed.map_or(0, |formed| u64::from(formed.worker_num) + u64::from(formed.server_num));
         if !std::mem::replace(&mut self.has_room, true) {
@@ -56,7 +58,7 @@ impl Watching {
     }
 }
 
-/// What is said on a watch.
+/// The frame that says this on a watch.
 pub(super) fn frame_of(word: &PeerWord) -> Vec<u8> {
     match word {
         PeerWord::Beat(beat) => frame(LinkKind::Beat, beat),
@@ -72,7 +74,7 @@ pub(super) fn frame_of(word: &PeerWord) -> Vec<u8> {
 pub(super) fn look_at(key: LinkKey, connections: &Connections, rosters: &Rosters) -> PeerSign {
     let formed = rosters.formed();
     let liveness = formed.map_or(host::Liveness::Unknown, |formed| process_of(formed, key.rank));
-    // Its kernel has taken these connections; whether it still answers is known where something is owed.
+    // The node's kernel has taken these connections. Whether it still answers is known only where it owes an answer.
     let time_out = formed.map_or(0, |formed| formed.agreed.heartbeat_timeout_ms);
     let owes = OWES.max(Duration::from_millis(time_out / 2));
     let answers = connections.watching(key).any(|transport| transport.silence().is_none_or(|silence| silence < owes));
@@ -83,7 +85,7 @@ pub(super) fn look_at(key: LinkKey, connections: &Connections, rosters: &Rosters
     }
 }
 
-/// What this host knows of a node's process, if it is one of its own.
+/// What this host knows of a node's process, if the process is on this host and in the same namespace of process ids.
 fn process_of(formed: &Formed, index: u32) -> host::Liveness {
     match (formed.members.find(formed.index), formed.members.find(index)) {
         (Some(own), Some(other))

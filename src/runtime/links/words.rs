@@ -11,7 +11,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Mesh {
-    /// Begins to tell the group's members, or of the job's end all nodes but those that are `gone`; each word is told once.
+    /// Begins to tell the group's members that it is over, or all nodes but those that are `gone` that the job is. Each
+    /// word is told once.
     pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
         if let Some(roster) = self.rosters.group(failure.group.unwrap_or(GroupId::UNIVERSE)) {
             self.revoke_broadcast.begin(failure, roster, gone, &mut self.connections);
@@ -23,7 +24,7 @@ impl Mesh {
     pub fn tell_on(&mut self, now: Time, poller: &Poller) -> Time {
         self.revoke_broadcast.end_turns(now, &mut self.connections);
         while let Some(turn) = self.revoke_broadcast.next_turn() {
-            self.open_if_located(turn.key, poller); // nobody is asked where one is: the scheduler does not answer
+            self.open_if_located(turn.key, poller); // nobody is asked where a node is: the scheduler does not answer
             if self.connections.has_word(turn.key) {
                 self.revoke_broadcast.begin_turn(turn, now);
             }
@@ -36,7 +37,7 @@ impl Mesh {
         self.revoke_broadcast.untold()
     }
 
-    /// Does something about a node that is watched; what is seen of it waits in `take_signs`.
+    /// Does what the brain wants about a node that is watched. What is seen of the node waits in `take_signs`.
     pub fn tell_peer(&mut self, index: u32, what: ToPeer, poller: &Poller) {
         let key = key_of(index);
         match what {

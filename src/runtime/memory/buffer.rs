@@ -15,18 +15,18 @@ use crate::types::{DType, ReduceOp};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-/// How the caller's input lies to the output.
+/// How the caller's input and output lie to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// They have no byte in common.
     Apart,
-    /// The one lies in the other where the kind of call says that the rank's own part lies.
+    /// One lies in the other, where the kind of call says that the rank's own part lies.
     InPlace,
     /// They overlap otherwise: the call works on a copy of the input.
     Overlapping,
 }
 
-/// What the caller gave: where a call reads and where it writes. Lives no longer than the call.
+/// What the caller gave: where a call reads and where it writes. It lives no longer than the call.
 #[derive(Clone, Copy)]
 pub struct CallBuffers<'a> {
     input: (*const u8, usize),
@@ -56,7 +56,7 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input, output, placement: Placement::Apart, lifetime: PhantomData }
     }
 
-    /// One buffer that is both.
+    /// One buffer that is both input and output.
     #[cfg(test)]
     pub fn in_one(buffer: &'a mut [u8]) -> CallBuffers<'a> {
         let both = (buffer.as_mut_ptr(), buffer.len());
@@ -77,13 +77,13 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { output, ..CallBuffers::in_one(buffer) }
     }
 
-    /// The same, for a request that has ended before they go.
+    /// The same buffers, for a request that has ended before they go.
     #[cfg(test)]
     pub fn of_request(self) -> CallBuffers<'static> {
         CallBuffers { input: self.input, output: self.output, placement: self.placement, lifetime: PhantomData }
     }
 
-    /// How many bytes the longer of the two has.
+    /// How many bytes the longer of the two buffers has.
     pub fn longer(&self) -> u64 {
         self.input.1.max(self.output.1) as u64
     }
@@ -93,7 +93,7 @@ impl<'a> CallBuffers<'a> {
         self.placement == Placement::InPlace
     }
 
-    /// How long the copy is that is to be made of the input.
+    /// How many bytes of the input are to be copied.
     pub fn copied_bytes(&self) -> usize {
         match self.placement {
             Placement::Overlapping => self.input.1,
@@ -116,17 +116,17 @@ impl<'a> CallBuffers<'a> {
         CallBuffers { input: (input.0.wrapping_add(offset), length), ..self }
     }
 
-    /// The input of this and the output of that: what is to be copied, and where to.
+    /// The input of this call and the output of the other: what is to be copied, and where to.
     pub fn into_output_of(self, other: CallBuffers<'a>) -> CallBuffers<'a> {
         CallBuffers { output: other.output, ..self }
     }
 
-    /// Without any scratch.
+    /// The buffers as a call's memory, without any scratch.
     pub fn memory(self) -> Memory<'a> {
         self.with_scratch(&mut [])
     }
 
-    /// Together with the group's scratch.
+    /// The buffers as a call's memory, with the group's scratch.
     pub fn with_scratch<'s>(self, scratch: &'s mut [u8]) -> Memory<'s>
     where
         'a: 's,
@@ -144,7 +144,7 @@ pub struct PartList {
     pub starts: Vec<u64>,
 }
 
-/// The same, with how long they are.
+/// A list of parts, and how long each part is.
 #[derive(Clone, Copy)]
 struct Listed<'a> {
     list: &'a PartList,
@@ -153,20 +153,20 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// The part in which this byte lies, and where in it.
+    /// The part in which this byte lies, and the byte's place in it.
     fn find(&self, offset: usize) -> (usize, usize) {
         let begin = |displ: u64| displ as usize * self.element;
         let rank = self.parts.displs.partition_point(|displ| begin(*displ) <= offset) - 1;
         (rank, offset - begin(self.parts.displs[rank]))
     }
 
-    /// Where it lies in memory.
+    /// Where this byte lies in memory.
     fn address(&self, offset: usize) -> *const u8 {
         let (rank, within) = self.find(offset);
         std::ptr::with_exposed_provenance::<u8>(self.list.starts[rank] as usize).wrapping_add(within)
     }
 
-    /// How many bytes lie together from there on, of so many.
+    /// How many of so many bytes lie together in memory from this byte on.
     fn together(&self, offset: usize, length: usize) -> usize {
         let (rank, within) = self.find(offset);
         length.min(self.parts.counts[rank] as usize * self.element - within)
@@ -176,16 +176,16 @@ impl Listed<'_> {
 /// How a call combines elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Arithmetic {
-    /// Their type.
+    /// The elements' type.
     pub dtype: DType,
     /// The operation.
     pub op: ReduceOp,
-    /// What carries it out, if it is a user's.
+    /// The function that carries the operation out, if it is a user's.
     pub function: Option<UserFunction>,
 }
 
 impl Arithmetic {
-    /// By an operation of our own.
+    /// Arithmetic by an operation of our own.
     #[cfg(test)]
     pub fn of(dtype: DType, op: ReduceOp) -> Arithmetic {
         Arithmetic { dtype, op, function: None }
@@ -204,13 +204,13 @@ pub struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// The same memory, of whose pieces the checksums are remembered from now on.
+    /// The same memory; from now on the checksums of its pieces are remembered.
     pub fn remembering(self, known: &'a RefCell<Checksums>) -> Memory<'a> {
         known.borrow_mut().clear();
         Memory { known: Some(known), ..self }
     }
 
-    /// The same memory, of which one buffer is a list of parts that follow each other in its count.
+    /// The same memory, in which one buffer is a list of parts, counted as if they followed each other.
     pub fn listed(self, list: &'a PartList, parts: &'a Parts, element: usize) -> Memory<'a> {
         Memory { list: Some(Listed { list, parts, element }), ..self }
     }
@@ -224,7 +224,7 @@ impl<'a> Memory<'a> {
         Memory { input: (copy.as_ptr(), length), list: self.list_of(Buffer::Output), ..self }
     }
 
-    /// The same memory for a part of a call: these are its input and its output, and its scratch is what follows there.
+    /// The same memory for a part of a call. These are the part's input and output, and its scratch begins there.
     pub fn part(self, [input, output]: [Span; 2], scratch_from: usize) -> Memory<'a> {
         assert!(scratch_from <= self.scratch.1, "{scratch_from} bytes of a scratch of {}", self.scratch.1);
         let scratch = (self.scratch.0.wrapping_add(scratch_from), self.scratch.1 - scratch_from);
@@ -232,7 +232,7 @@ impl<'a> Memory<'a> {
         Memory { input, output, scratch, list: None, ..self }
     }
 
-    /// The list that this buffer is.
+    /// The list of this buffer, if it is a list.
     fn list_of(&self, buffer: Buffer) -> Option<Listed<'a>> {
         self.list.filter(|listed| listed.list.buffer == buffer)
     }
@@ -298,14 +298,14 @@ impl Memory<'_> {
         unsafe { std::slice::from_raw_parts_mut(self.start_mut(span), span.len) }
     }
 
-    /// Combines `mine` with `other`, which lies outside the call's memory (a piece that has just arrived), into `into`. What
-    /// `other` holds may be lost.
+    /// Combines `mine` with `other` into `into`. `other` lies outside the call's memory: it is a piece that has just
+    /// arrived. Its content may be lost.
     pub fn reduce_arrived(&self, mine: Span, other: &mut [u8], into: Span, arrives: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len(), "a reduction's operands are equally long");
         self.combine(self.start(mine), other.as_mut_ptr(), self.start_mut(into), into.len, arrives, how);
     }
 
-    /// Combines two spans. What `other` holds may be lost.
+    /// Combines two spans into a third. The content of `other` may be lost.
     pub fn reduce(&self, mine: Span, other: Span, into: Span, other_side: Side, how: Arithmetic) {
         assert!(mine.len == into.len && mine.len == other.len, "a reduction's operands are equally long");
         let (mine, other) = (self.start(mine), self.start_mut(other));
@@ -341,7 +341,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Does something for each stretch of a span that lies together: its place in the span, and itself.
+    /// Calls `each` for each stretch of a span that lies together, with its place in the span and the stretch.
     fn each_stretch(&self, span: Span, mut each: impl FnMut(usize, Span)) {
         let Some(listed) = self.list_of(span.buffer) else { return each(0, span) };
         let mut done = 0;
@@ -362,7 +362,7 @@ impl Memory<'_> {
         });
     }
 
-    /// Makes other elements of a span's.
+    /// Converts a span's elements into those of another span.
     pub fn convert(&self, from: Span, to: Span, how: Conversion) {
         let (narrow, wide) = (how.from.size(), how.to.size());
         assert!(to.len == from.len / narrow * wide, "as many elements as there were");

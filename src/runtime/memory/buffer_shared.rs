@@ -1,21 +1,22 @@
-//! Between a call's memory and a segment that ranks share: what is put there, taken from there, and folded there.
+//! Moves data between a call's memory and a segment that ranks share: puts it there, takes it from there, and folds it
+//! there.
 //!
-//! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other processes write
-//! meanwhile may show in the result, and nowhere else: no place and no length is read from the segment. Only what has been
-//! copied out of it is handed to where a function of the user's may write. Where what lies there is checked first, a copy in this
-//! process's own memory stands for the segment.
+//! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other
+//! processes write meanwhile may show in the result, and nowhere else: no place and no length is read from the segment.
+//! A user's function may write where it reads, so it only gets what has been copied out of the segment. Where the data
+//! is checked first, a copy in this process's own memory takes the place of the segment.
 
 use super::buffer::{Arithmetic, Memory};
 use crate::net::shm::Segment;
 use crate::schedules::{kernels, Conversion, Fold, Side, Span};
 
-/// How many bytes of each rank's are folded at a time: they stay in the nearest cache.
+/// How many bytes of each rank are folded at a time: they stay in the nearest cache.
 const STRETCH_BYTES: usize = 4096;
 
 /// How many ranks can fold through memory.
 pub(crate) const FOLDED_MAX: usize = 64;
 
-/// Where ranks' elements are read.
+/// The place from which ranks' elements are read.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     Shared(&'a Segment),
@@ -23,7 +24,7 @@ pub(crate) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Where these bytes lie. In a segment others may write there at any time.
+    /// A pointer to these bytes. In a segment others may write there at any time.
     #[inline]
     fn pointer(&self, at: usize, length: usize) -> *const u8 {
         match self {
@@ -33,7 +34,7 @@ impl Source<'_> {
     }
 }
 
-/// Where this rank's elements are written.
+/// The place to which this rank's elements are written.
 pub(crate) enum Sink<'a> {
     Shared(&'a Segment),
     Copy(&'a mut [u8]),
@@ -58,7 +59,7 @@ impl Sink<'_> {
 }
 
 impl Memory<'_> {
-    /// Puts a span's elements there, converted if so wanted.
+    /// Puts a span's elements there, converted if that is wanted.
     pub(crate) fn put(&self, span: Span, to: &mut Sink<'_>, at: usize, how: Option<Conversion>) {
         let Some(how) = how else { return to.write(at, self.bytes(span)) };
         let count = span.len / how.from.size();
@@ -79,13 +80,13 @@ impl Memory<'_> {
 /// How the ranks' elements are folded.
 pub(crate) struct Folding<'a> {
     pub from: Source<'a>,
-    /// Where results go that others want.
+    /// The place for results that others want.
     pub to: Sink<'a>,
     pub arithmetic: Arithmetic,
     pub divisor: Option<u32>,
-    /// What the result becomes in the end.
+    /// The conversion of the result at the end.
     pub narrows: Option<Conversion>,
-    /// As long as [`scratch_bytes`] says.
+    /// Scratch, as long as [`scratch_bytes`] says.
     pub scratch: &'a mut [u8],
 }
 
@@ -104,8 +105,8 @@ pub(crate) fn stretch_elements(element: usize) -> usize {
 }
 
 impl Folding<'_> {
-    /// Folds so many elements, one stretch, of each rank; they lie at `places`. `order` tells how. What comes of it goes to `span`,
-    /// and to a place where others find it, where that is wanted.
+    /// Folds so many elements, one stretch, of each rank; they lie at `places`. `order` tells how. The result goes to
+    /// `span`, and to a place where others find it, if that is wanted.
     pub(crate) fn fold(
         &mut self,
         places: impl Iterator<Item = usize>,
@@ -169,7 +170,8 @@ impl Folding<'_> {
         self.lay_down(result, memory, (span, also));
     }
 
-    /// Adds so many elements, one stretch, of each vector exactly; `place` says where each lies. What comes of it goes as in `fold`.
+    /// Adds so many elements, one stretch, of each vector exactly; `place` says where each lies. The result goes where
+    /// that of `fold` does.
     pub(crate) fn sum_exact(
         &mut self,
         (vectors, place): (usize, &dyn Fn(usize) -> usize),
@@ -188,7 +190,7 @@ impl Folding<'_> {
         self.scratch = scratch;
     }
 
-    /// Lays down a result where it is wanted.
+    /// Writes a result to where it is wanted.
     fn lay_down(&mut self, result: &[u8], memory: &Memory<'_>, (span, also): (Option<Span>, Option<usize>)) {
         if let Some(span) = span {
             memory.bytes_mut(span).copy_from_slice(result);

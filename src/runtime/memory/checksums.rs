@@ -1,12 +1,12 @@
-//! The checksums of pieces of a call's memory, as long as nothing writes there. A piece that is passed on unchanged,
-//! or sent to several peers, keeps the checksum that it came with or got first. So damage within this process shows at
-//! the next.
+//! The checksums of pieces of a call's memory, kept as long as nothing writes there. A piece that is passed on
+//! unchanged, or sent to several peers, keeps the checksum that it came with or got first. So damage within this
+//! process shows at the next rank.
 //!
-//! Invariant: code that writes says so first (`forget`), which `drive` does for each action.
+//! Invariant: code says that it writes before it does (`forget`); `drive` does so for each action.
 
-/// What is shorter is hashed as quickly as it is found here.
+/// A shorter piece is hashed as quickly as its checksum is found here.
 const SHORTEST: usize = 16 << 10;
-/// How many are remembered: of the pieces of 64 MiB all are.
+/// How many checksums are remembered: enough for all pieces of 64 MiB.
 const REMEMBERED: usize = 512;
 
 struct Known {
@@ -15,11 +15,11 @@ struct Known {
     checksum: u32,
 }
 
-/// Those of one call.
+/// The checksums of one call.
 #[derive(Default)]
 pub struct Checksums {
     known: Vec<Known>,
-    /// Which gives way to the next one, when there are enough.
+    /// The place of the checksum that the next one replaces, when there are enough.
     oldest: usize,
 }
 
@@ -29,13 +29,13 @@ impl Checksums {
         self.known.clear();
     }
 
-    /// Something is about to be written there.
+    /// Forgets the checksums of bytes that are about to be written.
     pub fn forget(&mut self, bytes: *const u8, length: usize) {
         let (start, end) = (bytes.addr(), bytes.addr() + length);
         self.known.retain(|known| known.end <= start || end <= known.start);
     }
 
-    /// That of these bytes is known, for they have just been received.
+    /// Notes the checksum of these bytes, which have just been received.
     pub fn note(&mut self, bytes: &[u8], checksum: u32) {
         if bytes.len() < SHORTEST {
             return;
@@ -50,7 +50,7 @@ impl Checksums {
         }
     }
 
-    /// That of these bytes, taken now if it is not known.
+    /// The checksum of these bytes. It is computed now if it is not known.
     pub fn of(&mut self, bytes: &[u8]) -> u32 {
         let start = bytes.as_ptr().addr();
         let is_it = |known: &&Known| (known.start, known.end) == (start, start + bytes.len());

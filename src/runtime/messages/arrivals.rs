@@ -1,4 +1,5 @@
-//! What a frame does that comes in: where its payload goes once its head is here, and what it means once all of it is.
+//! What an incoming frame does: where its payload goes once its head is here, and what the frame means once all of it
+//! is here.
 
 use super::engine::{Engine, Trouble};
 use super::matching::{MessageId, OpId};
@@ -10,7 +11,7 @@ use crate::wire::{
 };
 
 impl Engine {
-    /// Where the payload of a frame goes whose head has come; an error if there can be no such frame.
+    /// Where the payload of a frame goes whose head has come. An error if there can be no such frame.
     pub(super) fn begin_reading(
         &mut self,
         rank: u32,
@@ -41,7 +42,7 @@ impl Engine {
         }
         peer.kept += cost;
         self.announce(rank, message, InboundStage::Arriving(None))?;
-        // A receive that waits for it has met it by now.
+        // A receive that waited for this message has met it by now.
         let number = message.number;
         let inbound = self.transfers.peer(rank).inbound.get(&number);
         let met = inbound.and_then(|inbound| if let InboundStage::Arriving(op) = inbound.state { op } else { None });
@@ -52,19 +53,19 @@ impl Engine {
         })
     }
 
-    /// Memory for what comes from a peer, and has no place of a caller's.
+    /// Memory for a payload from a peer that has no place in a caller's memory.
     fn buffer(&mut self, rank: u32, bytes: usize) -> Result<Vec<u8>, String> {
         let buffer = self.transfers.spare.try_take(bytes);
         buffer.map_err(|_| self.lacks_memory(rank, bytes))
     }
 
-    /// The peer was told that so much might come, so this is the end of the group's messages.
+    /// The peer was told that so much might come, so a lack of memory is the end of the group's messages.
     fn lacks_memory(&mut self, rank: u32, bytes: usize) -> String {
         self.trouble.get_or_insert(Trouble::Memory(rank, bytes));
         "no memory".to_owned()
     }
 
-    /// A new message of a peer's.
+    /// Notes a new message of a peer.
     fn announce(&mut self, rank: u32, message: &MessageHeader, state: InboundStage) -> Result<(), String> {
         let inbound = Inbound { tag: message.tag, dtype: message.dtype, count: message.count, state };
         if self.transfers.matching.is_full() || self.transfers.peer(rank).is_full() {
@@ -184,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// A peer CTSs a message of ours; one that was given up meanwhile has been withdrawn.
+    /// A peer clears a message of ours. A message that was given up meanwhile has been withdrawn.
     fn cleared(&mut self, rank: u32, number: u64) {
         let Some(op) = self.transfers.peer(rank).ours.get(&number).copied() else { return };
         let Some(operation) = self.transfers.operations.get_mut(&op) else { return };

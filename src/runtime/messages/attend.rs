@@ -14,7 +14,7 @@ use crate::wire::Channel;
 use std::time::Duration;
 
 impl Messages {
-    /// Until the group's messages are ended.
+    /// Runs the progress thread until the group's messages are ended.
     pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
         let (mut more, mut ready): (Vec<u32>, Vec<u32>) = Default::default();
         let state = &self.context.state;
@@ -49,8 +49,8 @@ impl Messages {
         }
     }
 
-    /// Takes what the agent thread has for the messages. Where the group is over, they end; that is done once, for to say so once
-    /// more would make the progress thread look up again, without end.
+    /// Takes what the agent thread has for the messages. If the group is over, they end. That is done once only: doing
+    /// it again would make the progress thread look up again, without end.
     fn look_in_mailbox(&self, handle: &EngineHandle, registry: &Registry) {
         let mut engine = lock(&handle.engine);
         for mail in handle.mailbox.take() {
@@ -68,7 +68,7 @@ impl Messages {
         }
     }
 
-    /// What takes its time, or other threads: links to be opened, and peers that may be lost.
+    /// Does what takes time, or needs other threads: opening links, and judging peers that may be lost.
     fn see_to(&self, handle: &EngineHandle) {
         let (wanted, suspects, trouble) = {
             let mut engine = lock(&handle.engine);

@@ -1,11 +1,11 @@
-//! Buffers for messages that nobody has asked for yet: those that have been received are kept for those to come, by size.
+//! Buffers for messages that nobody has asked for yet. Used buffers are kept for later messages, by size.
 //! Tested below.
 
 use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
 use std::collections::TryReserveError;
 
-/// How much one group keeps that is not in use, each buffer counted with [`EAGER_COST`]; what is beyond goes back to the
-/// system.
+/// How many bytes one group keeps that are not in use, each buffer counted with [`EAGER_COST`] more. What is beyond
+/// goes back to the system.
 const SPARE_BYTES_MAX: usize = EAGER_CREDIT as usize / 4;
 /// The shortest buffers are so long; each size is twice the one before it.
 const SHORTEST: usize = 64;
@@ -66,12 +66,12 @@ impl BufferPool {
     }
 }
 
-/// How long a buffer is made for so many bytes.
+/// The length of the buffer that is made for so many bytes.
 fn long(length: usize) -> usize {
     length.next_power_of_two().max(SHORTEST)
 }
 
-/// Which size it has, at least.
+/// The size class of a buffer, at least.
 fn size_of(capacity: usize) -> usize {
     (capacity / SHORTEST).ilog2() as usize
 }

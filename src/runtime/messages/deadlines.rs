@@ -1,6 +1,6 @@
 //! When the time of operations is up, and where their peers are then.
 //!
-//! The scheduler is asked for that a little before, so that nobody waits for its answer.
+//! The scheduler is asked for their places a little before, so that nobody waits for its answer.
 
 use super::matching::OpId;
 use super::operation::{asked_at, ASKED_BEFORE, DEADLINES_KEPT};
@@ -13,10 +13,10 @@ use crate::types::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, TryReserveError};
 
-/// When the time of an operation is up, or nearly: then it is asked where its peer is.
+/// When the time of each operation is up, or nearly up: then the scheduler is asked where its peer is.
 pub(super) struct Deadlines {
     times: BinaryHeap<Reverse<(Time, OpId)>>,
-    /// When that was asked last of each peer, and under which number.
+    /// When the scheduler was asked last where each peer is, and under which number.
     asked: BTreeMap<u32, (Time, Ask)>,
 }
 
@@ -27,7 +27,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Whether there may be no place for two more.
+    /// Whether there may be no room for two more.
     pub(super) fn is_full(&self) -> bool {
         self.times.capacity() - self.times.len() < 2
     }
@@ -36,12 +36,12 @@ impl Deadlines {
         self.times.try_reserve(2)
     }
 
-    /// An operation is posted.
+    /// Adds an operation that is posted.
     pub(super) fn add(&mut self, since: Time, deadline: Time, op: OpId) {
         self.times.push(Reverse((asked_at(since, deadline), op)));
     }
 
-    /// One whose time is up, or nearly; or when that will be so of the next.
+    /// Takes out an operation whose time is up, or nearly up. If there is none: when the next one is due.
     pub(super) fn due(&mut self, now: Time) -> Result<OpId, Time> {
         match self.times.peek() {
             Some(Reverse((at, op))) if *at <= now => {
@@ -54,7 +54,7 @@ impl Deadlines {
         }
     }
 
-    /// Its time is nearly up: it comes once more, in the place of the one that was taken out.
+    /// Adds an operation again whose time is nearly up: it takes the place of the entry that was taken out.
     pub(super) fn add_again(&mut self, deadline: Time, op: OpId) {
         self.times.push(Reverse((deadline, op)));
     }
@@ -89,7 +89,7 @@ impl Deadlines {
         state.ask(AgentCommand::Of(roster.formed.epoch, question));
     }
 
-    /// Where it is, in words, as far as that was told in time.
+    /// The words that say where a peer is, as far as that was told in time.
     pub(super) fn place_of(&self, roster: &Roster, rank: u32, now: Time, state: &NodeState) -> Option<String> {
         let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
         let view = state.view();

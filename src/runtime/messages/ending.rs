@@ -8,8 +8,8 @@ use crate::runtime::links::link::{LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 
 impl Engine {
-    /// Nothing goes on any more: every operation ends so, and the peers are told on every link. From now on nothing is read,
-    /// and nothing written but what `drain` says.
+    /// Nothing goes on any more: every operation ends with this failure, and the peers are told on every link. From now
+    /// on nothing is read, and nothing is written but what `drain` says.
     pub(super) fn fail(&mut self, failure: &Failure, last_word: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -26,17 +26,18 @@ impl Engine {
             *peer = Peer { slot, ..Peer::default() };
             let Slot::Up(link) = &mut peer.slot else { continue };
             if failure.status == Status::State {
-                // One who leaves ends the frame that it is in: to the peer a part of one would be a broken link.
+                // A rank that leaves ends the frame that it is in: to the peer, a part of a frame would be a broken
+                // link.
                 peer.writing = writing.filter(|_| link.is_mid_frame());
                 peer.last_word = Some(last_word.to_vec());
             } else {
-                link.say_last(last_word); // in the middle of a frame nothing: the scheduler tells who asks
+                link.say_last(last_word); // in the middle of a frame it says nothing: the scheduler tells a peer that asks
             }
         }
         self.drain();
     }
 
-    /// Goes on with what is said last. Returns whether something of it has not reached its peer yet.
+    /// Goes on with the last words. Returns whether some of them have not reached their peers yet.
     pub(super) fn drain(&mut self) -> bool {
         let mut waits = false;
         for peer in self.transfers.peers.values_mut() {

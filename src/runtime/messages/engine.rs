@@ -1,7 +1,7 @@
 //! The engine of a group's messages: its transfers, the frames that move them, and their times. All that can happen to it is a
 //! method here or in a file that the table in `mod.rs` names.
 //!
-//! Invariant: on each link eager messages and announced go out in the order in which their sends were posted.
+//! Invariant: on each link, eager messages and announcements go out in the order in which their sends were posted.
 
 use super::deadlines::Deadlines;
 use super::matching::Wanted;
@@ -16,11 +16,11 @@ use crate::types::Time;
 use std::collections::TryReserveError;
 use std::sync::Arc;
 
-/// What broke the messages of a group, and so the group.
+/// What has broken the messages of a group, and so the group.
 pub(super) enum Trouble {
     /// A peer revoked it.
     Heard(Failure),
-    /// What came from this rank is damaged.
+    /// Bytes that came from this rank are damaged.
     Corrupt(u32, String),
     /// There is no memory here for a message of so many bytes that came from this rank.
     Memory(u32, usize),
@@ -32,30 +32,30 @@ pub(super) enum Trouble {
 pub(super) struct Engine {
     pub transfers: Transfers,
     pub deadlines: Deadlines,
-    /// What operations wait for.
+    /// The peers that operations wait for, and whether their links are silent.
     pub silence: SilenceWatch,
     /// Peers from which more can be read without waiting.
     pub more: Ranks,
-    /// How many callers look again and again for what comes. Meanwhile the poller need not be told of it by those peers whose links
+    /// How many callers look again and again for what comes. Meanwhile the poller need not tell of peers whose links
     /// have been looked at: the callers look at all of these, and tell the links when they stop.
     pub callers: u32,
     pub looked_at: Ranks,
     pub trouble: Option<Trouble>,
-    /// Why nothing can be posted any more.
+    /// The reason why nothing can be posted any more.
     pub failed: Option<Failure>,
-    /// The newest operation whose time was up: nothing is over because of it.
+    /// The failure of the newest operation whose time was up: nothing is over because of it.
     pub late: Option<Failure>,
-    /// Until when the progress thread sleeps at most.
+    /// The time until which the progress thread sleeps at most.
     pub alarm: Time,
     /// How often a frame, or a part of one, has moved.
     pub moved: u64,
-    /// Where headers are encoded, and links collected: kept, so that in the long run nothing is allocated.
+    /// Memory in which headers are encoded, and links collected: kept, so that in the long run nothing is allocated.
     pub head: Vec<u8>,
     pub open: Vec<u32>,
 }
 
 impl Engine {
-    /// Nothing posted, nothing come.
+    /// An engine in which nothing is posted, and nothing has come.
     pub(super) fn new(roster: &Arc<Roster>) -> Engine {
         Engine {
             transfers: Transfers::new(roster),
@@ -79,7 +79,7 @@ impl Engine {
         !self.more.is_empty() || !self.transfers.suspects.is_empty() || self.trouble.is_some()
     }
 
-    /// Whether these may be posted, one after the other: once one of them has been, it is too late to refuse the other.
+    /// Whether these may be posted, one after the other. Once the first is posted, it is too late to refuse the second.
     pub(super) fn check(&self, first: &Post, second: Option<&Post>) -> Result<()> {
         match &self.failed {
             Some(failure) => Err(failure.clone().into()),
@@ -95,13 +95,13 @@ impl Engine {
         }
     }
 
-    /// Whether what is to be posted may need more memory than there is: for two operations and what they wait in, and for a
-    /// message to oneself of so many bytes.
+    /// Whether a post may need more memory than there is: for two operations and the queues in which they wait, and for
+    /// a message to oneself of so many bytes.
     pub(super) fn is_full(&self, to: Option<u32>, own_bytes: usize) -> bool {
         self.deadlines.is_full() || self.transfers.is_full(to, own_bytes)
     }
 
-    /// Makes place for that.
+    /// Makes room for such a post.
     pub(super) fn reserve(&mut self, to: Option<u32>, own_bytes: usize) -> Result<(), TryReserveError> {
         self.deadlines.reserve()?;
         self.transfers.reserve(to, own_bytes)

@@ -30,11 +30,11 @@ use crate::wire::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than an eager message, and than what a link reads ahead.
+/// A length above that of an eager message, and above what a link reads ahead.
 const LONG: usize = EAGER_MAX + 1000;
 const UINT8: DType = DType::Uint8;
 
-/// One that went out: its part, number and payload.
+/// A frame that went out: its part, number and payload.
 type Frame = (MessagePart, u64, Vec<u8>);
 
 struct Bench {
@@ -71,7 +71,7 @@ impl Bench {
         self.post(Direction::Send { to, tag }, CallBuffers::of(given_up(&content(length)), &mut []), length)
     }
 
-    /// A receive of whatever has this tag, and its memory.
+    /// Posts a receive of any message with this tag, with its memory.
     fn receive(&mut self, from: Option<u32>, tag: i32, length: usize) -> (Request, CallBuffers<'static>) {
         let memory = CallBuffers::of(&[], given_up(&vec![0xee; length]));
         (self.post(Direction::Receive { from, tag: Some(tag) }, memory, length), memory)
@@ -104,12 +104,12 @@ impl Bench {
         }
     }
 
-    /// The same without payloads.
+    /// The frames that went out, without their payloads.
     fn parts(&mut self, rank: u32) -> impl Iterator<Item = (MessagePart, u64)> {
         self.went(rank).0.into_iter().map(|(part, number, _)| (part, number))
     }
 
-    /// What was posted last ends: because its time is up, or as its caller wants.
+    /// Ends the operation that was posted last: because its time is up, or because its caller wants that.
     fn give_up_newest(&mut self, late: bool) {
         let transfers = &mut self.engine.transfers;
         let op = transfers.upcoming() - 1;
@@ -121,7 +121,7 @@ impl Bench {
         self.engine.flush();
     }
 
-    /// What damage the engine found.
+    /// The damage that the engine has found.
     fn damage(&mut self) -> Option<String> {
         match self.engine.trouble.take() {
             Some(Trouble::Corrupt(1, what)) => Some(what),
@@ -153,7 +153,7 @@ fn part(part: MessagePart, number: u64, tag: i32, length: usize) -> MessageHeade
     MessageHeader { epoch, group, part, dtype: UINT8, tag, number, count }
 }
 
-/// As it lies on the wire.
+/// The frame as it lies on the wire.
 fn frame(message: MessageHeader, payload: &[u8]) -> Vec<u8> {
     let header = FrameHeader { kind: LinkKind::Message as u8, flags: 0, node: 0, length: payload.len() as u64 };
     let mut bytes = [&header.encode()[..], &message.encode(), payload].concat();
@@ -394,7 +394,7 @@ fn a_send_is_taken_back_if_no_receive_has_met_it_and_else_goes_on() {
     bench.comes(1, &frame(part(MessagePart::Piece, 1, 0, LONG), &content(LONG)));
     assert_eq!((first.test(), bench.damage()), (got(1, 5, LONG), None));
     assert_eq!(bench.went(1).0, [(MessagePart::Cts, 1, Vec::new())]);
-    // What no receive has met is forgotten.
+    // A message that no receive has met is forgotten.
     bench.comes(1, &[rts(2, 6), frame(part(MessagePart::Recall, 2, 0, 0), &[]), eager(3, 6, 30)].concat());
     assert_eq!(bench.went(1).0, [(MessagePart::Drop, 2, Vec::new())]);
     assert_eq!((bench.receive(Some(1), 6, LONG).0.test(), bench.damage()), (got(1, 6, 30), None));
@@ -437,7 +437,7 @@ fn a_send_is_taken_back_if_no_receive_has_met_it_and_else_goes_on() {
     assert!(bench.parts(1).eq([MessagePart::Rts, MessagePart::Recall, MessagePart::Withdraw].map(|part| (part, 4))));
 }
 
-/// So many tenths of a second on; the cluster has agreed on a time-out of 1 s.
+/// The time so many tenths of a second later. The cluster has agreed on a time-out of 1 s.
 fn at(tenths: u32) -> Time {
     Time(1) + Duration::from_millis(100) * tenths
 }
@@ -469,7 +469,7 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
         assert!(matches!(&bench.engine.transfers.peer(1).slot, Slot::Ended(LinkEnd::Silent(words))
             if words.contains("acknowledged for 0.") || words.contains("acknowledged for 1.")));
         assert_eq!(sent(&bench, 2), 0, "rank 2 is needed by nobody");
-        // One that had been silent before it was needed has its time first.
+        // A peer that was silent before it was needed has its whole time first.
         let (_late, _) = bench.receive(Some(2), 9, 1);
         for now in 20..=31 {
             bench.engine.look_for_signs(at(now), lives(now));

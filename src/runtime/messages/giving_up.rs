@@ -1,8 +1,8 @@
-//! How a message is given up before its time, by either end, and what the other end makes of that word.
+//! How a message is given up before its time by either end, and what the other end makes of it.
 //!
-//! A send that has met its receive is not cancelled any more, and only the receiver knows whether it has: so an announced send is
-//! recalled, and goes on unless the receiver lets it go. What is given up because its time is up asks nobody. Nor does an interrupted
-//! caller wait for the answer for long.
+//! A send that has met its receive is not cancelled any more. Only the receiver knows whether it has met one: so an
+//! announced send is recalled, and goes on unless the receiver lets it go. An operation whose time is up is given up
+//! without asking. An interrupted caller does not wait long for the answer either.
 
 use super::matching::{MessageId, OpId};
 use super::operation::{misfit, Stage};
@@ -16,8 +16,8 @@ fn cancelled(title: &str) -> Error {
 }
 
 impl Transfers {
-    /// The caller wants the end of an operation: of one that has not met its other half yet. Of an announced send only its
-    /// receiver knows that.
+    /// Cancels an operation for its caller, if it has not met its other half. In the case of an announced send, only
+    /// the receiver knows that.
     pub(super) fn cancel(&mut self, op: OpId) {
         let Some(operation) = self.operations.get_mut(&op) else { return };
         match (operation.stage, operation.peer()) {
@@ -34,7 +34,8 @@ impl Transfers {
         }
     }
 
-    /// The receiver of a recalled send does not say whether a receive has met it: it is given up as if its time were up.
+    /// The receiver of a recalled send does not say whether a receive has met it: gives the send up as if its time were
+    /// up.
     pub(super) fn give_up_recalled(&mut self, op: OpId) {
         let stage = self.operations.get(&op).map(|operation| operation.stage);
         if matches!(stage, Some(Stage::Recalled(_))) {
@@ -43,7 +44,7 @@ impl Transfers {
         }
     }
 
-    /// Ends an operation before its time; its other half hears of it where it waits for more.
+    /// Ends an operation before its time. Its other half hears of it, if that waits for more.
     pub(super) fn give_up(&mut self, op: OpId, error: Error) {
         let Some(operation) = self.operations.get(&op) else { return };
         let (stage, dtype) = (operation.stage, operation.post.dtype);
@@ -61,7 +62,7 @@ impl Transfers {
             _ => {}
         }
         self.end(op, Err(error));
-        // A message whose receive went while it came in waits for another one.
+        // If its receive goes while a message comes in, the message waits for another receive.
         let Stage::Met(message) = stage else { return };
         let inbound = self.peers.get_mut(&message.source).and_then(|peer| peer.inbound.get_mut(&message.number));
         let Some(inbound) = inbound else { return };
@@ -72,8 +73,8 @@ impl Transfers {
         }
     }
 
-    /// A peer's message will not come, or not to its end; or the peer asks for it back. It gets it back if no receive has met it.
-    /// If one has, or if the message was refused or dropped, the word of that is on its way.
+    /// A peer's message will not come, or not completely; or the peer asks for it back. The peer gets it back if no
+    /// receive has met it. If one has, or if the message was refused or dropped, the word of that is on its way.
     pub(super) fn taken_back(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
         let MessageHeader { part, number, dtype, .. } = *header;
         let (message, asks) = (MessageId { source: rank, number }, part == MessagePart::Recall);
@@ -105,8 +106,9 @@ impl Transfers {
         Ok(())
     }
 
-    /// A peer does not want a message of ours, or gives it back. If its time was up meanwhile, this crosses the word of it, and both
-    /// ends have ended for their own reason: the receive with a misfit, say, and the send late. Neither waits for another.
+    /// A peer does not want a message of ours, or gives it back. If the send's time was up meanwhile, the two words
+    /// cross, and both ends have ended, each for its own reason: the receive with a misfit, say, and the send late.
+    /// Neither waits for another half.
     pub(super) fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
         let Some(op) = self.peer(rank).ours.remove(&message.number) else { return };
         let Some(operation) = self.operations.get(&op) else { return };
@@ -123,7 +125,8 @@ impl Transfers {
         self.end(op, Err(error));
     }
 
-    /// As if this receive had never met a message: it waits in its old place for another one. It ends, if it was cancelled meanwhile.
+    /// Lets a receive wait in its old place for another message, as if it had never met one. If it was cancelled
+    /// meanwhile, it ends.
     pub(super) fn wait_again(&mut self, op: OpId) {
         let Some(operation) = self.operations.get_mut(&op) else { return };
         let Some(wanted) = operation.post.direction.wanted() else { return };

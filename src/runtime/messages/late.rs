@@ -8,7 +8,7 @@ use crate::runtime::state::node_state::NodeState;
 use crate::types::Time;
 
 impl Engine {
-    /// The time of some operations may be up. Returns when to come again.
+    /// Ends the operations whose time is up. Returns the time of the next look.
     pub(super) fn expire(&mut self, state: &NodeState) -> Time {
         let now = state.clock.now();
         loop {

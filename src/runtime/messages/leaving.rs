@@ -8,7 +8,7 @@ use crate::error::Culprit;
 use crate::runtime::links::peers::Slot;
 
 impl Transfers {
-    /// A peer has left the cluster, or freed the group: what needs it ends; what it sent before still counts.
+    /// A peer has left the cluster, or freed the group. Operations that need it end; what it sent before still counts.
     pub(super) fn peer_left(&mut self, rank: u32, culprit: Option<Culprit>) {
         let error = self.left_error(rank, culprit.as_ref());
         let peer = self.peer(rank);
@@ -36,8 +36,8 @@ impl Transfers {
         }
     }
 
-    /// Receives that have met a message of a peer that will not send it wait for another one, unless a part of it lies in
-    /// their memory already: a shorter message would not cover that.
+    /// If a receive has met a message that its peer will not send, it waits for another one; but not if a part of the
+    /// message lies in its memory already, because a shorter message would not cover that part.
     fn part_from(&mut self, rank: u32) {
         let reading = self.peer(rank).reading.take();
         let untouched = |op: OpId, operation: &Operation| match operation.stage {
@@ -48,7 +48,7 @@ impl Transfers {
         };
         let met = self.operations.iter().filter(|(op, operation)| untouched(**op, operation));
         let mut met: Vec<OpId> = met.map(|(op, _)| *op).collect();
-        met.sort_unstable(); // those that were posted first choose first
+        met.sort_unstable(); // receives that were posted first choose first
         met.into_iter().for_each(|op| self.wait_again(op));
     }
 }

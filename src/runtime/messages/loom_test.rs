@@ -1,5 +1,5 @@
-//! Models of messages: their operations end once, whoever ends them, and the caller who waits returns. Without links: a
-//! rank that sends to itself.
+//! Models of messages: their operations end once, whichever thread ends them, and the waiting caller returns. Without
+//! links: a rank that sends to itself.
 
 use super::super::loom_test::every_order;
 use super::engine::Engine;
@@ -84,7 +84,7 @@ fn a_receive_that_is_cancelled_while_its_message_comes_ends_once() {
     });
 }
 
-/// One operation only: in which order several end is the hash map's to say, and differs from run to run.
+/// One operation only: the order in which several end depends on the hash map, and differs from run to run.
 fn end_messages(cancels: bool) {
     every_order(move || {
         let engine = engine();

@@ -2,18 +2,19 @@
 //! The rules are MPI's (MPI 4.1, section 3.5, "order"): messages of one sender do not overtake each other. If a
 //! message fits several receives, the one that was posted first gets it.
 //!
-//! A receive stands in one queue, that of what it asks for; an arrived message stands in the four that could ask for it.
-//! So each meeting looks at four queues at most, however much waits. Tested below, against a list that is searched.
+//! A receive stands in one queue, that of what it asks for. An arrived message stands in the four queues that could ask
+//! for it. So each meeting looks at four queues at most, however much waits. Tested below, against a list that is
+//! searched.
 
 use super::queues::{Map, Position, Queues};
 use std::collections::TryReserveError;
 
-/// What a receive asks for; `None`: any.
+/// What a receive asks for; `None` means any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
     /// The sender's rank.
     pub source: Option<u32>,
-    /// Its tag.
+    /// The message's tag.
     pub tag: Option<i32>,
 }
 
@@ -24,19 +25,19 @@ impl Wanted {
     }
 }
 
-/// A message: its sender, and the sender's number of it.
+/// A message: its sender, and the number that the sender has given it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MessageId {
     /// The sender's rank.
     pub source: u32,
-    /// Its number.
+    /// The sender's number of the message.
     pub number: u64,
 }
 
-/// A number of ours for an operation; those posted later have higher ones.
+/// Our number for an operation. Operations that are posted later have higher numbers.
 pub(super) type OpId = u64;
 
-/// What waits on either side.
+/// The receives and messages that wait.
 #[derive(Default)]
 pub(super) struct Matching {
     /// Receives, by their numbers.
@@ -48,7 +49,7 @@ pub(super) struct Matching {
     next_arrival: u64,
 }
 
-/// In so many queues stands each message.
+/// In how many queues each message stands.
 const ASKERS: usize = 4;
 
 /// Everything that could ask for such a message.
@@ -58,14 +59,15 @@ fn askers(source: u32, tag: i32) -> [Wanted; ASKERS] {
 }
 
 impl Matching {
-    /// Whether there may be no place for one more on either side: of sendrecv, too, only one stands on each.
+    /// Whether there may be no room for one more on either side. This is enough for sendrecv, too: one of its halves
+    /// stands on each side.
     pub(super) fn is_full(&self) -> bool {
         let (posted, arrived) = (&self.posted_at, &self.arrived_at);
         let maps = posted.capacity() == posted.len() || arrived.capacity() == arrived.len();
         maps || self.posted.is_full(1) || self.arrived.is_full(ASKERS)
     }
 
-    /// Makes that place.
+    /// Makes that room.
     pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.posted_at.try_reserve(1)?;
         self.arrived_at.try_reserve(1)?;
@@ -73,7 +75,8 @@ impl Matching {
         self.arrived.reserve(ASKERS)
     }
 
-    /// A receive is posted: the message that it gets, or it waits. (Also one that had met a message which did not come.)
+    /// Posts a receive: returns the message that it gets, or lets it wait. (Also a receive that had met a message which
+    /// did not come.)
     pub(super) fn post(&mut self, op: OpId, wanted: Wanted) -> Option<MessageId> {
         let Some(message) = self.first_arrived(wanted) else {
             self.posted_at.insert(op, self.posted.insert(wanted, op, op));
@@ -83,7 +86,7 @@ impl Matching {
         Some(message)
     }
 
-    /// A message has come: the receive that gets it, or it waits.
+    /// A message has come: returns the receive that gets it, or lets it wait.
     pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<OpId> {
         let askers = askers(message.source, tag);
         if let Some(op) = askers.into_iter().filter_map(|wanted| self.posted.first(wanted)).min() {
@@ -102,7 +105,7 @@ impl Matching {
         place.inspect(|place| self.posted.remove(*place)).is_some()
     }
 
-    /// The message that a receive would get.
+    /// The message that such a receive would get.
     pub(super) fn first_arrived(&self, wanted: Wanted) -> Option<MessageId> {
         self.arrived.first(wanted)
     }
@@ -162,7 +165,7 @@ mod tests {
         assert!(matching.is_empty());
     }
 
-    /// The same, by searching lists from the front.
+    /// The same rules, by searching lists from the front.
     #[derive(Default)]
     struct Lists {
         posted: Vec<(OpId, Wanted)>,

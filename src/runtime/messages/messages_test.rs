@@ -136,7 +136,8 @@ fn messages_that_begin_when_their_group_is_broken_end_all_the_same() {
     });
 }
 
-/// Its bell rang once for that; were it to ring it itself by looking, it would never sleep again.
+/// The thread's bell rang once for the end of the group. If the thread rang it itself by looking, it would never sleep
+/// again.
 #[test]
 fn a_progress_thread_whose_group_is_over_sleeps_until_it_is_ended() {
     run(1, &plain(), |cluster, _| {
@@ -182,7 +183,7 @@ fn a_refused_half_takes_the_other_with_it_before_anything_has_begun() {
         let (receive, send) = posts(1, out);
         let refused = group.start_messages(receive, send).map(|_| ()).unwrap_err();
         assert_eq!(refused.status(), Status::State, "{}", refused.message());
-        // The message of rank 1 is still there for whoever asks; and a receive beside it makes the send possible.
+        // Any later receive still finds the message of rank 1; and a receive beside it makes the send possible.
         let again = start(&group, Direction::Receive { from, tag: Some(5) }, (out, LONG)).unwrap();
         assert_eq!(ended(&again), Ok(Some(Received { source: 1, tag: 5, count: LONG as u64, dtype })));
         let (receive, send) = posts(0, out);

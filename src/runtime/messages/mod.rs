@@ -70,14 +70,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use transfers::Transfers;
 
-/// The token of what wakes the progress thread; a link's is its peer's rank.
+/// The token of the progress thread's waker. A link's token is its peer's rank.
 const WAKER: usize = usize::MAX - 1;
 
-/// So often a caller looks without a pause for others, where each rank has a processor of its own, as far as is known: some
-/// microseconds in memory, and some ten over TCP.
+/// How often a caller looks without a pause for others, if each rank has a processor of its own, as far as is known.
+/// These looks take some microseconds in memory, and some ten over TCP.
 const LOOKS: u32 = 64;
 
-/// A group's messages; nothing before their first use.
+/// A group's messages. There is nothing of them before their first use.
 pub(crate) struct Messages {
     context: Arc<Context>,
     handle: OnceLock<Arc<EngineHandle>>,
@@ -90,7 +90,7 @@ struct ProgressThread {
     ended: bool,
 }
 
-/// What callers and progress thread share.
+/// What callers and the progress thread share.
 struct EngineHandle {
     engine: Mutex<Engine>,
     mailbox: Mailbox<Mail>,
@@ -104,7 +104,7 @@ impl Messages {
         Messages { context: Arc::clone(context), handle: OnceLock::new(), progress_thread: Mutex::default() }
     }
 
-    /// The messages that have been waited for so long that a heartbeat tells of them.
+    /// The messages that have waited for so long that a heartbeat tells of them.
     pub(crate) fn waits(&self, now: Time) -> Vec<MessageWait> {
         let Some(handle) = self.handle.get() else { return Vec::new() };
         lock(&handle.engine).transfers.waits(now - WAITS_AFTER, now)
@@ -131,7 +131,8 @@ impl Messages {
         self.guarded(|| self.post_messages(first, second, None).map(|(request, _)| request))
     }
 
-    /// The message that a receive from there would get, if there is one now. What can be moved is moved first.
+    /// The message that a receive with this source and tag would get, if there is one now. What can be moved is moved
+    /// first.
     pub fn look_for(self: &Arc<Self>, from: Option<u32>, tag: Option<i32>) -> Outcome {
         let outcome = self.guarded(|| {
             self.begin("iprobe")?;
@@ -145,7 +146,7 @@ impl Messages {
         self.context.told_by(outcome)
     }
 
-    /// Whether this process may use the group for this.
+    /// Whether this process may use the group for the call with this name.
     fn begin(&self, name: &str) -> Result<()> {
         match self.context.rank() {
             Some(_) => self.context.begin(),
@@ -153,8 +154,8 @@ impl Messages {
         }
     }
 
-    /// Posts them. `awaits`: from whom the caller is to look for what comes, if it waits for them. How they have ended, if they have;
-    /// else such a caller is one of the engine's from now on.
+    /// Posts one operation or two. `awaits`: the peer from which the caller is to look for what comes, if it waits.
+    /// Returns their outcome if they have ended; if not, a waiting caller is one of the engine's callers from now on.
     fn post_messages(
         self: &Arc<Self>,
         first: Post,
@@ -207,7 +208,7 @@ impl Messages {
         Ok((request, ended))
     }
 
-    /// Whether these may be posted, and has place for them. Nothing may come in between this and their being posted.
+    /// Whether these may be posted, and makes room for them. Nothing may come in between this and their posting.
     fn make_room(&self, engine: &mut Engine, first: &Post, second: Option<&Post>) -> Result<()> {
         engine.check(first, second)?;
         let (to, own_bytes) = engine.transfers.keeps(first, second);
@@ -217,7 +218,7 @@ impl Messages {
         Ok(())
     }
 
-    /// A caller has done something to the engine: what remains is the agent thread's, or the progress thread's.
+    /// A caller has done something to the engine. The rest is for the agent thread, or the progress thread.
     fn leave_engine(&self, handle: &EngineHandle, mut engine: EngineGuard<'_>, look: bool) {
         let wanted = std::mem::take(&mut engine.transfers.wanted);
         let look = look || engine.needs_attention();
@@ -289,7 +290,7 @@ impl Messages {
         }
     }
 
-    /// Ends operations, each in this way, as far as that can be done.
+    /// Ends operations, each of them by `end`, as far as that can be done.
     fn end_ops(&self, operation: &Operation, end: impl Fn(&mut Transfers, OpId)) {
         let (Some(handle), Operation::Messages(ops)) = (self.handle.get(), operation) else { return };
         let mut engine = lock(&handle.engine);
@@ -332,7 +333,7 @@ impl Messages {
             progress_thread.thread = Some(thread::spawn("muster-messages", attend)?);
             let _ = self.handle.set(handle); // under the lock, so there is none yet
             let _ = self.context.bells.messages.set(signal);
-            self.context.interrupt_messages(); // whoever broke the group before that found no progress thread to tell
+            self.context.interrupt_messages(); // a thread that broke the group before that found no progress thread to tell
         }
         self.handle.get().ok_or_else(|| Error::new(Status::Internal, "messages without an handle"))
     }
@@ -341,22 +342,22 @@ impl Messages {
     pub(crate) fn deliver(self: &Arc<Self>, mail: Mail) {
         let delivered = match self.handle() {
             Ok(handle) => handle.mailbox.deliver(mail),
-            Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link ended
+            Err(_) => Err(mail), // the group is over, or the system refuses: the peer hears that the link has ended
         };
         delivered.unwrap_or_else(|mail| turn_away(mail, self.context.last_word.get()));
     }
 
-    /// The newest message whose time was up, while the group still holds.
+    /// The newest message whose time was up, if the group still holds.
     pub(crate) fn late(&self) -> Option<Failure> {
         self.handle.get().and_then(|handle| lock(&handle.engine).late.clone())
     }
 
-    /// Goes on with what is said last. Returns whether all of it has reached the peers.
+    /// Goes on with the last words. Returns whether all of them have reached the peers.
     pub(crate) fn is_drained(&self) -> bool {
         self.handle.get().is_none_or(|handle| !lock(&handle.engine).drain())
     }
 
-    /// Tells the progress thread to end, if there is one; gives its thread. The group is broken by now.
+    /// Tells the progress thread to end, and returns it, if there is one. The group is broken by now.
     pub(crate) fn end(&self) -> Option<JoinHandle<()>> {
         let thread = {
             let mut progress_thread = lock(&self.progress_thread);

@@ -1,4 +1,4 @@
-//! One send or receive, from when it is posted until it has ended.
+//! One send or receive, from its posting to its end.
 
 use super::matching::{MessageId, Wanted};
 use crate::runtime::base::request::Completer;
@@ -9,30 +9,30 @@ use std::time::Duration;
 
 /// How many deadlines of operations that have ended may be kept.
 pub(super) const DEADLINES_KEPT: usize = 1024;
-/// How long before that it is asked where the peer is.
+/// How long before an operation's deadline the scheduler is asked where the peer is.
 pub(super) const ASKED_BEFORE: Duration = Duration::from_millis(250);
 
-/// When it is asked where the peer of an operation is.
+/// The time at which the scheduler is asked where the peer of an operation is.
 pub(super) fn asked_at(since: Time, deadline: Time) -> Time {
     deadline - ASKED_BEFORE.min(deadline.since(since) / 2)
 }
 
 /// What a caller posts.
 pub struct Post {
-    /// Which way, and with whom.
+    /// The direction of the message, and its peer.
     pub direction: Direction,
     /// The element type.
     pub dtype: DType,
     /// How many elements are sent, or may come at most.
     pub count: u64,
-    /// Their memory: the input of a send, the output of a receive.
+    /// The elements' memory: the input of a send, the output of a receive.
     pub buffers: CallBuffers<'static>,
-    /// A send's input, if that is a copy of what the caller gave: it lives as long as the operation.
+    /// A send's input, if it is a copy of what the caller gave. It lives as long as the operation.
     _copy: Vec<u8>,
 }
 
 impl Post {
-    /// With memory of the caller's.
+    /// A post with the caller's memory.
     pub fn new(direction: Direction, dtype: DType, count: u64, buffers: CallBuffers<'static>) -> Post {
         Post { direction, dtype, count, buffers, _copy: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Post {
         self.count as usize * self.dtype.size()
     }
 
-    /// What it is, in words that go on with the peer.
+    /// What is posted, in words that go on with the peer.
     pub(super) fn words(&self) -> String {
         let (count, dtype) = (self.count, self.dtype);
         let of = |tag: Option<i32>| tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
@@ -59,34 +59,34 @@ impl Post {
     }
 }
 
-/// Which way a message goes, and what it is known by.
+/// The direction of a message, and its source or target and tag.
 #[derive(Clone, Copy, Debug)]
 pub enum Direction {
-    /// To this rank.
+    /// A send to this rank.
     Send {
         /// The receiver's rank.
         to: u32,
         /// 0 or more.
         tag: i32,
     },
-    /// From this rank, or any.
+    /// A receive from this rank, or from any.
     Receive {
         /// The sender's rank.
         from: Option<u32>,
-        /// Its tag.
+        /// The message's tag.
         tag: Option<i32>,
     },
-    /// From this rank, or any; the message is not taken.
+    /// A probe of messages from this rank, or from any: the message is not taken.
     Probe {
         /// The sender's rank.
         from: Option<u32>,
-        /// Its tag.
+        /// The message's tag.
         tag: Option<i32>,
     },
 }
 
 impl Direction {
-    /// The name of its function, without what stands before all of them.
+    /// The name of the direction's function, without the prefix that all functions have.
     pub(super) fn name(self) -> &'static str {
         match self {
             Direction::Send { .. } => "send",
@@ -95,7 +95,7 @@ impl Direction {
         }
     }
 
-    /// What a receive asks for, or a probe.
+    /// What a receive or a probe asks for.
     pub(super) fn wanted(self) -> Option<Wanted> {
         match self {
             Direction::Receive { from, tag } | Direction::Probe { from, tag } => Some(Wanted { source: from, tag }),
@@ -112,7 +112,7 @@ impl Post {
     }
 }
 
-/// How far it is.
+/// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// A send that has not begun.
@@ -121,7 +121,8 @@ pub(super) enum Stage {
     Leaving,
     /// A send that is announced under this number.
     Requested(u64),
-    /// The same, once its caller wants its end: the receiver has been asked for it, and says whether a receive has met it.
+    /// An announced send whose caller wants its end: the receiver has been asked for it, and says whether a receive has
+    /// met it.
     Recalled(u64),
     /// A send that goes out in pieces: its number, and how many bytes have gone.
     Cleared(u64, usize),
@@ -137,12 +138,13 @@ pub(super) enum Stage {
 pub(super) struct Operation {
     pub post: Post,
     pub stage: Stage,
-    /// Its caller wants its end, and it had met its other half. A receive whose message does not come after all ends.
+    /// Whether its caller wants its end although it had met its other half. A receive whose message then does not come
+    /// ends.
     pub is_cancelled: bool,
     pub since: Time,
     pub limit_ms: i64,
     pub deadline: Time,
-    /// The request that is told its end; it may stand for two operations.
+    /// The request that hears of its end; it may stand for two operations.
     pub completer: Completer,
 }
 
@@ -152,7 +154,7 @@ impl Operation {
         self.post.bytes()
     }
 
-    /// What is told of one that waits.
+    /// What is told of a waiting operation.
     pub(super) fn wait(&self, group: GroupId, now: Time) -> MessageWait {
         let (sends, tag) = match self.post.direction {
             Direction::Send { tag, .. } => (true, Some(tag)),
@@ -161,7 +163,7 @@ impl Operation {
         MessageWait { group, sends, peer: self.peer(), tag, age_ms: now.since(self.since).as_millis() as u64 }
     }
 
-    /// The rank that it is with, if it names one.
+    /// The operation's peer, if it names one.
     pub(super) fn peer(&self) -> Option<u32> {
         match (self.post.direction, self.stage) {
             (Direction::Send { to, .. }, _) => Some(to),
@@ -171,7 +173,7 @@ impl Operation {
     }
 }
 
-/// What is said of a message that does not fit the receive that it met.
+/// The words about a message that does not fit the receive that it met.
 pub(super) fn misfit(sent: (u64, DType), room: (u64, DType), from: &str, to: &str) -> String {
     format!("{from} sent {} {} where {to} receives at most {} {}", sent.0, sent.1, room.0, room.1)
 }

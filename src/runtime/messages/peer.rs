@@ -1,4 +1,4 @@
-//! What there is to know of one peer: its link, what is to be said on it, and what has come.
+//! What is known of one peer: its link, what is to be said on it, and what has come.
 
 use super::matching::OpId;
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
@@ -17,7 +17,7 @@ pub(super) enum Bytes {
 }
 
 impl Bytes {
-    /// As what is sent.
+    /// The memory as the input of a send.
     pub(super) fn input(&self) -> CallBuffers<'_> {
         match self {
             Bytes::Callers(_, buffers) => *buffers,
@@ -25,7 +25,7 @@ impl Bytes {
         }
     }
 
-    /// As what is received into.
+    /// The memory as the output of a receive.
     pub(super) fn output(&mut self) -> CallBuffers<'_> {
         match self {
             Bytes::Callers(_, buffers) => *buffers,
@@ -33,7 +33,7 @@ impl Bytes {
         }
     }
 
-    /// Our own, to be used again; nothing of the caller's.
+    /// Our own memory, to be used again; empty if the memory is the caller's.
     pub(super) fn into_own(self) -> Vec<u8> {
         match self {
             Bytes::Callers(..) => Vec::new(),
@@ -46,7 +46,7 @@ impl Bytes {
         matches!(self, Bytes::Callers(owner, _) if *owner == op)
     }
 
-    /// From now on a copy: the caller's memory is not touched any more.
+    /// Makes this a copy from now on: the caller's memory is not touched any more.
     pub(super) fn adopt(&mut self, buffer: Buffer, length: usize) {
         if let Bytes::Callers(_, buffers) = self {
             *self = Bytes::Own(buffers.memory().bytes(Span::new(buffer, 0, length)).to_vec());
@@ -75,14 +75,14 @@ impl Writing {
     }
 }
 
-/// What a frame that goes out is to its operation.
+/// What an outgoing frame is to its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outbound {
     /// A word without a payload.
     Word,
-    /// The whole of a send.
+    /// The whole of this send.
     Eager(OpId),
-    /// A part of one.
+    /// A part of this send.
     Piece(OpId),
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Reading {
     pub bytes: Bytes,
 }
 
-/// A message of the peer's that is not done with.
+/// A message of the peer with which we are not done.
 pub(super) struct Inbound {
     pub tag: i32,
     pub dtype: DType,
@@ -102,12 +102,12 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
-    /// How long it is, once that is known to be a length.
+    /// The message's length in bytes, once its count is known to be a valid length.
     pub(super) fn bytes(&self) -> usize {
         self.count as usize * self.dtype.size()
     }
 
-    /// What it takes of its sender's credit while it is kept.
+    /// What the message takes of its sender's credit while it is kept.
     pub(super) fn cost(&self) -> u64 {
         match &self.state {
             InboundStage::Kept(_) => self.bytes() as u64 + EAGER_COST,
@@ -117,9 +117,10 @@ impl Inbound {
 }
 
 pub(super) enum InboundStage {
-    /// Eager, and coming in; this receive will have it.
+    /// Eager, and coming in; this receive will have it, if one has met it.
     Arriving(Option<OpId>),
-    /// Eager, and here. (One to oneself lies where it is sent from, until it is known whether a receive waits for it.)
+    /// Eager, and here. (A message to oneself lies where it is sent from, until it is known whether a receive waits for
+    /// it.)
     Kept(Bytes),
     /// Requested, and not cleared.
     Requested,
@@ -133,9 +134,9 @@ pub(super) struct Peer {
     /// The number of our last message to it, and of its last to us.
     pub numbered: u64,
     pub announced: u64,
-    /// What we may still send without asking.
+    /// How much we may still send without asking.
     pub credit: u64,
-    /// What we keep of its eager messages, and what of that has become free without its knowing.
+    /// How much we keep of its eager messages, and how much of that has become free without the peer's knowledge.
     pub kept: u64,
     pub owed: u64,
     pub words: VecDeque<MessageHeader>,
@@ -145,29 +146,29 @@ pub(super) struct Peer {
     pub cleared: VecDeque<OpId>,
     /// Whether the next frame is a piece, if there is one.
     pub piece_next: bool,
-    /// Our messages that are announced or cleared.
+    /// Our messages to it that are announced or cleared, by number.
     pub ours: HashMap<u64, OpId>,
     pub inbound: HashMap<u64, Inbound>,
     pub writing: Option<Writing>,
     pub reading: Option<Reading>,
-    /// What is still to be said before this node leaves, behind the frame that is going out.
+    /// The last word before this node leaves: it goes behind the frame that is going out.
     pub last_word: Option<Vec<u8>>,
 }
 
 impl Peer {
-    /// Whether there may be no place for one message more.
+    /// Whether there may be no room for one more message.
     pub(super) fn is_full(&self) -> bool {
         self.heads.len() == self.heads.capacity() || self.inbound.len() == self.inbound.capacity()
     }
 
-    /// Makes that place.
+    /// Makes that room.
     pub(super) fn reserve(&mut self) -> Result<(), TryReserveError> {
         self.heads.try_reserve(1)?;
         self.inbound.try_reserve(1)
     }
 }
 
-/// A peer that something may be wrong with.
+/// A peer with which something may be wrong.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
     pub rank: u32,

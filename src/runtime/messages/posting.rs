@@ -13,7 +13,7 @@ use crate::wire::{EAGER_COST, EAGER_CREDIT, EAGER_MAX};
 use std::collections::TryReserveError;
 
 impl Transfers {
-    /// Whether these may be posted, one after the other: once one of them has been, it is too late to refuse the other.
+    /// Whether these may be posted, one after the other. Once the first is posted, it is too late to refuse the second.
     pub(super) fn check(&self, first: &Post, second: Option<&Post>) -> Result<()> {
         match second {
             None => self.check_own(first, None),
@@ -21,7 +21,7 @@ impl Transfers {
         }
     }
 
-    /// To whom one of these sends, and how much of it may have to be kept here, for it is to oneself.
+    /// The rank to which one of these sends, and how much of that may have to be kept here, if it is to oneself.
     pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
         let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.direction {
             Direction::Send { to, .. } => Some((to, post.bytes())),
@@ -31,8 +31,8 @@ impl Transfers {
         (send.map(|(to, _)| to), kept.map_or(0, |(_, bytes)| bytes))
     }
 
-    /// Whether what is to be posted may need more memory than there is: for two operations and what they wait in, and for a
-    /// message to oneself of so many bytes.
+    /// Whether a post may need more memory than there is: for two operations and the queues in which they wait, and for
+    /// a message to oneself of so many bytes.
     pub(super) fn is_full(&self, to: Option<u32>, own_bytes: usize) -> bool {
         let operations = &self.operations;
         let peer = to.map(|rank| self.peers.get(&rank));
@@ -43,7 +43,7 @@ impl Transfers {
             || !self.spare.has(own_bytes)
     }
 
-    /// Makes place for that.
+    /// Makes room for such a post.
     pub(super) fn reserve(&mut self, to: Option<u32>, own_bytes: usize) -> Result<(), TryReserveError> {
         self.operations.try_reserve(2)?;
         self.peers.try_reserve(1)?;
@@ -93,7 +93,7 @@ impl Transfers {
         }
     }
 
-    /// A probe: the message is there, or it waits until one comes.
+    /// Posts a probe. It ends at once if the message is there; if not, it waits until one comes.
     fn probe(&mut self, op: OpId, wanted: Wanted) {
         match self.look_for(wanted) {
             Ok(None) => self.probes.push(op),
@@ -101,7 +101,7 @@ impl Transfers {
         }
     }
 
-    /// The message that such a receive would get, if there is one now; the error of a receive that could never get one.
+    /// The message that such a receive would get, if there is one now. An error for a receive that could never get one.
     pub(super) fn look_for(&mut self, wanted: Wanted) -> Result<Option<Received>> {
         match self.next_message(wanted) {
             None => self.reach_sender(wanted.source).map_or(Ok(None), Err),
@@ -109,11 +109,12 @@ impl Transfers {
         }
     }
 
-    /// A link to the sender is wanted even if it never sends: its end tells of the sender's. The error of one that has left.
+    /// Asks for a link to the sender, even if it never sends: the link's end tells of the sender's end. An error if the
+    /// sender has left.
     fn reach_sender(&mut self, from: Option<u32>) -> Option<Error> {
         let sender = match from {
             Some(from) => Some(from).filter(|from| *from != self.own),
-            // In a group of two nobody else can be it.
+            // In a group of two, only the other rank can be the sender.
             None if self.all_left() || self.roster.members.len() == 2 => {
                 (0..self.roster.members.len() as u32).find(|rank| *rank != self.own)
             }
@@ -122,8 +123,8 @@ impl Transfers {
         sender.and_then(|rank| self.reach(rank))
     }
 
-    /// A message to oneself that nobody would ever take is an error, not a hang. `beside`: what a receive asks for that is
-    /// posted just before it.
+    /// Refuses a message to oneself that nobody would ever take: it would hang. `beside`: what a receive asks for that
+    /// is posted just before it.
     fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
         let Direction::Send { to, tag } = post.direction else { return Ok(()) };
         let bytes = post.bytes() as u64;
@@ -161,12 +162,12 @@ impl Transfers {
         let state = InboundStage::Kept(Bytes::Callers(op, buffers));
         peer.inbound.insert(number, Inbound { tag, dtype, count, state });
         let misfit = self.arrive(MessageId { source: own, number }, tag);
-        // What no receive waited for is kept, and the caller's memory is not touched any more.
+        // A message that no receive waited for is kept as a copy: the caller's memory is not touched any more.
         if let Some(inbound) = self.peers.get_mut(&own).and_then(|peer| peer.inbound.get_mut(&number)) {
             let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
             inbound.state = InboundStage::Kept(Bytes::Own(bytes));
         }
-        // An eager one has ended before it meets anything; a longer one has waited for its receive.
+        // An eager send has ended before its message meets anything; a longer one has waited for its receive.
         self.end(op, misfit.filter(|_| length > EAGER_MAX).map_or(Ok(None), Err));
     }
 }

@@ -1,18 +1,18 @@
-//! Queues by key, each in the order of its numbers, and the map that they and the engine use. All queues are lists through
-//! one row of places: what leaves makes room for what comes, so that nothing is allocated but for more than ever stood there
-//! at a time. Tested below, and with what they are for in `matching`.
+//! Queues by key, each in the order of its numbers, and the map that the queues and the engine use. All queues are
+//! lists through one row of places. A thing that leaves makes room for one that comes, so nothing is allocated unless
+//! more stand there than ever before. Tested below, and together with their use in `matching`.
 
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// So many places are kept when all are empty.
+/// How many places are kept when all are empty.
 const KEPT: usize = 16 << 10;
 
-/// A map whose keys are numbers of our own, and tags of members: nobody else chooses them, so they are mixed in less time
-/// than it takes to withstand an adversary.
+/// A map whose keys are numbers of our own, and tags of members. Nobody else chooses the keys, so they are mixed in
+/// less time than it takes to withstand an adversary.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
 
-/// What mixes numbers so that every bit of them tells in every bit (the end of MurmurHash3).
+/// Mixes numbers so that every bit of them changes every bit of the result (the end of MurmurHash3).
 #[derive(Default)]
 pub(super) struct Mixer(u64);
 
@@ -45,7 +45,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Where something stands, until it is taken out.
+/// The place where something stands, until it is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position(u32);
 
@@ -57,7 +57,7 @@ struct Entry<K, V> {
     number: u64,
     value: V,
     before: Position,
-    /// In a place that is empty: the next empty one.
+    /// In an empty place, this is the next empty place.
     after: Position,
 }
 
@@ -77,7 +77,7 @@ impl<K, V> Default for Queues<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
-    /// Lets something stand in a queue: mostly behind all others, for numbers grow; at once, then.
+    /// Puts something into a queue. Mostly it goes behind all others, because numbers grow; then this is done at once.
     pub(super) fn insert(&mut self, key: K, number: u64, value: V) -> Position {
         let (first, last) = self.ends.get(&key).copied().unwrap_or((NONE, NONE));
         let (mut before, mut after) = (last, NONE);
@@ -108,18 +108,18 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
         }
     }
 
-    /// Whether there may be no place for so many more.
+    /// Whether there may be no room for so many more.
     pub(super) fn is_full(&self, more: usize) -> bool {
         self.entries.capacity() - self.count < more || self.ends.capacity() - self.ends.len() < more
     }
 
-    /// Makes place for so many more.
+    /// Makes room for so many more.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
         self.entries.try_reserve(more)?;
         self.ends.try_reserve(more)
     }
 
-    /// What stands first in a queue.
+    /// The thing that stands first in a queue.
     pub(super) fn first(&self, key: K) -> Option<V> {
         let (first, _) = self.ends.get(&key)?;
         Some(self.at(*first).value)
@@ -144,7 +144,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Queues<K, V> {
         place
     }
 
-    /// Makes these two neighbours, or the one that there is an end of its queue.
+    /// Makes these two neighbours. If there is only one of them, it becomes an end of its queue.
     fn link(&mut self, key: K, before: Position, after: Position) {
         if before != NONE {
             self.at_mut(before).after = after;

@@ -1,15 +1,15 @@
-//! A set of ranks of one group, as bits: nothing is allocated once it has been made. Tested below.
+//! A set of ranks of one group, as bits: after it has been made it allocates nothing. Tested below.
 
 /// The set.
 pub(super) struct Ranks {
     words: Vec<u64>,
     count: usize,
-    /// No word before this one has a rank.
+    /// No word before this place has a rank.
     from: usize,
 }
 
 impl Ranks {
-    /// None of so many.
+    /// An empty set, for so many ranks.
     pub(super) fn none_of(size: usize) -> Ranks {
         Ranks { words: vec![0; size.div_ceil(64)], count: 0, from: 0 }
     }
@@ -31,7 +31,7 @@ impl Ranks {
         self.words[at] &= !bit;
     }
 
-    /// Takes the lowest out.
+    /// Takes the lowest rank out.
     pub(super) fn pop_first(&mut self) -> Option<u32> {
         if self.is_empty() {
             return None;

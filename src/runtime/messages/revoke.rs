@@ -1,4 +1,4 @@
-//! What ends a group because of its messages: damage, a lost peer, a bug. Whom that is blamed on, the scheduler says.
+//! What ends a group because of its messages: damage, a lost peer, a bug. The scheduler says who is to blame.
 
 use super::engine::Trouble;
 use super::peer::Suspect;
@@ -14,7 +14,7 @@ use crate::runtime::state::verdict::{Concern, Unsaid, Word};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 impl Messages {
-    /// The group cannot be used any more.
+    /// Ends the group because of this trouble.
     pub(super) fn revoke_for(&self, trouble: Trouble) {
         match trouble {
             Trouble::Heard(failure) => self.revoke(self.context.state.heard(self.context.formed(), failure), false),
@@ -39,7 +39,7 @@ impl Messages {
         }
     }
 
-    /// Something may be wrong with a peer: what that means is the scheduler's to say.
+    /// Something may be wrong with a peer. The scheduler says what that means.
     pub(super) fn judge(&self, handle: &EngineHandle, suspect: &Suspect) {
         let Suspect { rank, end, finding } = suspect;
         let evidence = end.in_words();
@@ -61,7 +61,7 @@ impl Messages {
                 drop(engine);
                 self.context.interrupt_messages(); // there may be more to do than was found before
             }
-            // Nobody needs it just now; it may be leaving.
+            // No operation needs this peer just now; it may be leaving.
             Word::Unsaid(_) if !lock(&handle.engine).transfers.needs(*rank) => {}
             Word::Unsaid(what) => {
                 let concern = Concern { title: &self.title(), sequence: 0, peer: *rank, evidence: &evidence };
@@ -70,9 +70,9 @@ impl Messages {
         }
     }
 
-    /// The program has interrupted the caller of a message, whose buffers are its own again when this returns. A message that has
-    /// met its other half goes on as a rule; where its peer does not, the group ends. A send is taken back also where its receiver does
-    /// not say whether it has met it.
+    /// The program has interrupted a caller of messages. When this returns, the caller's buffers are its own again. A
+    /// message that has met its other half mostly goes on; if its peer does not go on, the group ends. A send is also
+    /// taken back if its receiver does not say whether it has met it.
     pub(super) fn take_back(
         &self,
         request: &Request,
@@ -97,8 +97,8 @@ impl Messages {
         }
     }
 
-    /// Does something with the messages. A panic there is a bug of this library; it ends all of the group's messages, since
-    /// nobody would move them any more, and what has ended touches no caller's memory.
+    /// Does something with the messages. A panic in it is a bug of this library: it ends all of the group's messages,
+    /// because nobody would move them any more. A message that has ended touches no caller's memory.
     pub(super) fn guarded<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
             let cause = format!("{}: a bug in this library, printed above; please report it", self.title());
@@ -121,7 +121,7 @@ impl Messages {
         format!("messages on {}", self.context.id())
     }
 
-    /// Ends the group for everyone; who drives its links looks up and tells the peers.
+    /// Ends the group for everyone. The thread that drives its links looks up and tells the peers.
     fn revoke(&self, failure: Failure, is_own: bool) {
         let cause = self.context.agree_on_cause(failure, is_own);
         self.context.break_with(cause);

@@ -1,4 +1,4 @@
-//! How the frames of messages move on their links: what goes out next, and what each that comes in does.
+//! How the frames of messages move on their links: what goes out next, and what each incoming frame does.
 //!
 //! On a link words (CTSs, credit ...) go first; then pieces of cleared messages and the heads of new sends take turns, so
 //! that neither keeps the other waiting. A frame is at most [`MESSAGE_PIECE_BYTES`] long.
@@ -19,7 +19,7 @@ impl Engine {
     /// Moves what can be moved on the link to a peer, in both directions.
     pub(super) fn pump(&mut self, rank: u32) {
         if self.failed.is_some() {
-            return; // who reads on does not know any more where in a frame the link is
+            return; // reading on is of no use: it is not known any more where in a frame the link is
         }
         self.more.remove(rank);
         self.transfers.dirty.insert(rank);
@@ -41,7 +41,7 @@ impl Engine {
         self.flush();
     }
 
-    /// Nothing can be moved on a link just now: from here on the poller says when something can, unless callers look.
+    /// Nothing can be moved on a link just now. From now on the poller says when something can, unless callers look.
     fn leave_link(&mut self, rank: u32) {
         let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) else { return };
         if self.callers > 0 {
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// A caller looks no more. The last one moves what has come, and leaves the rest to the poller.
+    /// A caller stops looking. The last caller moves what has come, and leaves the rest to the poller.
     pub(super) fn caller_leaves(&mut self) {
         self.callers -= 1;
         while self.callers == 0 {
@@ -60,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// Moves what can be moved on the link to this peer, or on all; and on those at which callers look. Whether anything has been
-    /// moved of what is asked for.
+    /// Moves what can be moved on the link to this peer, or on all links; and on the links at which callers look.
+    /// Returns whether anything that was asked for has moved.
     pub(super) fn look(&mut self, peer: Option<u32>) -> bool {
         let before = self.moved;
         match peer {
@@ -103,7 +103,7 @@ impl Engine {
                         break;
                     }
                     Err(end) => {
-                        // What the peer said before it closed tells more than that it closed.
+                        // The peer's last word tells more than the fact that its link has closed.
                         while self.trouble.is_none() && matches!(self.read_frame(rank), Ok(Moved::Done)) {}
                         self.link_ended(rank, end);
                         break;
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// A link does not come to stand.
+    /// The link to this peer does not come to stand.
     pub(super) fn never_up(&mut self, rank: u32, end: LinkEnd) {
         if matches!(self.transfers.peer(rank).slot, Slot::Unused | Slot::Asked) {
             self.ends(rank, end);
@@ -137,7 +137,7 @@ impl Engine {
         self.trouble.get_or_insert(trouble);
     }
 
-    /// Writes on a frame, or begins the next. `Done`: one has gone, and there may be another.
+    /// Goes on writing a frame, or begins the next. `Done`: one frame has gone, and there may be another.
     fn write_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
         let Some(peer) = self.transfers.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
         if !matches!(peer.slot, Slot::Up(_)) {
@@ -251,7 +251,7 @@ impl Engine {
         peer.writing = Some(Writing { what, length, bytes });
     }
 
-    /// Reads on in a frame, or the next one. `Done`: one has come to its end, and there may be another.
+    /// Goes on reading a frame, or begins the next. `Done`: one frame has come to its end, and there may be another.
     fn read_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
         let Some(peer) = self.transfers.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
         let Slot::Up(link) = &mut peer.slot else { return Ok(Moved::Nothing) };

@@ -1,5 +1,5 @@
-//! The messages of one group: what is posted, what has come, and how they meet. Moves no frame: what is to be sent waits with the
-//! peer ([`Peer`]), which is noted as `dirty`.
+//! The messages of one group: what is posted, what has come, and how the two meet. It moves no frame: what is to be
+//! sent waits with the peer ([`Peer`]), and the peer is noted as `dirty`.
 //!
 //! Invariants: an operation ends once, and from then on its buffer is not touched; no more than [`EAGER_CREDIT`] of one peer's
 //! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what is given up before its time in
@@ -22,28 +22,28 @@ use crate::types::{DType, Time};
 use crate::wire::{MessageHeader, MessagePart, MessageWait, EAGER_CREDIT, WAITS_MAX};
 use std::sync::Arc;
 
-/// What one group has of them.
+/// The messages of one group.
 pub(super) struct Transfers {
     pub roster: Arc<Roster>,
     pub own: u32,
     pub peers: Map<u32, Peer>,
     pub operations: Map<OpId, Operation>,
     pub matching: Matching,
-    /// Probes that wait: few, for each is a call that has not returned.
+    /// Probes that wait. They are few, because each is a call that has not returned.
     pub probes: Vec<OpId>,
     pub next_op: OpId,
-    /// Peers that something is to be sent to.
+    /// Peers to which something is to be sent.
     pub dirty: Ranks,
-    /// Peers to which links are wanted.
+    /// Peers to which a link is wanted.
     pub wanted: Vec<u32>,
     /// Peers whose link ended, or is silent.
     pub suspects: Vec<Suspect>,
-    /// Buffers that were needed before and will be again: so that in the long run nothing is allocated.
+    /// Buffers that were needed before, and will be needed again: so in the long run nothing is allocated.
     pub spare: BufferPool,
 }
 
 impl Transfers {
-    /// Nothing posted, nothing come.
+    /// The messages of a group in which nothing is posted, and nothing has come.
     pub(super) fn new(roster: &Arc<Roster>) -> Transfers {
         Transfers {
             roster: Arc::clone(roster),
@@ -65,8 +65,8 @@ impl Transfers {
         self.next_op
     }
 
-    /// What it waits for since before then, the oldest first, as far as that is told. In one pass and with no memory that grows with
-    /// what is posted: there may be very many.
+    /// The operations that have waited since before that time, the oldest first, as many as are told of. There may be
+    /// very many: so this takes one pass, and its memory does not grow with what is posted.
     pub(super) fn waits(&self, before: Time, now: Time) -> Vec<MessageWait> {
         let mut oldest: Vec<(Time, OpId)> = Vec::with_capacity(WAITS_MAX + 1);
         for (op, operation) in self.operations.iter().filter(|(_, operation)| operation.since <= before) {
@@ -79,7 +79,7 @@ impl Transfers {
         oldest.iter().filter_map(|(_, op)| Some(self.operations.get(op)?.wait(self.roster.id, now))).collect()
     }
 
-    /// Sees to it that there is a link; the error of a peer to which there can be none.
+    /// Makes sure that a link is open or asked for. Returns an error if there can be none to this peer.
     pub(super) fn reach(&mut self, rank: u32) -> Option<Error> {
         let peer = self.peers.entry(rank).or_default();
         if let Slot::Left(culprit) = &peer.slot {
@@ -97,7 +97,7 @@ impl Transfers {
         None
     }
 
-    /// The link to this peer has ended: what became of the peer is not known.
+    /// The link to this peer has ended. It is not known what became of the peer.
     pub(super) fn suspect(&mut self, rank: u32, end: LinkEnd) {
         self.suspects.push(Suspect { rank, end, finding: Finding::Unknown });
     }
@@ -106,7 +106,7 @@ impl Transfers {
         self.peers.entry(rank).or_default()
     }
 
-    /// A word without a payload, to be sent to a peer.
+    /// Queues a word without a payload for a peer.
     pub(super) fn say(&mut self, to: u32, part: MessagePart, number: u64, count: u64, dtype: DType) {
         let (epoch, group) = (self.roster.formed.epoch, self.roster.id);
         let header = MessageHeader { epoch, group, part, dtype, tag: 0, number, count };
@@ -114,7 +114,7 @@ impl Transfers {
         self.dirty.insert(to);
     }
 
-    /// Ends an operation. Its buffer is not touched any more: a frame that has begun goes on with a copy.
+    /// Ends an operation. Its buffer is not touched any more: a frame that has begun goes on with a copy of it.
     pub(super) fn end(&mut self, op: OpId, outcome: Result<Option<Received>>) {
         let Some(operation) = self.operations.remove(&op) else { return };
         self.probes.retain(|probe| *probe != op);
@@ -134,8 +134,8 @@ impl Transfers {
         self.end(op, Ok(Some(Received { source, tag, count, dtype })));
     }
 
-    /// A message has come, or the head of one: it meets the first receive that asks for it, or waits. Returns what is wrong
-    /// if it does not fit.
+    /// A message has come, or its head: it meets the first receive that asks for it, or waits. If it does not fit, this
+    /// returns what is wrong.
     pub(super) fn arrive(&mut self, message: MessageId, tag: i32) -> Option<Error> {
         match self.matching.arrive(message, tag) {
             Some(op) => self.meet(op, message),
@@ -146,7 +146,7 @@ impl Transfers {
         }
     }
 
-    /// A message waits for a receive: whoever asked for such a one is told of it.
+    /// A message waits for a receive: tells each probe that asks for such a message.
     fn tell_probes(&mut self, message: MessageId, tag: i32) {
         let accepts = |op: &OpId| {
             let wanted = self.operations.get(op)?.post.direction.wanted()?;
@@ -156,7 +156,7 @@ impl Transfers {
         told.into_iter().for_each(|op| self.end(op, Ok(self.arrived(message))));
     }
 
-    /// What is known of a message that has come, or of which the head has.
+    /// What is known of a message that has come, or whose head has come.
     fn arrived(&self, message: MessageId) -> Option<Received> {
         let MessageId { source, number } = message;
         let inbound = self.peers.get(&source)?.inbound.get(&number)?;
@@ -168,7 +168,7 @@ impl Transfers {
         self.matching.first_arrived(wanted).and_then(|message| self.arrived(message))
     }
 
-    /// A receive and a message have met. Returns what is wrong if the message does not fit.
+    /// A receive and a message have met. If the message does not fit, this returns what is wrong.
     pub(super) fn meet(&mut self, op: OpId, message: MessageId) -> Option<Error> {
         let (source, number) = (message.source, message.number);
         let own = self.own;
@@ -181,7 +181,7 @@ impl Transfers {
         match &mut inbound.state {
             InboundStage::Arriving(of) => {
                 operation.stage = Stage::Met(message);
-                *of = fits.then_some(op); // what nobody will have is dropped when it is here
+                *of = fits.then_some(op); // a message that nobody will have is dropped when it is here
             }
             InboundStage::Kept(_) => {
                 let inbound = self.peer(source).inbound.remove(&number)?;
@@ -218,7 +218,7 @@ impl Transfers {
         Some(error)
     }
 
-    /// So much of what a peer's messages take here has become free; told in large steps.
+    /// So much of the room that a peer's messages take here has become free. The peer is told in large steps.
     pub(super) fn release(&mut self, source: u32, cost: u64) {
         let peer = self.peer(source);
         peer.kept -= cost;
@@ -229,7 +229,7 @@ impl Transfers {
         }
     }
 
-    /// Whether nobody else is left that a message could come from.
+    /// Whether no other rank is left from which a message could come.
     pub(super) fn all_left(&self) -> bool {
         let others = self.roster.members.len() - 1;
         let left = |(rank, peer): (&u32, &Peer)| *rank != self.own && matches!(peer.slot, Slot::Left(_));

@@ -9,8 +9,8 @@ use crate::types::Time;
 use crate::wire::PeerState;
 
 impl Engine {
-    /// Looks at the links to the peers that operations need, if it is time to. Returns when to come again. `answer_about`: what the
-    /// scheduler has said of a peer since it was asked.
+    /// Looks at the links to the peers that operations need, if it is time to. Returns the time of the next look.
+    /// `answer_about`: what the scheduler has said of a peer since it was asked.
     pub(super) fn look_for_signs(&mut self, now: Time, answer_about: impl Fn(u32) -> Option<PeerState>) -> Time {
         if self.silence.look_at() <= now && (self.failed.is_some() || self.transfers.operations.is_empty()) {
             self.silence.end();

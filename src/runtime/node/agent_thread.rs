@@ -1,7 +1,8 @@
 //! A node's agent thread: its brain, the control connection, the listening socket, and the mesh.
 //!
 //! Invariants: every input is followed by draining all outputs; everything readable is fed before the timer is. The
-//! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of it is left.
+//! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of the thread is
+//! left.
 
 use super::connection::{Attempt, Connection, CONTROL};
 use super::own_addresses::OwnAddresses;
@@ -37,13 +38,14 @@ pub struct Setup {
     pub agent: Agent,
     /// Where the scheduler may be.
     pub schedulers: Places,
-    /// At which addresses the node listens, and which it tells the others.
+    /// The addresses at which the node listens, and those which it tells the others.
     pub own: OwnAddresses,
     /// How long an operation on a group may take, in milliseconds.
     pub operation_timeout_ms: i64,
-    /// What becomes of each connection, to the scheduler and to peers, what is demanded there, and what is to be told of that.
+    /// The treatment of each connection, to the scheduler and to peers: how it is wrapped, what is demanded, and what
+    /// is to be told of it.
     pub guard: Guard,
-    /// What becomes of a link once its peer has let it in.
+    /// What becomes of a link when its peer has let it in.
     pub upgrade: Upgrade,
 }
 
@@ -56,7 +58,7 @@ pub struct Node {
     inputs: VecDeque<Input>,
     feeding: bool,
     connection: Connection,
-    /// A link that is being made holds bytes of which the poller does not know.
+    /// Whether a link that is being made holds bytes of which the poller does not know.
     more: bool,
     listener: Option<Listener>,
     accept_again: Time,
@@ -64,7 +66,7 @@ pub struct Node {
     armed: Time,
     quit: bool,
     over: bool,
-    /// Of the job's end, which this node tells of itself.
+    /// Whether all nodes are told of the job's end, which this node tells of itself.
     all_are_told: bool,
 }
 
@@ -103,7 +105,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Runs to the end; should it panic, nobody waits for it in vain.
+    /// Runs to the end. If it panics, nobody waits for it in vain.
     pub fn run_to_the_end(self) {
         let registry = Arc::clone(&self.registry);
         if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
@@ -127,7 +129,7 @@ impl Node {
             }
         }
         if !self.over {
-            // A node that ends without leaving says so, if that is possible at once; nobody need find it out.
+            // A node that ends without leaving says so, if that is possible at once. Then nobody need find it out.
             self.send(Message::Gone);
             self.connection.write();
         }
@@ -137,7 +139,7 @@ impl Node {
     fn turn(&mut self) -> Result<()> {
         self.feed_signs();
         let now = self.state.clock.now();
-        // What the mesh has found out may change when the brain wants to be woken: it goes first.
+        // The mesh goes first: what it has found out may change when the brain wants to be woken.
         let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
         let links_at = links_at.min(self.mesh.dial_again(now, &self.poller));
         self.publish_untold();
@@ -167,14 +169,15 @@ impl Node {
         Ok(())
     }
 
-    /// Tries further addresses of whoever does not answer at the first. Returns when to come again.
+    /// Tries further addresses of a node or scheduler that does not answer at the first. Returns the time to come
+    /// again.
     fn dial_on(&mut self, now: Time) -> Time {
         let (next, attempt) = self.connection.dial_on(now, &self.poller);
         self.connected(attempt);
         next.min(self.mesh.dial_on(now, &self.poller))
     }
 
-    /// Sleeps at most so long, then serves what is ready. Returns whether anything was.
+    /// Sleeps at most so long, then serves what is ready. Returns whether anything was ready.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.poller
             .poll(timeout)
@@ -218,7 +221,7 @@ impl Node {
             match command {
                 AgentCommand::Brain(command) => {
                     match command {
-                        Command::Leave => self.listener = None, // nobody new is let in by one who leaves
+                        Command::Leave => self.listener = None, // a node that leaves lets in nobody new
                         Command::Store { .. } => self.connection.lookout.stir(),
                         _ => {}
                     }
@@ -245,7 +248,7 @@ impl Node {
         }
     }
 
-    /// What the mesh has found out goes where it belongs. Returns whether there was anything.
+    /// Passes on what the mesh has found out. Returns whether there was anything.
     fn pass_on(&mut self) -> bool {
         let mut is_news = false;
         while let Some(event) = self.mesh.next_event() {
@@ -262,14 +265,14 @@ impl Node {
                 None => turn_away(mail, Some(&leave())), // it has been freed since
             },
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
-            // What a node that was taken for lost still wants does not count.
+            // A wish of a node that was taken for lost does not count.
             MeshEvent::Aborted(index, _) if self.state.view().epoch.lost.contains(&index) => {}
             MeshEvent::Locate(index) => self.locate(Some(index)),
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
         }
     }
 
-    /// A call that waits for all to be told of the job's end learns how far that is.
+    /// Tells a call that waits until all know of the job's end how far that is.
     fn publish_untold(&mut self) {
         if let Some(untold) = self.mesh.untold().filter(|_| !self.all_are_told) {
             self.all_are_told = !untold.1;
@@ -282,8 +285,8 @@ impl Node {
         self.accept_again = self.mesh.accept(listener, &self.poller, self.state.clock.now());
     }
 
-    /// Feeds the brain, and does what it wants done. What comes of that (a connection that fails at once, or is lost)
-    /// waits in `inputs` for its turn: one input, then all outputs, then the next.
+    /// Feeds the brain, and does what it wants done. The consequences (a connection that fails at once, or is lost)
+    /// wait in `inputs` for their turn: one input, then all outputs, then the next.
     fn feed(&mut self, input: Input) {
         self.inputs.push_back(input);
         if !self.feeding {
@@ -389,7 +392,7 @@ impl Node {
         }
     }
 
-    /// A group is made: links to it are let in from now on, unless nobody waits for it any more.
+    /// A group is made. From now on links to it are let in, unless nobody waits for it any more.
     fn group_made(&mut self, made: std::result::Result<Option<Arc<Group>>, Box<Failure>>, id: Option<GroupId>) {
         match (made, id) {
             (Ok(Some(group)), _) => self.mesh.add(&group.context.roster, &self.poller),
@@ -402,7 +405,7 @@ impl Node {
         }
     }
 
-    /// Asks the scheduler where a member is, to which a link waits.
+    /// Asks the scheduler where a member is, if a link to that member waits.
     fn locate(&mut self, index: Option<u32>) {
         if let Some(index) = index {
             self.feed(Input::Command(Command::Locate(ask_for(index), index)));
@@ -415,7 +418,7 @@ impl Node {
         self.feed(Input::Command(Command::FreeGroup(id)));
     }
 
-    /// What has come of an attempt to connect is the brain's to hear, and where peers reach this node.
+    /// Tells the brain what has come of an attempt to connect, and where peers reach this node.
     fn connected(&mut self, attempt: Attempt) {
         match attempt {
             Attempt::Pending => {}
@@ -452,7 +455,8 @@ impl Node {
         }
     }
 
-    /// Where peers reach this node; binds the address that reaches the scheduler if nothing is bound yet.
+    /// The addresses at which peers reach this node. Binds the address that reaches the scheduler, if nothing is bound
+    /// yet.
     fn addresses(&mut self, own: SocketAddr) -> Result<Vec<SocketAddr>> {
         if self.listener.is_none() {
             self.listen(self.setup.own.listen_towards(own)?)?;
@@ -469,7 +473,7 @@ impl Node {
     }
 }
 
-/// Wakes the agent thread of a node, if it is there still: a lookup may outlast it.
+/// Wakes the agent thread of a node, if the thread is still there: a lookup may outlast it.
 fn waking(state: &Arc<NodeState>) -> Announce {
     let state = Arc::downgrade(state);
     Arc::new(move || {

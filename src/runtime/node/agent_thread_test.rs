@@ -1,4 +1,4 @@
-//! An agent thread's loop, turn by turn, whose scheduler the test plays.
+//! An agent thread's loop, turn by turn; the test plays its scheduler.
 
 use super::*;
 use crate::agent::Profile;
@@ -25,12 +25,12 @@ fn node(scheduler: SocketAddr) -> Node {
     node_over(scheduler, plain())
 }
 
-/// One each of whose connections is wrapped.
+/// A node that wraps each of its connections.
 fn node_over(scheduler: SocketAddr, wrap: Wrap) -> Node {
     node_at(Places::Here(vec![scheduler]), scheduler.to_string(), wrap)
 }
 
-/// One that looks for its scheduler there.
+/// A node that looks for its scheduler there.
 fn node_at(schedulers: Places, name: String, wrap: Wrap) -> Node {
     let profile = Profile {
         register: worker(0, 2),
@@ -67,7 +67,7 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
     }
 }
 
-/// It stands for addresses of both families, perhaps, and nobody listens at the other one.
+/// The name may stand for addresses of both families, and nobody listens at the other one.
 #[test]
 fn a_name_is_looked_up_while_the_loop_goes_on_and_each_of_its_addresses_is_tried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -103,7 +103,7 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
     assert_eq!(node.state.view().epoch.broken, Some(verdict));
 }
 
-/// What a node that was taken for lost still wants does not count.
+/// A wish of a node that was taken for lost does not count.
 #[test]
 fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -124,7 +124,7 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
     }
 }
 
-/// A certificate that is not valid, say: each attempt is wrapped, and no byte goes out in clear.
+/// The wrap fails for a certificate that is not valid, say. Each attempt is wrapped, and no byte goes out in clear.
 #[test]
 fn a_wrap_that_fails_is_never_followed_by_a_plain_connection_to_the_scheduler() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -39,15 +39,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is said at the start of a node that no life after it could be known as.
+/// The warning at the start of a node that no later life could be recognized as.
 const NO_LASTING_NAME: &str =
     "this node has neither a node id (MS_NODE_ID) nor a rank from its launcher: should it be lost, \
                               it cannot come back";
 
-/// How long an abort waits for the other nodes to be told of it, where the scheduler does not tell them.
+/// How long an abort waits for the other nodes to be told of it, if the scheduler does not tell them.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
-/// What joining came to.
+/// The result of joining.
 pub enum Joined {
     /// This process is a node of the cluster.
     Node(Box<Cluster>),
@@ -58,7 +58,7 @@ pub enum Joined {
 /// How far this process has left its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// It is in it.
+    /// The process is in its cluster.
     #[default]
     NotYet,
     /// The others know that it has left; the scheduler in this process may still serve them.
@@ -75,11 +75,11 @@ pub struct Cluster {
     formed: Arc<Formed>,
     node_id: String,
     thread: Option<JoinHandle<()>>,
-    /// Those of groups that had not ended when finalizing had to.
+    /// Threads of groups that had not ended when finalizing had to.
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) scheduler: Option<SchedulerThread>,
     pub(super) leaving: Mutex<Leaving>,
-    /// The newest epoch that the program was told of; held by the one thread that is inside `muster_recover`.
+    /// The newest epoch that the program was told of. The one thread that is inside `muster_recover` holds it.
     pub(crate) recovering: Mutex<Epoch>,
 }
 
@@ -109,7 +109,7 @@ pub fn join(mut settings: Settings) -> Result<Joined> {
     join_over(settings, guard, Upgrade::to_memory())
 }
 
-/// As [`join`] for a node, with every connection wrapped, and links upgraded where their peers offer the same.
+/// Does what [`join`] does for a node, with every connection wrapped, and links upgraded if their peers offer the same.
 pub fn join_over(settings: Settings, guard: Guard, upgrade: Upgrade) -> Result<Joined> {
     let scheduler = scheduler_thread(&settings, &guard)?;
     Cluster::join(settings, scheduler, guard, upgrade).map(|cluster| Joined::Node(Box::new(cluster)))
@@ -128,7 +128,7 @@ pub fn start_scheduler(settings: &Settings) -> Result<SchedulerThread> {
 }
 
 fn check_scheduler(settings: &Settings) -> Result<()> {
-    rank_table::take_rank(&mut settings.clone()) // it has no rank, but the table must be right
+    rank_table::take_rank(&mut settings.clone()) // a scheduler has no rank, but the table must be right
 }
 
 /// The scheduler that a cluster of one, or rank 0 under another launcher, runs in its own process. Its connections are wrapped as
@@ -143,7 +143,7 @@ fn scheduler_thread(settings: &Settings, guard: &Guard) -> Result<Option<Schedul
     };
     let mut settings = settings.clone();
     settings.assignment = place;
-    settings.warnings.clear(); // the node tells them
+    settings.warnings.clear(); // the node tells of them
     SchedulerThread::of(Serving::guarded(&settings, guard.shared())?).map(Some)
 }
 
@@ -219,17 +219,17 @@ impl Cluster {
         }
     }
 
-    /// What this node is.
+    /// This node's role.
     pub fn role(&self) -> Role {
         own_role(&self.formed)
     }
 
-    /// What the cluster agreed on, in the present epoch.
+    /// What the cluster has agreed on, in the present epoch.
     pub fn formed(&self) -> Arc<Formed> {
         self.state.view().epoch.formed.clone().unwrap_or_else(|| Arc::clone(&self.formed))
     }
 
-    /// The settings that it was joined with.
+    /// The settings with which the node joined.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -249,7 +249,7 @@ impl Cluster {
         self.state.view().epoch.formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
     }
 
-    /// What there is of its groups.
+    /// The registry of the node's groups.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
@@ -264,8 +264,8 @@ impl Cluster {
         self.handle(id).present()
     }
 
-    /// The first cause that broke the cluster, or, if it holds, the first group's; where nothing is broken, a message whose time
-    /// was up.
+    /// The first cause that broke the cluster, or, if the cluster holds, the first cause of a group's end. If nothing
+    /// is broken: the failure of a message whose time was up.
     pub fn failure(&self) -> Option<Failure> {
         let first = self.state.view().epoch.causes.of_cluster().cloned();
         first.or_else(|| self.registry.groups().iter().find_map(|group| group.messages.late()))
@@ -292,7 +292,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(Status::Internal, "a scheduler that formed the cluster has an address"))?;
         let own = self.state.member(&self.formed(), self.formed.index)?;
         let worker = own.addresses.first().map_or(scheduler.ip(), |address| address.ip());
-        // A scheduler in this process may listen on every address; the others know this host by the worker's.
+        // A scheduler in this process may listen on every address. The others know this host by the worker's address.
         let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
         let chief = SocketAddr::new(ip, self.settings.hccl_chief_port(scheduler.port())?);
         let chief_device = self.settings.hccl_chief_device();
@@ -332,12 +332,12 @@ impl Cluster {
         if word == Some(true) {
             return Ok(());
         }
-        // What a node that was taken for lost still wants does not count.
+        // A wish of a node that was taken for lost does not count.
         let fenced = self.state.view().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
         fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }
 
-    /// Tells the others itself that the job is over.
+    /// Tells the others without the scheduler that the job is over.
     fn abort_without_scheduler(&self, code: i32, reason: &str) -> Result<()> {
         let formed = self.formed();
         let own = self.state.member(&formed, formed.index)?.culprit();
@@ -376,7 +376,7 @@ impl Drop for Cluster {
         self.state.end_trace(Duration::MAX);
         self.registry.kept().handles.clear();
         self.state.free();
-        // This node is lost to the others and may come back; with recovery the job is to be there still.
+        // This node is lost to the others, and may come back: with recovery the job is still to be there then.
         let is_in_it = *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) == Leaving::NotYet;
         if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && is_in_it) {
             scheduler.vanish();
@@ -399,7 +399,7 @@ fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
     word.map_err(|why| in_call("init", &why))?.expect("a wait without limit ends with a word")
 }
 
-/// What the node says of itself.
+/// The node's registration: what it says of itself.
 fn registration(settings: &Settings, incarnation: Incarnation) -> Result<Register> {
     let (role, given, rank) = match &settings.assignment {
         Assignment::Node { role, node_id, rank, .. } => (*role, node_id.clone(), *rank),
@@ -441,7 +441,7 @@ fn rank_word(formed: &Formed) -> &'static str {
     }
 }
 
-/// In milliseconds, as the C ABI counts: `i64::MAX` is without limit.
+/// A limit in milliseconds, as the C ABI counts: `i64::MAX` is without limit.
 pub fn limit_ms(limit: Option<Duration>) -> i64 {
     limit.map_or(i64::MAX, |limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX))
 }

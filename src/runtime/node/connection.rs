@@ -1,5 +1,5 @@
-//! A node's one connection to its scheduler: attempts at it, what goes out and comes in, and its end. It decides nothing: what
-//! happens to it is given back as inputs for the brain.
+//! A node's one connection to its scheduler: attempts to connect, what goes out and comes in, and its end. It decides
+//! nothing: what happens to it is returned as inputs for the brain.
 
 use super::whereabouts::Whereabouts;
 use crate::agent::Input;
@@ -21,28 +21,28 @@ const FIRST_DIAL: usize = 16;
 /// How long a connection that the brain has given up may take to write what was sent before.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The token of the next attempt. Tokens go round well below the mesh's; what is still reported of an old one does no harm.
+/// The token of the next attempt. Tokens go round well below the mesh's. A late report of an old one does no harm.
 fn following(next_dial: &mut usize) -> Token {
     *next_dial = FIRST_DIAL + (*next_dial + 1 - FIRST_DIAL) % (FIRST_TOKEN - FIRST_DIAL);
     Token(*next_dial)
 }
 
-/// How far it is.
+/// How far the connection is.
 enum Stage {
     None,
     Dialling(Dial, Time),
     Up(ControlLink),
-    /// Given up by the brain; what was sent before still goes out.
+    /// The brain has given it up; what was sent before still goes out.
     Lingering(ControlLink, Time),
 }
 
 /// What has come of an attempt.
 pub(crate) enum Attempt {
-    /// Nothing yet, or nothing that is new.
+    /// Nothing yet, or nothing new.
     Pending,
-    /// It stands; our end has this address.
+    /// The connection stands; our end has this address.
     Up(SocketAddr),
-    /// It has failed; why.
+    /// The attempt has failed, for this reason.
     Failed(String),
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Connection {
     wrap: Wrap,
     secret: Option<Arc<JobSecret>>,
     whereabouts: Whereabouts,
-    /// Which of the scheduler's places it tries.
+    /// The scheduler's place that it tries.
     place: usize,
     next_dial: usize,
     through: Vec<u8>,
-    /// There is more to read, or to write, of which the poller does not know.
+    /// Whether there is more to read, or to write, of which the poller does not know.
     pub more: bool,
-    /// To the store: a caller's next question follows the answer to its last.
+    /// Looks out for the next answer of the store: a caller's next question follows the answer to its last.
     pub lookout: Lookout,
 }
 
@@ -82,17 +82,17 @@ impl Connection {
         }
     }
 
-    /// Whether it stands.
+    /// Whether the connection stands.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.stage, Stage::Up(_))
     }
 
-    /// Whether there is nothing of it.
+    /// Whether there is no connection, and no attempt at one.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::None)
     }
 
-    /// The scheduler's address, while it stands.
+    /// The scheduler's address, while the connection stands.
     pub(crate) fn scheduler(&self) -> Option<SocketAddr> {
         match &self.stage {
             Stage::Up(link) => Some(link.transport.peer_address()),
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// Until when it is waited for.
+    /// The time until which an attempt, or a connection that was given up, is waited for.
     pub(crate) fn deadline(&self) -> Time {
         match &self.stage {
             Stage::Dialling(_, deadline) | Stage::Lingering(_, deadline) => *deadline,
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// The time may be up.
+    /// Ends what has waited until its deadline.
     pub(crate) fn expire(&mut self, now: Time) -> Option<Input> {
         if now < self.deadline() {
             return None;
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Which node speaks, from now on.
+    /// Sets which node speaks from now on.
     pub(crate) fn set_node(&mut self, index: u32) {
         if let Stage::Up(link) = &mut self.stage {
             link.set_node(index);
@@ -141,7 +141,8 @@ impl Connection {
         self.look_at_dial(poller)
     }
 
-    /// What a lookup of the scheduler's name has come to, if it has ended: further addresses for the attempt that is under way.
+    /// The result of a lookup of the scheduler's name, if it has ended: further addresses for the attempt that is under
+    /// way.
     pub(crate) fn hear_names(&mut self, poller: &Poller) -> Attempt {
         let news = self.whereabouts.news(self.place);
         let (Stage::Dialling(dial, _), Some(news)) = (&mut self.stage, news) else { return Attempt::Pending };
@@ -152,7 +153,7 @@ impl Connection {
         self.look_at_dial(poller)
     }
 
-    /// Tries further addresses where the first do not answer, and asks for them. Returns when to come again, too.
+    /// Tries further addresses if the first do not answer, and asks for them. Returns the time to come again, too.
     pub(crate) fn dial_on(&mut self, now: Time, poller: &Poller) -> (Time, Attempt) {
         let Stage::Dialling(dial, _) = &mut self.stage else { return (Time::NEVER, Attempt::Pending) };
         let next = dial.go_on(now, poller, || following(&mut self.next_dial));
@@ -165,7 +166,7 @@ impl Connection {
         let Stage::Dialling(dial, _) = &mut self.stage else { return Attempt::Pending };
         match dial.look(poller, || following(&mut self.next_dial)) {
             Dialled::Pending => Attempt::Pending,
-            // Its name may stand for another address.
+            // The scheduler's name may stand for another address.
             Dialled::Failed(_) if self.whereabouts.unanswered().is_some() => Attempt::Pending,
             Dialled::Failed(why) => self.fail(why.to_string()),
             Dialled::Ready(transport) => {
@@ -187,12 +188,12 @@ impl Connection {
         Attempt::Failed(why)
     }
 
-    /// Drops it.
+    /// Drops the connection.
     pub(crate) fn drop_it(&mut self) {
         self.stage = Stage::None;
     }
 
-    /// The brain gives it up: what was sent before goes out, for a while.
+    /// The brain gives the connection up: what was sent before goes out for a while.
     pub(crate) fn give_up(&mut self, now: Time) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::None) {
             Stage::Up(link) => Stage::Lingering(link, now + LINGER),
@@ -200,7 +201,7 @@ impl Connection {
         };
     }
 
-    /// Sends a message; why it has ended, if it has.
+    /// Sends a message. Returns why the connection has ended, if it has.
     pub(crate) fn send(&mut self, mut message: Message) -> Option<ControlEnd> {
         let Stage::Up(link) = &mut self.stage else { return None };
         if let (Some(secret), Message::Register(register)) = (&self.secret, &mut message) {
@@ -222,7 +223,7 @@ impl Connection {
         }
     }
 
-    /// Reads what has come: inputs for the brain, in order, and behind them how it has ended, if it has.
+    /// Reads what has come. Returns inputs for the brain, in order, and how the connection has ended, if it has.
     pub(crate) fn read(&mut self) -> (Vec<Input>, Option<ControlEnd>) {
         self.more = false;
         let Stage::Up(link) = &mut self.stage else { return (Vec::new(), None) };
@@ -248,7 +249,7 @@ impl Connection {
         (inputs, heard.err())
     }
 
-    /// It has ended; the brain decides what that means, unless it gave the connection up before.
+    /// The connection has ended. The brain decides what that means, unless it gave the connection up before.
     pub(crate) fn lose(&mut self, end: &ControlEnd, logger: &Logger) -> Option<Input> {
         let was_up = self.is_up();
         if let (ControlEnd::Refused(_), Stage::Up(link)) = (end, &mut self.stage) {

@@ -1,6 +1,6 @@
 //! Leaving a cluster: the groups end, the scheduler hears of it, and a process that hosts the scheduler goes last.
 //!
-//! The program may interrupt each of its waits, and call it again: then it goes on where it was.
+//! The program may interrupt each of its waits, and call it again: then it goes on where it stopped.
 
 use super::cluster::{Cluster, Leaving};
 use crate::agent::Command;
@@ -35,8 +35,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the threads and links of all groups: until then, and for ever after. What is stuck in a user's function by then is
-    /// waited for when the cluster is freed.
+    /// Ends the threads and links of all groups; waits until this time (`Time::NEVER`: until all have ended). A thread
+    /// that is still stuck in a user's function then is waited for when the cluster is freed.
     pub(super) fn end_groups(&self, why: &str, until: Time, attention: &Attention<'_>) -> Result<()> {
         let retired = self.registry.take_retired();
         let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.registry.groups()).collect();

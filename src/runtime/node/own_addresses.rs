@@ -1,7 +1,8 @@
-//! At which addresses a node listens, and which it tells the others.
+//! The addresses at which a node listens, and those which it tells the others.
 //!
-//! In this order: those of `worker_ip`; those of the interfaces of `ifname`; all, where `advertise` says what is told; the
-//! one that leads to the scheduler. Tested below, and between hosts by `tests/python/test_reach.py`.
+//! The choice, in this order: the addresses of `worker_ip`; those of the interfaces of `ifname`; all, if `advertise`
+//! says what is told; the one that leads to the scheduler. Tested below, and between hosts by
+//! `tests/python/test_reach.py`.
 
 use crate::config::{Endpoint, Interfaces, Key, Reach, Settings};
 use crate::error::{Error, Result, Status};
@@ -15,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct OwnAddresses {
     given: Vec<IpAddr>,
     reach: Reach,
-    /// What takes the place of the address that leads to the scheduler, where that is in this process.
+    /// The address that takes the place of the one that leads to the scheduler, if the scheduler is in this process.
     pub instead: Option<IpAddr>,
     names: Names,
 }
@@ -30,7 +31,7 @@ struct Names {
 }
 
 impl OwnAddresses {
-    /// As the settings say.
+    /// The addresses that the settings describe.
     pub fn of(settings: &Settings) -> OwnAddresses {
         OwnAddresses {
             given: settings.worker_addresses.clone(),
@@ -77,14 +78,14 @@ impl OwnAddresses {
         bound.map_err(|error| Error::new(error.status(), format!("{setting}: {}", error.message())))
     }
 
-    /// The port that the others are told, if it is one: without a range, that is what is bound.
+    /// The port that the others are told, if there is just one. Without a range it is the port that is bound.
     fn told_port(&self) -> Option<u16> {
         let mut ports = self.reach.advertise.iter().filter_map(|told| told.port);
         let first = ports.next()?;
         ports.all(|port| port == first).then_some(first)
     }
 
-    /// What the others are told of a node that listens there.
+    /// The addresses that the others are told of a node that listens there.
     pub fn told(&self, bound: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let Some(port) = bound.first().map(SocketAddr::port).filter(|_| !self.reach.advertise.is_empty()) else {
             return bound;
@@ -124,7 +125,8 @@ fn described(own: &OwnAddress) -> String {
     format!("{} ({}{down})", own.interface, own.address.ip())
 }
 
-/// Of those that count: what holds on one link only where there is nothing else, and a loopback interface where it is named.
+/// Chooses among the addresses that count. A link-local one is taken only if there is nothing else; one of a loopback
+/// interface counts only if the interface is named.
 fn choose(interfaces: &Interfaces, all: &[OwnAddress]) -> Vec<SocketAddr> {
     let counts = |own: &&OwnAddress| {
         own.is_up && interfaces.admit(&own.interface) && (!own.is_loopback || interfaces.name(&own.interface))

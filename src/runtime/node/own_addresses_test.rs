@@ -2,7 +2,7 @@ use super::*;
 use crate::config::Config;
 use std::net::TcpListener;
 
-/// What the settings of a worker say that has these, too.
+/// The addresses of a worker whose settings have these, too.
 fn own(settings: &[(&str, &str)]) -> OwnAddresses {
     let mut config = Config::new();
     let worker = [("role", "MS_WORKER"), ("sched_host", "127.0.0.1"), ("sched_port", "8118"), ("worker_num", "2")];

@@ -1,7 +1,7 @@
-//! Reads the rank table (`RANK_TABLE_FILE`) and has the settings take this process's rank from it; and makes the text of one
-//! for a cluster that has formed.
+//! Reads the rank table (`RANK_TABLE_FILE`), and has the settings take this process's rank from it; also makes the text
+//! of a table for a cluster that has formed.
 //!
-//! What a table says is config's; here are the questions to the system: the file's bytes, this host's name and addresses.
+//! `config` knows what a table says. This file asks the system: for the file's bytes, this host's name and addresses.
 //! Tested below, and with real processes by `tests/python/test_rank_table.py`.
 
 use crate::config::{rank_table_text, DeviceEntry, Host, Settings};
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The largest file that is read: a table for a million devices fits.
 const FILE_MAX_BYTES: u64 = 128 << 20;
-/// Where a host with Ascend devices says what addresses they have.
+/// The file in which a host with Ascend devices has their addresses.
 const DEVICE_ADDRESSES: &str = "/etc/hccn.conf";
 
 /// Takes a worker's rank from the table, where one is set; otherwise does nothing.
@@ -38,14 +38,14 @@ pub fn device(settings: &Settings) -> Device {
     Device { id, ip: settings.device_ip.or_else(known) }
 }
 
-/// What the file of the device's addresses says: lines like `address_0=192.168.100.101`.
+/// Reads a device's address from the text of that file: lines like `address_0=192.168.100.101`.
 fn device_ip(text: &str, device: u32) -> Option<IpAddr> {
     let name = format!("address_{device}");
     let value = text.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| key.trim() == name)?.1;
     value.trim().parse().ok()
 }
 
-/// The table of a cluster's workers, who come in order of rank.
+/// The text of the table of a cluster's workers, which come in order of rank.
 pub fn text(workers: &[Member]) -> Result<String> {
     let entry = |member: &Member| DeviceEntry {
         rank: member.rank,

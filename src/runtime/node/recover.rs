@@ -1,4 +1,4 @@
-//! A caller inside `muster_recover`: waits for the next epoch, and clears away what is left of those before.
+//! A call of `muster_recover`: it waits for the next epoch, and clears away what is left of those before.
 
 use super::cluster::Cluster;
 use crate::agent::Command;
@@ -10,13 +10,13 @@ use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
 use std::time::Duration;
 
-/// How long a scheduler that is away may take to come back, where without it somebody is lost for good.
+/// How long a scheduler that is away may take to come back, if without it a node is lost for good.
 const AWAY_WAIT: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Waits until every node of the cluster is in here too; then the next epoch has begun. At most so many milliseconds:
-    /// `i64::MAX` without limit, -1 the forming time-out. Without all the others nothing has changed but that the groups
-    /// are revoked.
+    /// Waits until every node of the cluster has called this too; then the next epoch has begun. Waits at most so many
+    /// milliseconds: `i64::MAX` without limit, -1 the forming time-out. If others do not come, nothing has changed but
+    /// that the groups are revoked.
     pub fn recover(&self, timeout_ms: i64) -> Result<()> {
         let begun = self.state.clock.now();
         let deadline = match (timeout_ms, self.settings().forming_timeout) {
@@ -35,7 +35,7 @@ impl Cluster {
                 return Err(Error::new(Status::State, "recover: another thread of this process is in it already"));
             }
         };
-        // A call that was given up may have counted: then this one finds its epoch, and asks for no other.
+        // A call that was given up may have counted: then this call finds its epoch, and asks for no other.
         let outcome = self.await_epoch_after(*newest, deadline);
         if outcome.is_ok() {
             *newest = self.epoch();
@@ -69,14 +69,15 @@ impl Cluster {
         })
     }
 
-    /// What has become of the wish for an epoch after this one, as soon as that is known.
+    /// The outcome of the wish for an epoch after this one, as soon as it is known.
     fn outcome_until(&self, old: Epoch, deadline: Time, attention: &Attention<'_>) -> Result<Option<Result<()>>> {
         let state = &self.state;
         loop {
             let was_away = state.view().away.is_some();
             let until = if state.recovery { deadline } else { deadline.min(state.clock.now() + AWAY_WAIT) };
             let known = state.wait_attentively(until, attention, |view| {
-                // That somebody's time is up is the answer to one who gave up before, for this one has not.
+                // An earlier call that gave up has caused this time-out. It is no answer to this call, which has not
+                // given up.
                 view.not_recovered.take_if(|failure| failure.status == Status::Timeout);
                 outcome(view, old, state.recovery)
             })?;
@@ -90,8 +91,8 @@ impl Cluster {
         }
     }
 
-    /// The first cause where somebody is lost, who comes back only with recovery, and the scheduler is away: so that nobody else
-    /// says that this is the end.
+    /// The first cause, if a node is lost that comes back only with recovery, and the scheduler is away: then nobody
+    /// else says that this is the end.
     fn lost_for_good(&self) -> Option<Failure> {
         let is_away = self.state.view().away.is_some() && !self.state.recovery;
         let groups = if is_away { self.registry.groups() } else { Vec::new() };
@@ -110,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// What has become of the wish for an epoch after this one, as soon as that is known.
+/// The outcome of the wish for an epoch after this one, as soon as it is known.
 fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>> {
     if view.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));

@@ -11,10 +11,10 @@ use crate::types::Time;
 use crate::wire::{Blob, Parts, StoreOperation};
 use std::time::Duration;
 
-/// How long an operation that need not wait for anybody may take.
+/// How long an operation may take that need not wait for another node.
 const ANSWER_WAIT: Duration = Duration::from_secs(300);
 
-/// So many of the keys that were waited for in vain are named.
+/// How many of the keys that were waited for in vain are named.
 const MISSING_NAMED_MAX: usize = 3;
 
 struct StoreCall<'a> {
@@ -23,22 +23,22 @@ struct StoreCall<'a> {
     delta: i64,
     expected_bytes: u64,
     value: Blob,
-    /// What a sentence calls it: `store get of "a"`.
+    /// The call's name in sentences: `store get of "a"`.
     title: &'a str,
 }
 
 impl<'a> StoreCall<'a> {
-    /// One with keys only.
+    /// A call with keys only.
     fn new(operation: StoreOperation, keys: Vec<Blob>, title: &'a str) -> StoreCall<'a> {
         StoreCall { operation, keys, delta: 0, expected_bytes: 0, value: Blob::new([]), title }
     }
 }
 
-/// What came of a compare-and-set.
+/// The result of a compare-and-set.
 pub struct Compared {
-    /// What the key holds afterwards; nothing where it is absent.
+    /// The value of the key afterwards; empty if the key is absent.
     pub current: Vec<u8>,
-    /// It is absent, and something was expected.
+    /// Whether the key is absent although a value was expected.
     pub is_absent: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Store<'a> {
 }
 
 impl Cluster {
-    /// Its store.
+    /// The cluster's store.
     pub fn store(&self) -> Store<'_> {
         Store { cluster: self }
     }
@@ -61,7 +61,7 @@ impl Store<'_> {
         self.simple(StoreOperation::Set, key, "set", 0, value).map(|_| ())
     }
 
-    /// The value of a key, waiting for it; `timeout_ms`: -1 the default, 0 try once, `i64::MAX` no limit.
+    /// Waits for a key, and returns its value; `timeout_ms`: -1 the default, 0 try once, `i64::MAX` no limit.
     pub fn get(&self, key: &[u8], timeout_ms: i64) -> Result<Vec<u8>> {
         let operation = if timeout_ms == 0 { StoreOperation::TryGet } else { StoreOperation::Get };
         let title = &format!("store get of {}", show(key));
@@ -69,17 +69,17 @@ impl Store<'_> {
         self.ask(request, self.limit_or_answer(timeout_ms)?).map(|(_, value)| value)
     }
 
-    /// Adds to the number in a key; the sum.
+    /// Adds to the number in a key. Returns the sum.
     pub fn add(&self, key: &[u8], delta: i64) -> Result<i64> {
         self.simple(StoreOperation::Add, key, "add", delta, &[]).map(|(sum, _)| sum)
     }
 
-    /// Puts bytes behind what is in a key; how long that is then.
+    /// Puts bytes behind what is in a key. Returns how long the value is then.
     pub fn append(&self, key: &[u8], value: &[u8]) -> Result<usize> {
         self.simple(StoreOperation::Append, key, "append", 0, value).map(|(length, _)| length as usize)
     }
 
-    /// Sets a key to `desired` if it is `expected`; what it is afterwards.
+    /// Sets a key to `desired` if its value is `expected`. Returns what the value is afterwards.
     pub fn compare_set(&self, key: &[u8], expected: &[u8], desired: &[u8]) -> Result<Compared> {
         self.value_fits(expected.len(), "the expected value")?;
         self.value_fits(desired.len(), "the desired value")?;
@@ -94,7 +94,7 @@ impl Store<'_> {
         Ok(Compared { current, is_absent: number < 0 })
     }
 
-    /// Deletes a key; whether it existed.
+    /// Deletes a key. Returns whether it existed.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         self.simple(StoreOperation::Delete, key, "delete", 0, &[]).map(|(existed, _)| existed != 0)
     }
@@ -107,7 +107,7 @@ impl Store<'_> {
             return Ok(());
         }
         if timeout_ms == 0 {
-            // Nothing to wait for: the first that is not there is the answer.
+            // Nothing is waited for: the first key that is not there is the answer.
             let there = self.which_exist(wanted, title, ANSWER_WAIT)?;
             let missing = keys.iter().zip(there).find(|(_, there)| !there);
             return missing.map_or(Ok(()), |(key, _)| {
@@ -133,7 +133,8 @@ impl Store<'_> {
         self.ask(request, Some(ANSWER_WAIT)).map(|(count, _)| count as u64)
     }
 
-    /// The keys that begin so, in the order of their bytes; piece by piece, so that no other call waits for long.
+    /// The keys with this prefix, in the order of their bytes. They are fetched piece by piece, so that no other call
+    /// waits for long.
     pub fn list(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
         let max = self.cluster.formed().agreed.store_key_max;
         if prefix.len() as u64 > max {
@@ -175,7 +176,7 @@ impl Store<'_> {
         self.ask(request, Some(ANSWER_WAIT)).map(drop)
     }
 
-    /// Takes the values of all of these keys, waiting until all exist; time-outs as `get`.
+    /// Waits until all of these keys exist, and passes their values to `take`; time-outs as in `get`.
     pub fn multi_get<T>(&self, keys: &[&[u8]], timeout_ms: i64, take: impl FnOnce(&[&[u8]]) -> Result<T>) -> Result<T> {
         let title = &title_of("multi_get of", keys);
         let (wanted, limit) = (self.keys(keys)?, self.limit_or_answer(timeout_ms)?);
@@ -201,7 +202,8 @@ impl Store<'_> {
         }
     }
 
-    /// Where the time for several keys is up: which are missing, as far as the scheduler says so in a moment, the first few.
+    /// Adds to a time-out for several keys which of them are missing: the first few, if the scheduler says so in a
+    /// moment.
     fn naming_missing(&self, error: Error, keys: &[&[u8]], title: &str, limit: Option<Duration>) -> Error {
         if error.status() != Status::Timeout || keys.len() == 1 {
             return error;
@@ -242,7 +244,7 @@ impl Store<'_> {
         Ok(Blob::new(key))
     }
 
-    /// Several keys, of which each is copied, and stands in a list.
+    /// Copies several keys into a list.
     fn keys(&self, keys: &[&[u8]]) -> Result<Vec<Blob>> {
         let bytes = keys.iter().fold(0usize, |bytes, key| bytes.saturating_add(key.len() + 256));
         memory::room(bytes, "the keys of a call to the store")?;
@@ -259,7 +261,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// How long to wait; `None`: without limit. One that tries once waits for its answer.
+    /// How long to wait; `None`: without limit. A call that tries once waits for its answer.
     fn limit_or_answer(&self, timeout_ms: i64) -> Result<Option<Duration>> {
         if timeout_ms == 0 {
             Ok(Some(ANSWER_WAIT))
@@ -300,7 +302,7 @@ impl Store<'_> {
         state.ask(AgentCommand::Brain(Command::Store { ask, operation, keys, delta, expected_bytes, value }));
         let polls = Polls::new(1, 1, state.polling.set);
         let deadline = limit.map_or(Time::NEVER, |limit| state.clock.now() + limit);
-        // Where the job goes on after a loss, what became of a change must be known: else it would be made once more.
+        // If the job goes on after a loss, it must be known what became of a change: else it would be made once more.
         let is_answered = state.recovery && !waits;
         let ends = |first: &Failure| !is_answered || matches!(first.status, Status::Aborted | Status::Fenced);
         let mut idle = Idle::default();
@@ -362,7 +364,7 @@ fn too_long(name: &str, bytes: usize, max: u64) -> Error {
     )
 }
 
-/// What a sentence calls a call with these keys.
+/// The name in sentences of a call with these keys.
 fn title_of(verb: &str, keys: &[&[u8]]) -> String {
     match keys {
         [key] => format!("store {verb} {}", show(key)),
@@ -370,7 +372,7 @@ fn title_of(verb: &str, keys: &[&[u8]]) -> String {
     }
 }
 
-/// Room for a value twice: here, and in the frames that go out.
+/// Makes sure of memory for a value twice: here, and in the frames that go out.
 fn room_for(bytes: usize) -> Result<()> {
     memory::room(2 * bytes, "a value on its way to the store")
 }

@@ -1,11 +1,12 @@
-//! Which addresses the scheduler has, as far as is known. A name is looked up for each attempt to connect, on a thread of its own:
-//! it may be known later than the node starts, and stand for another address when the scheduler comes back. What it stood for
-//! last is tried meanwhile, for a node that has lost its connection must be back soon; that is all there is while no name
-//! service answers. Where nobody is any more an attempt hears nothing for seconds: then the name is looked up again and again.
+//! The addresses of the scheduler, as far as they are known. A name is looked up for each attempt to connect, on a
+//! thread of its own: it may become known later than the node starts, and may stand for another address when the
+//! scheduler comes back. Meanwhile the addresses are tried for which the name stood last, because a node that has lost
+//! its connection must be back soon; these are all there is while no name service answers. If nobody is at an address
+//! any more, an attempt hears nothing for seconds: then the name is looked up again and again.
 //!
-//! It waits for nothing. One lookup is under way at a time; what it says after its attempt has ended counts for the next. Tested
-//! below, against a name server by `tests/python/test_names.py`, and where a host's own name leads to its loopback by
-//! `test_own_name.py`.
+//! This waits for nothing. One lookup is under way at a time; an answer that comes after its attempt has ended counts
+//! for the next. Tested below, against a name server by `tests/python/test_names.py`, and where a host's own name leads
+//! to its loopback by `test_own_name.py`.
 
 use crate::config::{Assignment, Settings};
 use crate::error::Error;
@@ -22,13 +23,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Where a scheduler may be: at one host, at one of these ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// It is in this process, and listens there.
+    /// The scheduler is in this process, and listens there.
     Here(Vec<SocketAddr>),
-    /// At this host.
+    /// The scheduler is at this host.
     Host {
         /// By name or by address.
         host: String,
-        /// At one of these.
+        /// At one of these ports.
         ports: Vec<u16>,
         /// Whether the job has ranks on other hosts, too, as far as it is known: they must find what this node finds.
         spans_hosts: bool,
@@ -50,15 +51,15 @@ pub fn places(settings: &Settings, here: Option<&[SocketAddr]>) -> Result<(Place
     Ok((places, ports.iter().map(name).collect()))
 }
 
-/// Is called from any thread when a lookup has ended.
+/// A function that is called from any thread when a lookup has ended.
 pub type Announce = Arc<dyn Fn() + Send + Sync>;
 
-/// Which addresses the scheduler has.
+/// What is known of the scheduler's addresses.
 pub(crate) struct Whereabouts {
     places: Places,
     announce: Announce,
     lookup: Option<Lookup>,
-    /// What the host's name stood for last.
+    /// The addresses for which the host's name stood last.
     known: Vec<SocketAddr>,
     /// When the name is looked up again, if the attempt still waits then.
     again: Option<Time>,
@@ -69,12 +70,13 @@ impl Whereabouts {
         Whereabouts { places, announce, lookup: None, known: Vec::new(), again: None }
     }
 
-    /// An attempt at this place begins: the addresses that are known, and why there may be none, if that is known already.
+    /// Begins an attempt at this place. Returns the known addresses, and why there may be none, if that is known
+    /// already.
     pub(crate) fn begin(&mut self, place: usize) -> (Vec<SocketAddr>, Option<String>) {
         if matches!(self.places, Places::Here(_)) {
             return (self.at(place), None);
         }
-        // What was said when nobody waited for it counts, but is looked up anew.
+        // An answer that came while nobody waited counts, but the name is looked up anew.
         let _ = self.news(place);
         self.look_up();
         self.again = None;
@@ -82,7 +84,7 @@ impl Whereabouts {
         (self.at(place), reason)
     }
 
-    /// Looks a name up again where the attempt has waited for long enough. Returns when to come again.
+    /// Looks a name up again if the attempt has waited for long enough. Returns the time to come again.
     pub(crate) fn look_again(&mut self, now: Time) -> Time {
         match &self.places {
             Places::Host { host, .. } if !asks_nobody(host) => {}
@@ -95,7 +97,7 @@ impl Whereabouts {
         self.again.unwrap_or(Time::NEVER)
     }
 
-    /// One lookup at a time.
+    /// Begins a lookup, if none is under way.
     fn look_up(&mut self) {
         if let (Places::Host { host, .. }, None) = (&self.places, &self.lookup) {
             let announce = Arc::clone(&self.announce);
@@ -103,7 +105,7 @@ impl Whereabouts {
         }
     }
 
-    /// What the lookup has come to since it was asked last: the addresses, or why there are none.
+    /// The news of the lookup since this was last called: the addresses, or why there are none.
     pub(crate) fn news(&mut self, place: usize) -> Option<Result<Vec<SocketAddr>, String>> {
         let answer = self.lookup.as_mut()?.answer()?;
         self.lookup = None;
@@ -123,7 +125,7 @@ impl Whereabouts {
         }
     }
 
-    /// What is said of a lookup that has no answer yet.
+    /// The words about a lookup that has no answer yet.
     pub(crate) fn unanswered(&self) -> Option<String> {
         let Places::Host { host, .. } = &self.places else { return None };
         self.lookup.as_ref().map(|_| format!("cannot resolve host {host:?}: no answer from the name service in time"))
@@ -173,7 +175,7 @@ mod tests {
             assert!(known.iter().all(|address| address.ip().is_loopback()) && reason.is_none());
             announced.recv_timeout(Duration::from_secs(60)).unwrap();
             let found = whereabouts.news(0);
-            // Its answer may have come before the attempt had begun.
+            // The lookup's answer may have come before the attempt had begun.
             assert!(found.is_none_or(|found| found.is_ok_and(|found| found[0].port() == 7000)));
             assert!(!whereabouts.known.is_empty());
         }
@@ -188,7 +190,7 @@ mod tests {
         let at = |ms| Time::default() + Duration::from_millis(ms);
         whereabouts.begin(0);
         for (now, next) in [(500, 1500), (1499, 1500), (1500, 2500), (2600, 3600)] {
-            // What was announced may be an answer that the attempt has heard already.
+            // The announcement may be of an answer that the attempt has heard already.
             while whereabouts.lookup.is_some() && whereabouts.news(0).is_none() {
                 announced.recv_timeout(Duration::from_secs(60)).unwrap();
             }

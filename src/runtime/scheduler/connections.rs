@@ -1,8 +1,9 @@
-//! The scheduler's connections: which are to be read again, which to be written to, and which are being closed.
+//! The scheduler's connections: which of them are to be read again, which are to be written to, and which are being
+//! closed.
 //!
-//! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`], and one to which nothing was sent is
-//! dropped at once; no more than [`CLOSING_MAX`] are being closed; no turn of the loop looks at all connections, and an idle one
-//! holds no buffer. Nothing here knows what a message means.
+//! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`], and one to which nothing
+//! was sent is dropped at once; no more than [`CLOSING_MAX`] connections are being closed at a time; no turn of the
+//! loop looks at all connections, and an idle one holds no buffer. Nothing here knows what a message means.
 
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token};
@@ -23,25 +24,26 @@ const FIRST: u64 = 2;
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How many closed connections may drain at a time; beyond that the first is dropped.
 const CLOSING_MAX: usize = 1024;
-/// How many connections gather to be written to before that is done: what goes to all nodes is made as it is sent.
+/// How many connections with something to write may gather before it is written: what goes to all nodes is made as it
+/// is sent.
 const DIRTY_MAX: usize = 64;
 
 struct Connection {
     link: ControlLink,
-    /// When to drop it, once the brain has closed it.
+    /// When to drop the connection, once the brain has closed it.
     closing: Option<Time>,
     /// Whether the peer has been told that nothing more follows.
     shut: bool,
     /// Whether the peer is to hear a word, or has heard one.
     spoken_to: bool,
-    /// One side does not take the other: its last word is on the way.
+    /// Whether one side does not take the other: the last word is on the way.
     refused: bool,
-    /// A node has registered on it.
+    /// Whether a node has registered on this connection.
     is_nodes: bool,
 }
 
 impl Connection {
-    /// Ends this direction, and passes over what still comes; its end, if that has come.
+    /// Ends this direction, and passes over what still comes. Returns the connection's end, if that has come.
     fn read_on(&mut self, through: &mut [u8]) -> Option<ControlEnd> {
         self.shut = self.shut || self.link.transport.shutdown_write().is_ok();
         match self.link.transport.read(&mut [IoSliceMut::new(through)]) {
@@ -52,58 +54,58 @@ impl Connection {
     }
 }
 
-/// What a look at a connection brought.
+/// What a look at a connection has brought.
 pub(super) struct Read {
-    /// What has come; of one that has been closed nothing counts any more.
+    /// The messages that have come. On a connection that has been closed, they do not count any more.
     pub arrivals: Vec<Arrival>,
     /// Whether there was a byte at least.
     pub any: bool,
-    /// How it has ended, behind that.
+    /// How the connection has ended behind these messages.
     pub end: Option<ControlEnd>,
 }
 
-/// A node registers with a certificate that is not its own: what it is told, and what the log says.
+/// What is said when a node registers with a certificate that is not its own: to the node, and in the log.
 pub(super) struct Misnamed {
     pub told: String,
     pub logged: String,
 }
 
-/// All that are open.
+/// All open connections.
 pub(super) struct Connections {
-    /// What is put around each, what it proves, and what is to be told of that.
+    /// The guard of all connections: how each is wrapped, what it proves, and what is to be told of that.
     pub guard: Guard,
-    /// Each by itself, for a table leaves much of its room unused.
+    /// The open connections, each in its own memory, because a table leaves much of its room unused.
     open: HashMap<ConnId, Box<Connection>>,
     next: u64,
     /// Connections to which something is to be written.
     dirty: BTreeSet<ConnId>,
-    /// Those that are to be read, of which the poller will not tell.
+    /// Connections that are to be read, of which the poller will not tell.
     more: BTreeSet<ConnId>,
-    /// Those that are not nodes', and are to be read when it is their turn.
+    /// Connections that do not belong to nodes, and are to be read when their turn comes.
     pub line: Line<ConnId>,
-    /// Those that have been closed, in order of when to drop them; some have ended since.
+    /// Connections that have been closed, in the order in which they are dropped; some have ended since.
     closing: VecDeque<(Time, ConnId)>,
-    /// How many of those are open.
+    /// How many of the closed connections are still open.
     closing_count: usize,
     through: Vec<u8>,
     pub store: StoreLookout,
 }
 
-/// To the store: a question follows the answer to the last.
+/// Looks out for questions to the store: a question follows the answer to the last.
 pub(super) struct StoreLookout {
     pub lookout: Lookout,
     polling: Polling,
 }
 
 impl StoreLookout {
-    /// There is nothing to do: whether to look again.
+    /// There is nothing to do. Returns whether to look again.
     pub fn looks_again(&mut self, clock: &Clock) -> bool {
         self.lookout.looks_again(&self.polling, clock)
     }
 }
 
 impl Connections {
-    /// None yet; `poll` is what the user wants of waits.
+    /// A set without connections; `poll` is how long the user wants waits to poll.
     pub fn new(guard: Guard, poll: Option<Duration>) -> Connections {
         Connections {
             guard,
@@ -119,17 +121,18 @@ impl Connections {
         }
     }
 
-    /// How many there are.
+    /// How many connections are open.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether there is none.
+    /// Whether no connection is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Wraps and watches a new connection, under its number as token; unless it has ended at once.
+    /// Wraps and watches a new connection, with its number as token. Returns the number, unless the connection has
+    /// ended at once.
     pub fn insert(&mut self, transport: TcpTransport, registry: &Registry) -> Option<ConnId> {
         let mut link = ControlLink::new((self.guard.wrap)(transport, Side::Server));
         let id = ConnId(self.next);
@@ -141,19 +144,19 @@ impl Connections {
         Some(id)
     }
 
-    /// Those that are to be read, of which the poller will not tell.
+    /// The connections that are to be read, of which the poller will not tell.
     pub fn to_read(&self) -> impl ExactSizeIterator<Item = ConnId> + '_ {
         self.more.iter().copied()
     }
 
-    /// A node registers on it.
+    /// Notes that a node registers on this connection.
     pub fn becomes_nodes(&mut self, id: ConnId) {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.is_nodes = true;
         }
     }
 
-    /// Whether it may be read at once: a node's is. Others join the line.
+    /// Whether a connection may be read at once: a node's may. Others join the line.
     pub fn is_first(&mut self, id: ConnId) -> bool {
         let is_first = self.open.get(&id).is_some_and(|it| it.is_nodes && it.closing.is_none());
         if !is_first {
@@ -185,7 +188,7 @@ impl Connections {
         }
     }
 
-    /// Whether the certificate that was shown on this connection is of the node that registers, where that is demanded.
+    /// Checks that the certificate shown on this connection belongs to the node that registers, if that is demanded.
     pub fn check_identity(&self, id: ConnId, register: &Register) -> Result<(), Misnamed> {
         let (Some(setting), Some(connection)) = (&self.guard.node_ids, self.open.get(&id)) else { return Ok(()) };
         let node = &register.node_id;
@@ -218,8 +221,8 @@ impl Connections {
             if !connection.link.write() {
                 self.more.insert(id);
             } else if connection.closing.is_some() && !connection.link.has_outbound() {
-                // Then its end is awaited, so that nothing on the way is cut off. Said once: each time is an event on
-                // the socket, of which the poller would tell.
+                // The peer's end is awaited then, so that nothing on the way is cut off. This is said once: each time
+                // is an event on the socket, of which the poller would tell.
                 if !std::mem::replace(&mut connection.shut, true) {
                     let _ = connection.link.transport.shutdown_write();
                 }
@@ -227,14 +230,14 @@ impl Connections {
         }
     }
 
-    /// The same, once there is much.
+    /// Writes what can be written, once there is much.
     pub fn write_if_many(&mut self) {
         if self.dirty.len() >= DIRTY_MAX {
             self.write();
         }
     }
 
-    /// Drops a connection that has ended. Returns whether that is news: it had not been closed.
+    /// Drops a connection that has ended. Returns whether that is news, because it had not been closed.
     pub fn remove(&mut self, id: ConnId) -> bool {
         self.dirty.remove(&id);
         let Some(connection) = self.open.remove(&id) else { return false };
@@ -242,8 +245,8 @@ impl Connections {
         connection.closing.is_none()
     }
 
-    /// Lets a connection on which one side does not take the other end in order: the reason is to arrive. Returns whether that is
-    /// news: it had not been closed.
+    /// Ends a connection in order on which one side does not take the other: the reason is to arrive. Returns whether
+    /// that is news, because it had not been closed.
     pub fn refuse(&mut self, id: ConnId, now: Time) -> bool {
         let Some(connection) = self.open.get_mut(&id) else { return false };
         if connection.closing.is_some() {
@@ -278,7 +281,7 @@ impl Connections {
         }
     }
 
-    /// Closes all.
+    /// Closes all connections.
     pub fn close_all(&mut self, now: Time) {
         let open: Vec<ConnId> = self.open.keys().copied().collect();
         open.into_iter().for_each(|id| self.close(id, now));

@@ -1,9 +1,9 @@
-//! The journal of one job: which job it is, how often its scheduler was started, and what is written in it at once.
-//! `writer.rs` does so on a thread of its own, and `src/sim` in steps between which it dies: nothing
-//! here waits, and the only thing that is touched is the disk.
+//! The journal of one job: which job it is, how often its scheduler was started, and which records are written at once.
+//! `writer.rs` writes on a thread of its own, and `src/sim` in steps between which it dies. Nothing here waits, and
+//! only the disk is touched.
 //!
 //! Invariants: records are written in the order in which they were given; what was given together, or came while the disk
-//! was busy, is synced together; a record is told of as durable only when a sync that covers it has returned. After a
+//! was busy, is synced together; a record counts as durable only when a sync that covers it has returned. After a
 //! failure nothing more is written, and the failure is kept. Tested in `writer_test.rs`, and by `src/sim`.
 
 use crate::error::{Error, Result, Status};
@@ -13,7 +13,7 @@ use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
 use std::path::PathBuf;
 
-/// What is to be done, in order.
+/// One piece of work; pieces are done in order.
 pub(crate) enum Work {
     /// Append a record.
     Append(u64, Record),
@@ -21,30 +21,30 @@ pub(crate) enum Work {
     Rewrite(Vec<Record>),
 }
 
-/// What lies between those who give work and the one who does it.
+/// What lies between the threads that give work and the one that does it.
 #[derive(Default)]
 pub(crate) struct WriteQueue {
     work: Vec<Work>,
-    /// Up to which record all are durable.
+    /// All records up to this one are durable.
     durable: u64,
-    /// The file has grown long.
+    /// Whether the file has grown long.
     is_long: bool,
     failed: Option<Error>,
 }
 
-/// What there is to tell of it.
+/// The progress of the writing.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// Up to which record all are durable.
+    /// All records up to this one are durable.
     pub(crate) durable: u64,
     /// Whether the journal should be rewritten.
     pub(crate) is_long: bool,
-    /// Why nothing more is written.
+    /// The reason why nothing more is written.
     pub(crate) failed: Option<Error>,
 }
 
 impl WriteQueue {
-    /// After a failure nothing is taken any more; whether this was.
+    /// Takes a piece of work, unless there was a failure. Returns whether it was taken.
     pub(crate) fn put(&mut self, work: Work) -> bool {
         let takes = self.failed.is_none();
         if takes {
@@ -57,12 +57,12 @@ impl WriteQueue {
         self.work.is_empty()
     }
 
-    /// All that waits: it is written, and synced, together.
+    /// Takes all that waits, to be written and synced together.
     pub(crate) fn take(&mut self) -> Vec<Work> {
         std::mem::take(&mut self.work)
     }
 
-    /// What came of it: up to which record all are durable; and whether the file is to be rewritten.
+    /// Notes what came of the work: up to which record all are durable, and whether the file is to be rewritten.
     pub(crate) fn settle(&mut self, outcome: Result<u64>, is_long: bool) {
         match outcome {
             Ok(durable) => self.durable = self.durable.max(durable),
@@ -81,7 +81,7 @@ impl WriteQueue {
     }
 }
 
-/// A journal that was read, and of which nothing has been made yet.
+/// A journal that was read, before anything is made of it.
 pub(crate) struct Read {
     journal: Journal,
     raw: Records,
@@ -93,9 +93,9 @@ pub(crate) struct Read {
 /// A journal that is ready to be written.
 pub(crate) struct Begun {
     journal: JobJournal,
-    /// Which job this is.
+    /// The job's instance.
     pub(crate) instance: JobInstance,
-    /// What is recorded of it.
+    /// The job's records.
     pub(crate) records: Vec<Record>,
     /// Lines for the log.
     pub(crate) notes: Vec<String>,
@@ -105,7 +105,7 @@ pub(crate) struct Begun {
 pub(crate) struct JobJournal {
     journal: Journal,
     job: JobRecord,
-    /// It was said that the file is to be rewritten, and that has not been done.
+    /// Whether a rewrite of the file was asked for, and has not been done.
     asked: bool,
 }
 
@@ -121,7 +121,7 @@ impl Read {
         Ok(Read { journal, raw, records, notes: note.into_iter().collect() })
     }
 
-    /// Whether what is recorded of a job that goes on can have been.
+    /// Checks that the records of a job that goes on are possible.
     pub(crate) fn check(&self) -> Result<()> {
         match self.records.first() {
             Some(Record::Job(job)) if !self.is_done() => check_records(job.worker_num, job.server_num, &self.records)
@@ -130,13 +130,14 @@ impl Read {
         }
     }
 
-    /// Whether its job is done: then another begins.
+    /// Whether the journal's job is done: then another begins.
     pub(crate) fn is_done(&self) -> bool {
         self.records.last() == Some(&Record::Done)
     }
 
-    /// Goes on with its job, which must be like this one, or begins this one; and writes down that the scheduler was started.
-    /// That is to be synced before anything is said. `setting`: what names the directory.
+    /// Goes on with the journal's job, which must be like this one, or begins this one; and writes down that the
+    /// scheduler was started. That must be synced before anything is said. `setting`: the setting that names the
+    /// directory.
     pub(crate) fn begin(self, new: JobRecord, setting: &str) -> Result<Begun> {
         let is_done = self.is_done();
         let Read { mut journal, raw, mut records, mut notes } = self;
@@ -168,24 +169,24 @@ impl Read {
 }
 
 impl Begun {
-    /// Returns when it is durable that the scheduler was started.
+    /// Makes durable that the scheduler was started.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.journal.sync()
     }
 
-    /// To be written on.
+    /// The journal, ready for further records.
     pub(crate) fn into_journal(self) -> JobJournal {
         self.journal
     }
 }
 
 impl JobJournal {
-    /// Where it lies.
+    /// The path of the journal's file.
     pub(crate) fn path(&self) -> PathBuf {
         self.journal.path()
     }
 
-    /// Writes this; the number of the last record. It is not durable yet.
+    /// Writes this work. Returns the number of the last record, which is not durable yet.
     pub(crate) fn write(&mut self, work: Vec<Work>) -> Result<u64> {
         let mut last = 0;
         let mut batch = Vec::new();
@@ -207,19 +208,19 @@ impl JobJournal {
         Ok(last)
     }
 
-    /// Returns when everything that was written is durable.
+    /// Makes everything durable that was written.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.journal.sync()
     }
 
-    /// Whether the file is to be rewritten, for it has become long, or is not in its place any more: said once, until that has
-    /// been done.
+    /// Whether the file is to be rewritten, because it has become long, or is not in its place any more. This is said
+    /// once, until it has been done.
     pub(crate) fn asks_for_rewrite(&mut self) -> bool {
         let asks = self.journal.should_compact() || self.journal.is_displaced();
         asks && !std::mem::replace(&mut self.asked, asks)
     }
 
-    /// A line for the log, where the file is not in its place any more.
+    /// A line for the log, if the file is not in its place any more.
     pub(crate) fn displaced(&self) -> Option<String> {
         self.journal.is_displaced().then(|| {
             let path = self.journal.path();
@@ -228,7 +229,7 @@ impl JobJournal {
     }
 }
 
-/// A record whose checksum is right says what this version cannot read, or what cannot have been.
+/// The error for a record whose checksum is right, but which this version cannot read, or which is impossible.
 fn senseless(journal: &Journal, offset: u64, words: &str) -> Error {
     let path = journal.path();
     let message = format!(
@@ -239,7 +240,7 @@ fn senseless(journal: &Journal, offset: u64, words: &str) -> Error {
     Error::new(Status::Journal, message)
 }
 
-/// The journal of another job is left alone.
+/// Refuses the journal of another job, which is left alone.
 fn check_job(journal: &Journal, job: &JobRecord, own: &JobRecord, setting: &str) -> Result<()> {
     let words = |job: &JobRecord| {
         let id = job.job_id.as_ref().map_or("no job id".to_owned(), |id| format!("job id {id:?}"));

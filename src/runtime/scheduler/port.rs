@@ -1,6 +1,6 @@
-//! Where a scheduler listens (a descriptor that it inherits, or an address of this host), and where it is looked for. Every
-//! complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py`, `test_launchers.py` and
-//! `test_own_name.py`.
+//! Where a scheduler listens (a descriptor that it inherits, or an address of this host), and where others look for it.
+//! Every complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py`,
+//! `test_launchers.py` and `test_own_name.py`.
 
 use crate::config::{Assignment, Key, Settings};
 use crate::error::{Error, Result};
@@ -17,11 +17,11 @@ pub struct Bound {
     pub listener: Listener,
     /// How a sentence names it.
     pub name: String,
-    /// What its user may not expect of its address.
+    /// What the user must not expect of its address.
     pub remark: Option<String>,
 }
 
-/// Binds it. Of several ports it is the first that is free.
+/// Binds a scheduler's socket. If there are several ports, it takes the first that is free.
 pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<Bound> {
     if let Some(fd) = settings.sched_fd {
         let listener = Listener::adopt(fd).map_err(|error| under(&settings.origin(Key::SchedFd), &error))?;
@@ -33,7 +33,7 @@ pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<Bound> {
         let addresses: Vec<SocketAddr> = own.iter().map(|address| resolve::with_port(*address, *port)).collect();
         match Listener::bind(&addresses) {
             Ok(listener) => return Ok(Bound { listener, name: host.to_owned(), remark }),
-            // Another port is of no use where it is the address that is wrong.
+            // Another port does not help if the address is wrong.
             Err(error) if !own.iter().all(is_here) => return Err(not_here(settings, &under(&setting, &error))),
             Err(error) => taken = Some((port, error)),
         }
@@ -53,7 +53,8 @@ pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<Bound> {
     }
 }
 
-/// What a setting says. The default port is that of every job that sets none, so the setting is named that sets another.
+/// Says what a setting is. The default port is that of every job that sets none, so this names the setting that sets
+/// another.
 fn told(settings: &Settings, key: Key, value: &str) -> String {
     format!("{} is {value:?}", settings.origin(key))
 }
@@ -63,15 +64,15 @@ fn under(setting: &str, error: &Error) -> Error {
     Error::new(error.status(), format!("{setting}: {}", error.message()))
 }
 
-/// What this host is to bind.
+/// The addresses that this host is to bind.
 struct Own {
     addresses: Vec<SocketAddr>,
-    /// What says so.
+    /// The setting that says so.
     setting: String,
     remark: Option<String>,
 }
 
-/// Of several addresses of the scheduler's host those that this host has, or all, where it has none.
+/// The addresses of the scheduler's host that this host has; or all of them, if it has none.
 fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
     if !settings.reach.sched_bind.is_empty() {
         let given: Vec<SocketAddr> = settings.reach.sched_bind.iter().map(|ip| interface::scoped(*ip, 0)).collect();
@@ -83,14 +84,15 @@ fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
     let all = resolve::resolve(host, 0, RESOLVE_WAIT).map_err(unknown)?;
     let setting = told(settings, Key::SchedHost, host);
     let beyond = towards_others(settings.spans_hosts, host, all.clone());
-    // An address that the name has itself is no surprise.
+    // An address for which the name itself stands is no surprise.
     let is_guessed = beyond.iter().any(|address| !all.contains(address));
     let remark = is_guessed.then(|| left_loopback(&setting, &all, &beyond));
     let here: Vec<SocketAddr> = beyond.iter().copied().filter(is_here).collect();
     Ok(Own { addresses: if here.is_empty() { beyond } else { here }, setting, remark })
 }
 
-/// What the name of the scheduler's host stands for, of what it leads to here, in a job with ranks on other hosts or without.
+/// The addresses for which the name of the scheduler's host is taken here, out of those found, in a job with ranks on
+/// other hosts or without.
 pub fn towards_others(spans_hosts: bool, host: &str, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     match spans_hosts {
         true => interface::beyond_loopback(host, found),
@@ -98,7 +100,7 @@ pub fn towards_others(spans_hosts: bool, host: &str, found: Vec<SocketAddr>) -> 
     }
 }
 
-/// What is said of a name that was not taken as this host takes it.
+/// The words about a name that was not taken as this host resolves it.
 fn left_loopback(setting: &str, found: &[SocketAddr], taken: &[SocketAddr]) -> String {
     let listed = |addresses: &[SocketAddr]| -> String {
         addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(", ")
@@ -116,7 +118,7 @@ fn is_here(address: &SocketAddr) -> bool {
     address.ip().is_unspecified() || interface::is_local(*address)
 }
 
-/// An address that is not this host's.
+/// The error for an address that is not this host's.
 fn not_here(settings: &Settings, error: &Error) -> Error {
     match settings.reach.sched_bind.is_empty() {
         true => Error::new(error.status(), format!("{}; {}", error.message(), advice())),
@@ -124,13 +126,13 @@ fn not_here(settings: &Settings, error: &Error) -> Error {
     }
 }
 
-/// What to do where nodes look for the scheduler elsewhere.
+/// The advice for the case that nodes look for the scheduler elsewhere.
 fn advice() -> String {
     let setting = Key::SchedBind.setting().variable();
     format!("if this is the scheduler's host, and nodes reach it by a name or an address that it has not itself, set {setting}=*")
 }
 
-/// The address by which this process reaches its own scheduler: it may listen at every address.
+/// The address by which this process reaches its own scheduler, which may listen at every address.
 pub fn connectable(address: SocketAddr) -> SocketAddr {
     let loopback: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -143,8 +145,8 @@ pub fn connectable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// At which address a node listens whose scheduler is in its own process, at every address of its host: the one that leads to
-/// where the others look for the scheduler.
+/// The address at which a node listens if its own process hosts the scheduler, at every address of the host: the one
+/// that leads to where the others look for the scheduler.
 pub fn address_instead(settings: &Settings, listens: &[SocketAddr]) -> Option<IpAddr> {
     let Assignment::Node { host, ports, .. } = &settings.assignment else { return None };
     if !listens.iter().any(|address| address.ip().is_unspecified()) {

@@ -1,4 +1,4 @@
-//! What the scheduler's brain is told of the settings.
+//! What the scheduler's brain is told of the settings: the rules of the job.
 
 use crate::config::{closest, Key, Settings};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::wire::Agreed;
 /// The rules of the job that these settings describe.
 pub(crate) fn rules(settings: &Settings) -> Result<Rules> {
     let limits = settings.store_limits;
-    // If all are on one host, then the scheduler is there, too, as a rule; else they choose less well.
+    // If all nodes are on one host, the scheduler is mostly there, too; if it is not, they choose less well.
     let ranks = settings.worker_num.saturating_add(settings.server_num);
     let set = |measured| thresholds(settings, measured);
     Ok(Rules {
@@ -44,7 +44,7 @@ pub fn check_thresholds(settings: &Settings) -> Result<()> {
     thresholds(settings, Thresholds::default()).map(|_| ())
 }
 
-/// The measured thresholds, but for those that are set.
+/// The measured thresholds, except those that are set.
 fn thresholds(settings: &Settings, measured: Thresholds) -> Result<Vec<u64>> {
     let mut numbers = measured.to_array().to_vec();
     let mut set = vec![false; numbers.len()];
@@ -62,7 +62,7 @@ fn thresholds(settings: &Settings, measured: Thresholds) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// One `name=number`: the place of the name, and the number; or what is wrong with it.
+/// Reads one `name=number`: returns the place of the name, and the number; or what is wrong with it.
 fn threshold(part: &str) -> Result<(usize, u64), String> {
     if part.contains(char::is_whitespace) || part.is_empty() {
         return Err("expected name=number, with one comma between two of them and no blanks".to_owned());

@@ -59,7 +59,7 @@ fn a_goodbye_counts_though_the_word_of_another_node_comes_before_it() {
     serving.run().unwrap();
 }
 
-/// What strangers send may cost much time: a few of them are read at a time, after the nodes.
+/// It may cost much time to read what strangers send: a few of them are read at a time, after the nodes.
 #[test]
 fn strangers_are_read_a_few_at_a_time() {
     let (mut serving, mut nodes) = stands_still(1);
@@ -73,7 +73,7 @@ fn strangers_are_read_a_few_at_a_time() {
     nodes[0].say(&heartbeat(2));
     let mut left = strangers.len();
     while left > 0 {
-        // As the loop does, which does not sleep while somebody stands in line.
+        // The loop does this, too: it does not sleep while a stranger stands in line.
         let longest = if serving.connections.line.is_empty() { 60 } else { 0 };
         serving.round(Some(Duration::from_secs(longest))).unwrap();
         let now = serving.connections.len() - 1;

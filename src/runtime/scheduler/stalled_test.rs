@@ -5,10 +5,10 @@ use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::secret::Guard;
 use crate::wire::Abort;
 
-/// Longer than a disk takes that returns, but a disk that does not is waited for so long in these tests.
+/// How long a disk is waited for in these tests: longer than a disk takes that returns.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Once the disk returns, whoever was left behind in it goes: the journal is free again.
+/// Once the disk returns, a thread that was left behind in it ends: the journal is free again.
 fn await_release(disk: &GatedDisk) -> Vec<u64> {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
@@ -33,7 +33,7 @@ fn a_thread_whose_disk_does_not_return_is_left_behind_with_a_line() {
     let words =
         "/memory/scheduler.journal: the disk has not returned for 200ms: what was written last may not be there";
     assert!(line.starts_with(words) && line.contains("left behind"), "{line}");
-    drop(writer); // and waits no more
+    drop(writer); // this waits no more
     let taken = kept(&disk).expect_err("that one still has the lock");
     assert!(taken.message().contains("another scheduler (pid "), "{taken}");
     disk.shut(false);
@@ -73,9 +73,9 @@ fn a_scheduler_ends_though_its_disk_does_not_return() {
         assert!(error.message().starts_with(words), "{error}");
         drop(scheduler);
         disk.shut(false);
-        await_release(&disk); // whoever was left behind has gone
+        await_release(&disk); // the thread that was left behind has gone
     }
-    // One that is left does not wait for long either.
+    // A scheduler whose nodes have left does not wait for long either.
     let disk = GatedDisk::new();
     let (scheduler, _node) = stalled(&disk);
     scheduler.vanish();

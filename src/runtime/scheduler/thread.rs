@@ -1,5 +1,5 @@
-//! A scheduler on a thread of its own, for a program that hosts one. Every wait for it ends: its loop answers, and what it waits
-//! for itself has its time. Tested in `writer_test.rs`, where the disk stands still, and through clusters.
+//! A scheduler on a thread of its own, for a program that hosts one. Every wait for it ends: its loop answers, and its
+//! own waits have limits. Tested in `writer_test.rs`, where the disk stands still, and through clusters.
 
 use super::serving::{Serving, STOP, VANISH};
 use crate::config::Settings;
@@ -23,19 +23,19 @@ pub struct SchedulerThread {
     outcome: Outcome,
     wanted: Arc<AtomicU8>,
     waker: Waker,
-    /// What ends the waits of the program that started it.
+    /// The interruptions that end the waits of the program that started it.
     interrupts: Interrupts,
 }
 
 impl SchedulerThread {
-    /// Binds, and serves on a new thread.
+    /// Binds a scheduler, and serves on a new thread.
     pub fn start(settings: &Settings) -> Result<SchedulerThread> {
         let mut started = SchedulerThread::of(Serving::new(settings)?)?;
         started.interrupts = Interrupts::new(settings.interrupt.clone());
         Ok(started)
     }
 
-    /// Serves on a new thread.
+    /// Serves this scheduler on a new thread.
     pub(crate) fn of(serving: Serving) -> Result<SchedulerThread> {
         let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
         let outcome = Outcome::default();
@@ -56,28 +56,29 @@ impl SchedulerThread {
         })
     }
 
-    /// Where it listens.
+    /// The addresses at which the scheduler listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Waits until the job has ended, at most so long: its result, or `None` when the time is up.
+    /// Waits until the job has ended, at most so long. Returns the job's result, or `None` when the time is up.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<()>> {
         self.wait_for(timeout, &Attention::none()).unwrap_or_default()
     }
 
-    /// The same for a call of the program that started it, unless its hook ends the wait.
+    /// Waits like [`wait`](SchedulerThread::wait), for a call of the program that started it. The program's hook may
+    /// end the wait.
     pub fn wait_attentively(&self, timeout: Option<Duration>) -> Result<Option<Result<()>>> {
         let outcome = self.wait_for(timeout, &self.interrupts.attention());
         outcome.map_err(|why| in_call("the wait for the scheduler", &why))
     }
 
-    /// Makes those that wait look whether the program has interrupted them.
+    /// Makes the threads that wait look whether the program has interrupted them.
     pub(crate) fn nudge(&self) {
         nudge((&self.outcome.0, &self.outcome.1));
     }
 
-    /// As `wait`, unless a call with this attention is interrupted.
+    /// Waits like [`wait`](SchedulerThread::wait), unless a call with this attention is interrupted.
     pub(crate) fn wait_for(&self, timeout: Option<Duration>, attention: &Attention<'_>) -> Result<Option<Result<()>>> {
         let clock = Clock::start();
         let deadline = timeout.map_or(Time::NEVER, |timeout| clock.now() + timeout);
@@ -90,9 +91,10 @@ impl SchedulerThread {
         self.end(STOP)
     }
 
-    /// Ends without a word to anybody, as the death of its process would: who starts it again goes on with the job.
+    /// Ends without a word to anybody, as at the death of its process: a process that starts it again goes on with the
+    /// job.
     pub fn vanish(&self) {
-        let _ = self.end(VANISH); // that it was given up
+        let _ = self.end(VANISH); // the result only says that it was given up
     }
 
     fn end(&self, how: u8) -> Result<()> {

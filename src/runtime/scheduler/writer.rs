@@ -1,8 +1,8 @@
-//! Writes the scheduler's journal on a thread of its own, off the loop that watches for life. What is written when, and what
-//! is told of it, is `job_journal`'s.
+//! Writes the scheduler's journal on a thread of its own, off the loop that watches for life. `job_journal` decides
+//! what is written when, and what is told of it.
 //!
-//! A disk that does not return from a call is waited for [`DISK_WAIT`] in the end; then the thread is left behind in that call,
-//! and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it is told.
+//! At the end, a disk that does not return from a call is waited for [`DISK_WAIT`]; then the thread is left behind in
+//! that call, and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it is told.
 
 use super::job_journal::{Begun, JobJournal, Read, Work, WriteQueue, Written};
 use crate::config::{Key, Settings};
@@ -17,18 +17,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a disk may take for what there is to be written in the end. Longer than a disk that is busy, or one over a network
-/// that has broken off for a moment.
+/// How long a disk may take at the end for what is still to be written. It is longer than a busy disk needs, or a disk
+/// over a network that has broken off for a moment.
 const DISK_WAIT: Duration = Duration::from_secs(30);
 
-/// Where the scheduler's loop hands over what is to be written, and the writing thread takes it.
+/// The place where the scheduler's loop hands over what is to be written, and the writing thread takes it.
 #[derive(Default)]
 struct Handover {
     state: Mutex<HandoverState>,
     changed: Condvar,
 }
 
-/// The queue; whether nobody puts anything into it any more; and whether nobody takes anything from it any more.
+/// The queue; whether it is closed to new work; and whether nobody takes work from it any more.
 #[derive(Default)]
 struct HandoverState {
     queue: WriteQueue,
@@ -42,8 +42,8 @@ impl Handover {
     }
 }
 
-/// Reads the journal on the disk that this opens, begins a new job where there is none that goes on, and writes down that the
-/// scheduler was started.
+/// Reads the journal on the disk that this opens. Begins a new job if none goes on, and writes down that the scheduler
+/// was started.
 pub(crate) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn Disk>>) -> Result<Begun> {
     check_limits(settings)?;
     let read = Read::new(open()?, u64::from_le_bytes(host::random_bytes()?))?;
@@ -59,9 +59,10 @@ pub(crate) fn begin(settings: &Settings, open: impl FnOnce() -> Result<Box<dyn D
     Ok(begun)
 }
 
-/// What the store takes must fit into the journal, in one record: also several values with their keys, which come in one message.
+/// Checks that what the store takes fits into the journal, in one record: also several values with their keys, which
+/// come in one message.
 fn check_limits(settings: &Settings) -> Result<()> {
-    /// The keys of a message, and what stands beside each in the record.
+    /// The bytes of a message's keys, and of what stands beside each in the record.
     const BESIDE: usize = 4 << 20;
     let (limits, most) = (settings.store_limits, RECORD_MAX - BESIDE);
     if limits.key.saturating_add(limits.value) <= most {
@@ -78,7 +79,7 @@ pub(crate) struct Writer {
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     logger: Arc<Logger>,
-    /// How long the disk is waited for in the end, and whether it was.
+    /// How long the disk is waited for at the end, and whether it was waited for.
     patience: Duration,
     has_waited: bool,
 }
@@ -97,18 +98,18 @@ impl Writer {
         Ok(Writer { handover, thread: Some(thread), path, logger, patience: DISK_WAIT, has_waited: false })
     }
 
-    /// How long the disk is waited for in the end.
+    /// How long the disk is waited for at the end.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Another time for that.
+    /// Sets how long the disk is waited for at the end.
     #[cfg(test)]
     pub(crate) fn be_patient_for(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// That the job's end is kept back by a disk that does not return, and was waited for so long.
+    /// The error that says that the disk does not return, was waited for so long, and holds back the job's end.
     pub(crate) fn stands_still(&mut self) -> Error {
         self.has_waited = true;
         let (path, time) = (self.path.display(), self.patience);
@@ -119,7 +120,8 @@ impl Writer {
         Error::new(Status::Journal, message)
     }
 
-    /// Ends the thread, once everything that was given is written: or a line for the log, where the disk does not return in time.
+    /// Ends the thread once everything that was given is written. Returns a line for the log if the disk does not
+    /// return in time.
     fn finish(&mut self) -> Option<String> {
         let thread = self.thread.take()?;
         let mut state = self.handover.lock();
@@ -157,14 +159,14 @@ impl Writer {
         }
     }
 
-    /// What has come of it.
+    /// What has come of the work so far.
     pub(crate) fn progress(&self) -> Written {
         self.handover.lock().queue.progress()
     }
 }
 
 impl Drop for Writer {
-    /// Everything that was given is written first.
+    /// Writes everything that was given first.
     fn drop(&mut self) {
         if let Some(line) = self.finish() {
             self.logger.error(&line);

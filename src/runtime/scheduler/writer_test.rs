@@ -147,7 +147,7 @@ fn begun(disk: &GatedDisk) -> Begun {
     begin(&settings(|_| ()), || Ok(Box::new(disk.clone()))).unwrap()
 }
 
-/// A scheduler over this disk on a thread of its own: where it listens, and what comes of it.
+/// A scheduler over this disk on a thread of its own: the address where it listens, and the result.
 fn serve(disk: &GatedDisk) -> (SocketAddr, JoinHandle<Result<()>>) {
     let serving =
         Serving::over(&settings(|_| ()), Guard::of(crate::net::unwrapped()), || Ok(Box::new(disk.clone()))).unwrap();
@@ -166,7 +166,7 @@ fn a_slow_sync_does_not_stop_the_loop_and_what_depends_on_it_is_held_back() {
     assert!(node.told.is_empty(), "an epoch that is not durable is promised: {:?}", node.told);
     disk.shut(false);
     assert_eq!(node.formed().rank, 0);
-    // The same for each other promise.
+    // The same holds for each other promise.
     let acts: [fn(&mut Node); 2] = [|node| node.set(1), |node| node.say(&Message::Leave)];
     for (act, answer) in acts.into_iter().zip([35, 9]) {
         let before = disk.counts().syncs;
@@ -227,7 +227,7 @@ fn a_sync_that_fails_ends_the_scheduler_and_is_never_tried_again() {
     let before = disk.counts();
     node.set(2);
     disk.await_syncs(before.syncs + 1);
-    // These wait for the next batch, which never comes.
+    // These records wait for the next batch, which never comes.
     (3..=9).for_each(|request| node.set(request));
     node.beat();
     disk.shut(false);
@@ -311,7 +311,7 @@ fn record(number: u64, bytes: usize) -> Record {
     })
 }
 
-/// Which of them a journal holds that nobody else has open.
+/// The records that a journal holds that nobody else has open.
 fn kept(disk: &GatedDisk) -> Result<Vec<u64>> {
     let key = |bytes: &[u8]| match Record::decode(bytes).expect("what was written can be read") {
         Record::Store(mut store) => Some(u64::from_le_bytes(store.entries.pop()?.0.try_into().ok()?)),

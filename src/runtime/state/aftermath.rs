@@ -1,8 +1,8 @@
-//! What a program does after it was told that a group which it had made is over: whether it goes on.
+//! Whether a program goes on after it was told that a group which it had made is over.
 //!
-//! A process that ends then is taken to end because of that, and not to be lost, unless it has gone on. A call on another
-//! group, by the thread that was told, says that it has: heartbeats tell the scheduler from then on, the first of them at once.
-//! What other threads do says little: they may not know yet.
+//! A process that ends then is taken to end because of that, and not to be lost, unless it has gone on. It has gone on
+//! if the thread that was told calls on another group: heartbeats tell the scheduler from then on, the first of them at
+//! once. What other threads do says little: they may not know yet.
 
 use crate::runtime::base::sync::{lock, Mutex};
 use crate::types::GroupId;
@@ -10,10 +10,10 @@ use crate::wire::GONE_ON_MAX;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 
-/// One node's.
+/// What one node's program does after such an error.
 #[derive(Default)]
 pub(crate) struct Aftermath {
-    /// Whether some thread was told, and has not gone on: calls look no further where that is not so.
+    /// Whether some thread was told, and has not gone on. If not, calls look no further.
     concerns: AtomicBool,
     groups: Mutex<Groups>,
 }
@@ -34,7 +34,8 @@ impl Aftermath {
         }
     }
 
-    /// The calling thread begins a call on a group that is not over. Returns whether the scheduler is to hear of it.
+    /// The calling thread begins a call on a group that is not over. Returns whether the scheduler is to hear that it
+    /// has gone on.
     pub(crate) fn goes_on(&self) -> bool {
         self.concerns.load(Ordering::Relaxed) && self.look()
     }
@@ -46,14 +47,14 @@ impl Aftermath {
         let before = gone_on.len();
         gone_on.extend(told.iter().filter(|(thread, _)| *thread == own).map(|(_, group)| *group));
         let is_news = gone_on.len() > before;
-        // What one thread has gone on after concerns no other.
+        // Once one thread has gone on after a group, that group concerns no other thread.
         told.retain(|(_, group)| !gone_on.contains(group));
         gone_on.drain(..gone_on.len().saturating_sub(GONE_ON_MAX));
         self.concerns.store(!told.is_empty(), Ordering::Relaxed);
         is_news
     }
 
-    /// After which groups it has gone on: the newest, as many as a heartbeat tells.
+    /// The groups after which the program has gone on: the newest, as many as a heartbeat tells.
     pub(crate) fn gone_on(&self) -> Vec<GroupId> {
         lock(&self.groups).gone_on.clone()
     }

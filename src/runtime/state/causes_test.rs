@@ -23,7 +23,7 @@ fn that_somebody_wants_the_next_epoch_is_never_the_first_cause() {
     assert_eq!(causes.of_group(MADE), Some(&cancelled));
     assert_eq!(causes.of_cluster(), Some(&cancelled));
     assert_eq!(causes.of_group(GroupId::WORLD), Some(&wish(GroupId::WORLD)), "there is nothing else to tell of it");
-    // In the other order, too, and where nothing else was wrong at all.
+    // The same holds in the other order, and where nothing else was wrong at all.
     let mut causes = Causes::default();
     causes.revoke(GroupId::WORLD, wish(GroupId::WORLD));
     assert_eq!(causes.of_cluster(), Some(&wish(GroupId::WORLD)));
@@ -49,7 +49,7 @@ fn what_a_call_has_told_is_told_from_then_on() {
         let end = failure(status, None, "given up");
         assert_eq!(causes.of_call(&end), end);
     }
-    // Had it come in time, the call would have told it.
+    // If the verdict had come in time, the call would have told it.
     let mut causes = Causes::default();
     causes.break_cluster(verdict.clone());
     assert_eq!(causes.settle(GroupId::WORLD, guess.clone()), verdict);

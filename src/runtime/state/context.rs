@@ -1,5 +1,5 @@
-//! What is true of a group for whatever goes on in it: its members, its time-outs, why it is over, and the bells of those that
-//! wait for something on it. Both engines use it, and the facade; it knows none of them.
+//! What is true of a group for everything that goes on in it: its members, its time-outs, why it is over, and the bells
+//! of the threads that wait for something on it. Both engines and the facade use it; it knows none of them.
 
 use super::node_state::NodeState;
 use super::roster::Roster;
@@ -29,15 +29,15 @@ pub(crate) struct Context {
     pub state: Arc<NodeState>,
     /// How long its calls poll before they sleep.
     pub polls: Polls,
-    /// What is done about links that are silent.
+    /// When something is done about silent links.
     pub bounds: Bounds,
     pub default_timeout_ms: i64,
     timeout_ms: AtomicI64,
-    /// Why the group is over, as its calls tell it: an error that has its failure. Calls share it.
+    /// Why the group is over, as its calls tell it: an error that has the failure. Calls share it.
     pub broken: OnceLock<Error>,
-    /// Somebody wants the next epoch: this gives way to what was really wrong, if that becomes known.
+    /// Somebody wants the next epoch. This gives way to what was really wrong, if that becomes known.
     pub wanted_anew: OnceLock<Error>,
-    /// What peers are told whose link comes when this node does not use the group any more.
+    /// What a peer is told if its link comes when this node does not use the group any more.
     pub last_word: OnceLock<Vec<u8>>,
     pub bells: Bells,
     pub requests: Requests,
@@ -66,37 +66,37 @@ impl Context {
         }
     }
 
-    /// The cluster that it belongs to.
+    /// The cluster that the group belongs to.
     pub(crate) fn formed(&self) -> &Arc<Formed> {
         &self.roster.formed
     }
 
-    /// Which group.
+    /// The group's id.
     pub(crate) fn id(&self) -> GroupId {
         self.roster.id
     }
 
-    /// The epoch that it belongs to.
+    /// The epoch that the group belongs to.
     pub(crate) fn epoch(&self) -> Epoch {
         self.roster.formed.epoch
     }
 
-    /// Whether the user made it, so that a member can free it.
+    /// Whether the user made the group, so that a member can free it.
     pub(crate) fn is_made(&self) -> bool {
         self.roster.is_made()
     }
 
-    /// This node's rank in it; none if it is no member.
+    /// This node's rank in the group; none if it is no member.
     pub(crate) fn rank(&self) -> Option<u32> {
         self.roster.rank
     }
 
-    /// The same, for a call's own sentences: only members call.
+    /// This node's rank, for the sentences of a call: only members call.
     pub(crate) fn own_rank(&self) -> u32 {
         self.rank().unwrap_or(0)
     }
 
-    /// How many members.
+    /// How many members the group has.
     pub(crate) fn size(&self) -> u32 {
         self.roster.size()
     }
@@ -111,7 +111,7 @@ impl Context {
         self.roster.rank_of(index)
     }
 
-    /// How long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
+    /// Sets how long an operation may take, in milliseconds; `i64::MAX`: without limit; -1: the default again.
     pub(crate) fn set_timeout_ms(&self, timeout_ms: i64) -> Result<()> {
         let limit = match timeout_ms {
             -1 => self.default_timeout_ms,
@@ -136,7 +136,7 @@ impl Context {
         self.timeout_ms.load(Ordering::Relaxed)
     }
 
-    /// When an operation that begins now has taken too long.
+    /// The time at which an operation that begins now has taken too long.
     pub(crate) fn deadline(&self, since: Time) -> Time {
         let limit_ms = self.timeout_ms();
         match u64::try_from(limit_ms) {

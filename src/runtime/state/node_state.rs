@@ -1,4 +1,5 @@
-//! What the caller's threads and the agent thread of one node share: commands one way, what was learnt the other.
+//! What the caller's threads and the agent thread of one node share: commands go one way, what was learnt goes the
+//! other.
 //!
 //! Invariants: the agent thread alone writes what was learnt; callers only take answers to what they asked. Every wait
 //! has a deadline.
@@ -26,16 +27,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the agent thread is asked to do.
+/// A thing that the agent thread is asked to do.
 #[derive(Debug)]
 pub enum AgentCommand {
-    /// Something for the brain.
+    /// A command for the brain.
     Brain(Command),
-    /// Something for the brain that means this epoch; in another one it is dropped.
+    /// A command for the brain that means this epoch. In another epoch it is dropped.
     Of(Epoch, Command),
     /// Open this link, and mail it to its group.
     Open(LinkKey),
-    /// Tell the members of this failure's group (without one: all nodes, that the job is over): the scheduler does not.
+    /// Tell the members of this failure's group why it is over: the scheduler does not. Without a group: tell all nodes
+    /// that the job is over.
     Tell(Failure),
     /// A group that was made has been freed.
     Free(GroupId),
@@ -43,63 +45,63 @@ pub enum AgentCommand {
     Quit,
 }
 
-/// Which groups are to look up, because of what was learnt.
+/// The groups that are to look up because of what was learnt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stirred {
-    /// None.
+    /// No group.
     Nobody,
-    /// This one.
+    /// This group.
     One(GroupId),
-    /// All of them.
+    /// All groups.
     All,
 }
 
-/// No epoch's number.
+/// A number that no epoch has.
 const NO_EPOCH: u64 = u64::MAX;
 
 /// A group to be made: in which epoch, of which parent, and its number among the groups of that parent.
 pub type Creation = (Epoch, GroupId, u64);
 
-/// What the scheduler answers to a store request: a number, and a value.
+/// The scheduler's answer to a store request: a number, and a value.
 pub type StoreAnswer = Result<(i64, Vec<u8>)>;
 
-/// What is known of the present epoch: all of it goes when the next one begins.
+/// What is known of the present epoch. All of it goes when the next one begins.
 #[derive(Default)]
 pub struct EpochView {
     /// The cluster, once it is complete.
     pub formed: Option<Arc<Formed>>,
-    /// What the brain has said that broke it.
+    /// The failure by which the brain has said that the epoch is broken.
     pub broken: Option<Failure>,
-    /// The abort that came after that, while it could have been whole again: it is over for good.
+    /// The abort that came after that, while the cluster could have been whole again: now it is over for good.
     pub aborted: Option<Failure>,
     /// Which nodes are lost, by index.
     pub lost: Vec<u32>,
-    /// What was said of suspects that are not lost.
+    /// The answers about suspects that are not lost.
     pub peers: HashMap<u32, (PeerState, Culprit)>,
-    /// Why groups, and the cluster, are over: the first causes, which calls and `muster_failure` tell.
+    /// Why groups and the cluster are over: the first causes. Calls and `muster_failure` tell them.
     pub causes: Causes,
-    /// What was called on groups that this process uses no longer: the next heartbeat tells it.
+    /// The progress on groups that this process uses no longer: the next heartbeat tells it.
     pub parting: Vec<GroupProgress>,
 }
 
 impl EpochView {
-    /// An epoch of which only its beginning is known.
+    /// An epoch of which nothing is known but its beginning.
     pub fn of(formed: Arc<Formed>) -> EpochView {
         EpochView { formed: Some(formed), ..EpochView::default() }
     }
 
-    /// The nodes that hear nothing any more, by index: they are lost, or have left, as far as is known here.
+    /// The nodes that hear nothing any more, by index: as far as this node knows they are lost, or have left.
     pub fn gone(&self) -> HashSet<u32> {
         let left = self.peers.iter().filter(|(_, (state, _))| *state == PeerState::Left).map(|(index, _)| *index);
         left.chain(self.lost.iter().copied()).collect()
     }
 
-    /// Whether it is this one.
+    /// Whether the present epoch is this one.
     pub fn is_in(&self, epoch: Epoch) -> bool {
         self.formed.as_ref().is_some_and(|formed| formed.epoch == epoch)
     }
 
-    /// Its number, where no group of it is over.
+    /// The epoch's number, if no group of it is over.
     fn calm(&self) -> u64 {
         let formed = self.formed.as_ref().filter(|_| self.causes.is_empty());
         formed.map_or(NO_EPOCH, |formed| formed.epoch.0)
@@ -128,50 +130,51 @@ pub struct NodeView {
     pub epoch: EpochView,
     /// Why the cluster will not be complete.
     pub failed: Option<Error>,
-    /// Where the scheduler was that said that it is.
+    /// Where the scheduler runs: the address from which one has last said that it is the scheduler.
     pub scheduler: Option<SocketAddr>,
     /// Answers to `WhereAre`.
     pub absent: HashMap<Ask, Absent>,
-    /// Groups that somebody waits to be made.
+    /// Groups that are to be made, and for which somebody waits.
     pub creating: HashSet<Creation>,
-    /// Those that have been made, by number; none where this node is not in it.
+    /// The groups that have been made, by number; none where this node is not in the group.
     pub made: HashMap<Creation, Result<Option<GroupId>>>,
-    /// Groups that their members make alone: those that somebody waits for, and what has become of them.
+    /// Groups that their members make alone: those for which somebody waits, and what has become of them.
     pub by_members: HashMap<Ask, Option<Result<GroupId>>>,
     /// Answers to `Locate`.
     pub located: HashMap<Ask, Member>,
     /// Store requests whose caller still waits, and those that have been answered.
     pub store: HashMap<Ask, Option<StoreAnswer>>,
-    /// Which nodes have not heard yet that this one has ended the job without the scheduler, by index; and whether they
-    /// are still being told.
+    /// The nodes, by index, that have not heard yet that this one has ended the job without the scheduler; and whether
+    /// they are still being told.
     pub untold: Option<(Vec<u32>, bool)>,
-    /// Why the scheduler cannot be reached, while it cannot.
+    /// While the scheduler cannot be reached: the reason.
     pub away: Option<String>,
-    /// That this node hears neither its scheduler nor any other, while that is so; with recovery only.
+    /// While this node hears neither its scheduler nor any other node: that failure. With recovery only.
     pub cut_off: Option<Failure>,
     /// The node has left (with a warning, perhaps).
     pub left: Option<Option<String>>,
     /// The agent thread has ended.
     pub over: bool,
-    /// Why there is no next epoch; for the one who asked for it.
+    /// The reason why there is no next epoch, for the call that asked for it.
     pub not_recovered: Option<Failure>,
 }
 
 /// One node's shared state.
 pub struct NodeState {
-    /// Where its lines go.
+    /// The node's log.
     pub logger: Arc<Logger>,
-    /// Its clock.
+    /// The node's clock.
     pub clock: Clock,
     /// Interrupts the agent thread.
     pub waker: Bell,
-    /// None once the agent thread has ended.
+    /// What the agent thread is still to do; none once the thread has ended.
     commands: Mutex<Option<VecDeque<AgentCommand>>>,
     view: Mutex<NodeView>,
-    /// The epoch of which nothing is known that ends a group, if there is one; so that a call need not look.
+    /// The number of the present epoch, while nothing is known that ends a group of it. So a call need not lock the
+    /// view to look.
     calm: AtomicU64,
     changed: Condvar,
-    /// The cluster's handle is gone; groups may outlive it, and say so.
+    /// Whether the cluster's handle is gone. Groups may outlive it, and say so.
     freed: AtomicBool,
     next_ask: AtomicU64,
     /// Users' reduction functions.
@@ -180,11 +183,11 @@ pub struct NodeState {
     pub(crate) aftermath: Aftermath,
     /// Whether lost nodes may come back.
     pub recovery: bool,
-    /// How its threads wait.
+    /// How the node's threads wait.
     pub(crate) polling: Polling,
     /// The program.
     pub(crate) program: Arc<Program>,
-    /// What records its collectives, if that is wanted.
+    /// The tracer that records the node's collectives, if that is wanted.
     pub tracer: Option<Arc<Tracer>>,
 }
 
@@ -222,14 +225,14 @@ impl NodeState {
         }
     }
 
-    /// Writes the rest of it; for so long at most.
+    /// Writes the rest of the trace; waits at most so long.
     pub(crate) fn end_trace(&self, limit: Duration) {
         if let Some(tracer) = &self.tracer {
             tracer.finish(limit);
         }
     }
 
-    /// Whether it is.
+    /// Whether the cluster's handle is gone.
     pub fn is_freed(&self) -> bool {
         self.freed.load(Ordering::Relaxed)
     }
@@ -239,7 +242,7 @@ impl NodeState {
         self.next_ask.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks the agent thread for something. Once it has ended nothing is kept: nobody would take it.
+    /// Asks the agent thread for something. Once the thread has ended, nothing is kept: nobody would take it.
     pub fn ask(&self, what: AgentCommand) {
         if let Some(commands) = &mut *lock(&self.commands) {
             commands.push_back(what);
@@ -263,7 +266,7 @@ impl NodeState {
         lock(&self.view)
     }
 
-    /// Changes what has been learnt, and wakes who waits. (The agent thread's side.)
+    /// Changes what has been learnt, and wakes the threads that wait. (The agent thread's side.)
     pub fn learn(&self, change: impl FnOnce(&mut NodeView)) {
         let mut view = self.view();
         change(&mut view);
@@ -272,8 +275,8 @@ impl NodeState {
         self.changed.notify_all();
     }
 
-    /// Makes all that wait look again, at something that is not the agent thread's to tell. Not to be called by one
-    /// who holds what was learnt.
+    /// Makes all threads that wait look again, at something that is not the agent thread's to tell. A thread that holds
+    /// the view must not call this.
     pub fn nudge(&self) {
         nudge((&self.view, &self.changed));
     }
@@ -286,13 +289,13 @@ impl NodeState {
         self.view().epoch.first_cause(group, epoch)
     }
 
-    /// Whether nothing is known that ends a group of this epoch. A call asks that, and locks nothing.
+    /// Whether nothing is known that ends a group of this epoch. A call asks this, and locks nothing.
     pub(crate) fn is_calm(&self, epoch: Epoch) -> bool {
         self.calm.load(Ordering::Acquire) == epoch.0
     }
 
-    /// A call is about to tell this of a group of this epoch, unless another cause is known: what it is to tell, and every
-    /// later one, and `muster_failure`.
+    /// A call is about to tell this failure of a group of this epoch. Returns what it is to tell: this, or the cause
+    /// that is known already. Every later call and `muster_failure` tell the same.
     pub(crate) fn settle(&self, group: GroupId, epoch: Epoch, failure: Failure) -> Failure {
         let mut view = self.view();
         if !view.epoch.is_in(epoch) || failure.status == Status::State {
@@ -303,12 +306,12 @@ impl NodeState {
         first
     }
 
-    /// Waits until `check` finds what it looks for, or the deadline has passed; it looks at least once.
+    /// Waits until `check` finds what it looks for, or the deadline has passed. It looks at least once.
     pub fn wait<T>(&self, deadline: Time, check: impl FnMut(&mut NodeView) -> Option<T>) -> Option<T> {
         self.wait_attentively(deadline, &Attention::none(), check).unwrap_or_default()
     }
 
-    /// The same, unless the program interrupts the call that waits.
+    /// Waits like [`wait`](NodeState::wait), unless the program interrupts the call that waits.
     pub(crate) fn wait_attentively<T>(
         &self,
         deadline: Time,
@@ -318,7 +321,7 @@ impl NodeState {
         wait_until((&self.view, &self.changed), || self.clock.until(deadline), attention, check)
     }
 
-    /// A node of the cluster; asks the scheduler where `Formed` did not tell.
+    /// A node of the cluster. Asks the scheduler, if `Formed` did not tell of the node.
     pub fn member(&self, formed: &Formed, index: u32) -> Result<Member> {
         if let Some(member) = formed.members.find(index) {
             return Ok(member);
@@ -331,14 +334,15 @@ impl NodeState {
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
 
-    /// Whether this says that this very node is lost, and it has to take it so. What a peer believes names a group; with recovery
-    /// that may be wrong, and the scheduler, once it is back, lets the node go on.
+    /// Whether this failure says that this very node is lost, and the node has to take it so. A failure in which only a
+    /// peer believes names a group. With recovery it may be wrong, and the scheduler, once it is back, lets the node go
+    /// on.
     fn is_own_loss(&self, formed: &Formed, failure: &Failure) -> bool {
         calls_this_node_lost(formed, failure) && (failure.group.is_none() || !self.recovery)
     }
 
-    /// What a peer says is why a group is over. Where that is that this very node is lost, to itself it is not: the others have
-    /// given it up. Its brain hears that, too.
+    /// The reason why a group is over, as a peer says it. If it is that this very node is lost, the node says instead
+    /// that the others have given it up, and its brain hears of that, too.
     pub fn heard(&self, formed: &Formed, failure: Failure) -> Failure {
         if !self.is_own_loss(formed, &failure) {
             return failure;
@@ -347,7 +351,7 @@ impl NodeState {
         failure.to_the_lost()
     }
 
-    /// Files what the brain tells. (The agent thread's side.)
+    /// Keeps what the brain tells. Returns which groups are to look up. (The agent thread's side.)
     pub fn file(&self, event: Event) -> Stirred {
         let mut stirred = Stirred::Nobody;
         self.learn(|view| match event {
@@ -355,7 +359,8 @@ impl NodeState {
             Event::Failed(error) => view.failed = Some(error),
             Event::Broken(failure) => {
                 view.epoch.causes.break_cluster(failure.clone());
-                // Once, or once more where it could have been whole again, and will not. An abort is not the first cause then.
+                // This comes once; or once more, if the cluster could have been whole again, and will not. An abort is
+                // not the first cause then.
                 match view.epoch.broken.is_some() && failure.status == Status::Aborted {
                     true => view.epoch.aborted = Some(failure),
                     false => view.epoch.broken = Some(failure),

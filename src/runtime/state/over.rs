@@ -8,12 +8,12 @@ use crate::error::{Error, Failure, Result, Status};
 use std::sync::OnceLock;
 
 impl Context {
-    /// What was told of why the group cannot be used any more.
+    /// The cause that a call has told of why the group cannot be used any more.
     pub(crate) fn broken(&self) -> Option<Failure> {
         self.ended_by().or_else(|| failure_of(&self.wanted_anew)).cloned()
     }
 
-    /// What was told of why it is over for good.
+    /// The cause that a call has told of why the group is over for good.
     fn ended_by(&self) -> Option<&Failure> {
         failure_of(&self.broken)
     }
@@ -24,7 +24,7 @@ impl Context {
         Some(self.break_with(failure))
     }
 
-    /// Why it is over, as far as this node has heard.
+    /// Why the group is over, as far as this node has heard.
     pub(crate) fn told(&self) -> Option<Failure> {
         if let Some(failure) = self.ended_by() {
             return Some(failure.clone());
@@ -32,26 +32,28 @@ impl Context {
         self.rather(self.state.first_cause(self.id(), self.epoch()))
     }
 
-    /// The same, for who waits for the scheduler's word about it: another thread of this process may have ended it.
+    /// Why the group is over, for a thread that waits for the scheduler's word: another thread of this process may have
+    /// ended it.
     pub(crate) fn first_cause(&self, view: &NodeView) -> Option<Failure> {
         let known = || self.rather(view.epoch.first_cause(self.id(), self.epoch()));
         self.ended_by().cloned().or_else(known)
     }
 
-    /// What is known, unless that is only that somebody wants the next epoch, and a call has told that already.
+    /// Picks the known cause. A mere wish for the next epoch gives way to what a call has told already.
     fn rather(&self, known: Option<Failure>) -> Option<Failure> {
         let is_real = |failure: &&Failure| failure.status != Status::Revoked;
         known.as_ref().filter(is_real).cloned().or_else(|| self.broken()).or(known)
     }
 
-    /// Breaks the group; the first cause is kept, and returned.
+    /// Breaks the group. Keeps the first cause, and returns it.
     pub(crate) fn break_with(&self, failure: Failure) -> Failure {
         let error = self.break_for_all(failure);
         error.failure().expect("what ends a group has its failure").clone()
     }
 
-    /// The same, as calls tell it. What waits for the scheduler's word about the group looks up, and so does the messages' thread:
-    /// once, for a group that is broken already is no news.
+    /// Breaks the group. Returns the first cause as the error that calls tell. The threads that wait for the
+    /// scheduler's word about the group look up, and so does the messages' thread: once, because a group that is broken
+    /// already is no news.
     fn break_for_all(&self, failure: Failure) -> &Error {
         if let Some(first) = self.broken.get() {
             return first;
@@ -70,7 +72,8 @@ impl Context {
         first
     }
 
-    /// The program calls: not on a group that is over. Otherwise it goes on, if another one was.
+    /// The program calls. That is refused on a group that is over. Otherwise the program goes on, if another group was
+    /// over.
     pub(crate) fn begin(&self) -> Result<()> {
         self.told_by(self.refuse_if_broken())?;
         if self.state.aftermath.goes_on() {
@@ -79,7 +82,7 @@ impl Context {
         Ok(())
     }
 
-    /// The calling thread hears how a call ended, and by an error, perhaps, that a group which was made is over.
+    /// The calling thread hears how a call ended. By an error it may learn that a group which the program made is over.
     pub(crate) fn told_by<T>(&self, outcome: Result<T>) -> Result<T> {
         if outcome.is_err() && self.is_made() && self.broken().is_some() {
             self.state.aftermath.told(self.id());
@@ -87,21 +90,22 @@ impl Context {
         outcome
     }
 
-    /// Takes no memory where the group has broken before, for each request that is pending then gets this error.
+    /// Refuses a call on a broken group. It takes no memory if the group broke before, because each pending request
+    /// gets this error.
     pub(crate) fn refuse_if_broken(&self) -> Result<()> {
         if let Some(error) = self.broken.get() {
             self.refuse_if_freed()?;
             return Err(error.clone());
         }
         if self.wanted_anew.get().is_none() && self.state.is_calm(self.epoch()) {
-            return Ok(()); // as nearly always
+            return Ok(()); // this is nearly always so
         }
         let Some(failure) = self.told() else { return Ok(()) };
         self.refuse_if_freed()?;
         Err(self.break_for_all(failure).clone())
     }
 
-    /// A group may outlive its cluster's handle, and is of no use then.
+    /// Refuses a call on a group that has outlived its cluster's handle: it is of no use then.
     pub(crate) fn refuse_if_freed(&self) -> Result<()> {
         match self.state.is_freed() {
             true => Err(Error::new(Status::State, format!("{}: its cluster has been freed", self.id()))),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// How many may be made on one cluster, freed ones included.
 const OPERATIONS_MAX: usize = 1 << 16;
 
-/// What was made; none where it has been freed since.
+/// The functions that were made; none in the place of one that has been freed since.
 #[derive(Default)]
 pub struct Operations {
     made: Mutex<Vec<Option<(bool, UserFunction)>>>,
@@ -20,7 +20,7 @@ impl Operations {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one.
+    /// Makes an operation of a user's function.
     pub fn make(&self, function: UserFunction, commutative: bool) -> Result<ReduceOp> {
         let mut made = self.made();
         if made.len() >= OPERATIONS_MAX {
@@ -32,7 +32,7 @@ impl Operations {
         Ok(ReduceOp::User { number: made.len() as u32 - 1, commutative })
     }
 
-    /// Frees one. Calls that have begun go on with it.
+    /// Frees an operation. Calls that have begun go on with it.
     pub fn free(&self, code: i32) -> Result<()> {
         let number = u32::try_from(code).ok().and_then(|code| code.checked_sub(ReduceOp::FIRST_USER));
         let mut made = self.made();
@@ -42,7 +42,7 @@ impl Operations {
             .ok_or_else(|| Error::invalid(format!("op is {code}: expected what muster_op_create gave, not freed yet")))
     }
 
-    /// The one with this number, unless it has been freed.
+    /// The operation with this number, unless it has been freed.
     pub fn find(&self, number: u32) -> Option<(ReduceOp, UserFunction)> {
         let (commutative, function) = (*self.made().get(number as usize)?)?;
         Some((ReduceOp::User { number, commutative }, function))

@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// A group's members, in order of rank.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    /// Which group.
+    /// The group's id.
     pub id: GroupId,
     /// The members' indices among all nodes.
     pub members: Vec<u32>,
-    /// This node's rank in it; none if it is no member.
+    /// This node's rank in the group; none if it is no member.
     pub rank: Option<u32>,
     /// The cluster.
     pub formed: Arc<Formed>,
@@ -35,7 +35,7 @@ impl Roster {
         self.formed.members.find(*self.members.get(rank as usize)?)
     }
 
-    /// How many members.
+    /// How many members the group has.
     pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
     }
@@ -50,7 +50,7 @@ impl Roster {
         self.members.iter().position(|member| *member == index).map(|rank| rank as u32)
     }
 
-    /// What a member has done that is not there any more, as a sentence goes on with it.
+    /// What a member that is gone has done, as words that go on after its name.
     pub(crate) fn parted(&self) -> String {
         match self.is_made() {
             true => format!("has freed {}, or left the cluster", self.id),

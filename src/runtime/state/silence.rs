@@ -1,12 +1,13 @@
-//! Peers that live, as far as anybody knows, and that this node's packets do not reach: a link that falls silent, or one that
+//! Peers that live, as far as anybody knows, but that this node's packets do not reach: a link falls silent, or a link
 //! does not come to stand.
 //!
-//! A network that loses packets ends no connection for a quarter of an hour. So who waits on a link looks at it now
-//! and then: whether the peer's kernel still acknowledges what is sent. It does so for a process that is stopped, or
-//! does not read. Silence is evidence like a link's end: the scheduler knows whether the peer lives. It is asked
-//! early, while the call goes on, so that its answer is there when the time is up. If it has none by then it may still
-//! be finding out that the peer's host is silent for everybody. That takes it no longer than an interval. Nobody looks
-//! who does not wait, so that a trouble of the network that has passed by then costs nothing.
+//! A network that loses packets ends no connection for a quarter of an hour. So a thread that waits on a link looks at
+//! it now and then: whether the peer's kernel still acknowledges what is sent. A kernel does so even if its process is
+//! stopped, or does not read. Silence is evidence, as a link's end is: the scheduler knows whether the peer lives. It
+//! is asked early, while the call goes on, so that its answer is there when the time is up. If it has none by then, it
+//! may still be finding out that the peer's host is silent for everybody. That takes it no longer than an interval. A
+//! thread that does not wait does not look, so a trouble of the network that has passed by the time of a wait costs
+//! nothing.
 //!
 //! Both engines look by a [`SilenceWatch`]: a collective while it stands still, messages while operations are under way. A link
 //! that does not come to stand is the mesh's matter. Pure: tested in `silence_test.rs`.
@@ -18,32 +19,33 @@ use std::time::Duration;
 
 /// The longest time between two looks.
 const SELDOM: Duration = Duration::from_secs(1);
-/// The shortest.
+/// The shortest time between two looks.
 const OFTEN: Duration = Duration::from_millis(1);
-/// How long nobody may answer an attempt to open a link: until then its first packet has been sent three times.
+/// How long an attempt to open a link may go unanswered, at least: until then its first packet has been sent three
+/// times.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// When who waits does something about a silence; all by the heartbeat time-out.
+/// When a thread that waits does something about a silence. All of it follows from the heartbeat time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// How often it looks. By as much at most a silence has lasted longer than is known.
+    /// How often the thread looks. A silence has lasted longer than is known by so much at most.
     every: Duration,
-    /// From then on the scheduler is asked.
+    /// After so long a silence the scheduler is asked.
     ask: Duration,
-    /// From then on the link has failed, if the scheduler says that the peer lives: the time-out has passed.
+    /// After so long a silence the link has failed, if the scheduler says that the peer lives: the time-out has passed.
     patience: Duration,
-    /// From then on at any rate.
+    /// After so long a silence the link has failed in any case.
     most: Duration,
 }
 
-/// What a silence calls for.
+/// What is to be done about a silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The scheduler is to be asked about the peer.
     Ask,
-    /// The peer lives, and is not reached.
+    /// The peer lives, and cannot be reached.
     Unreached,
-    /// What became of the peer is not known here, or it has left.
+    /// Nobody here knows what became of the peer, or it has left.
     Unknown,
 }
 
@@ -56,7 +58,8 @@ impl Bounds {
         Bounds { every, ask: interval * 2, patience, most: time_out.saturating_add(interval) }
     }
 
-    /// `has_asked`: the scheduler was asked in this silence; `answer`: what it has said.
+    /// What is to be done about a silence. `has_asked`: whether the scheduler was asked in this silence; `answer`: what
+    /// it has said.
     fn finding(
         &self,
         silence: Duration,
@@ -73,26 +76,26 @@ impl Bounds {
         }
     }
 
-    /// The longest silence after which something is known: the heartbeat time-out and one interval.
+    /// The silence after which something is known at the latest: the heartbeat time-out and one interval.
     pub(crate) fn most(&self) -> Duration {
         self.most
     }
 
-    /// By how much a look comes late; a little is nothing.
+    /// By how much a look comes late; a small delay counts as none.
     fn late(&self, now: Time, look_at: Time) -> Duration {
         Some(now.since(look_at)).filter(|late| *late >= self.every).unwrap_or_default()
     }
 }
 
-/// The peers that somebody waits for, and whether the links to them are silent.
+/// The peers for which somebody waits, and whether the links to them are silent.
 pub(crate) struct SilenceWatch {
     bounds: Bounds,
-    /// Since when somebody has waited, and when it looks next; none: nobody waits.
+    /// Since when somebody has waited, and the time of the next look; none if nobody waits.
     waiting: Option<(Time, Time)>,
     needed: HashMap<u32, Needed>,
 }
 
-/// A peer that was needed at every look since.
+/// A peer that was needed at every look since this time.
 struct Needed {
     since: Time,
     last: Option<Time>,
@@ -113,7 +116,7 @@ impl SilenceWatch {
         SilenceWatch { bounds, waiting: None, needed: HashMap::new() }
     }
 
-    /// Somebody waits. Returns when it looks next: that does not change while it waits on.
+    /// Somebody waits. Returns the time of the next look, which does not change while somebody waits.
     pub(crate) fn wait(&mut self, now: Time) -> Time {
         match self.waiting {
             Some((_, look_at)) => look_at,
@@ -136,13 +139,13 @@ impl SilenceWatch {
         self.waiting.map_or(Duration::ZERO, |(since, _)| now.since(since))
     }
 
-    /// When it looks next; [`Time::NEVER`]: not before somebody waits.
+    /// The time of the next look; [`Time::NEVER`] while nobody waits.
     pub(crate) fn look_at(&self) -> Time {
         self.waiting.map_or(Time::NEVER, |(_, look_at)| look_at)
     }
 
-    /// Looks at the links to these peers, if it is time to. `silence`: for how long a link has been silent, if it stands, where
-    /// the look comes so late. `answer_about`: what the scheduler has said of a peer since it was asked.
+    /// Looks at the links to these peers, if it is time to. `silence`: for how long a link has been silent, if it
+    /// stands, at a look that comes so late. `answer_about`: what the scheduler has said of a peer since it was asked.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -160,7 +163,7 @@ impl SilenceWatch {
                 continue; // it was looked at for another operation
             }
             let Some(silence) = silence(rank, late) else { continue };
-            // What the network did before anybody waited is nothing to those who wait.
+            // The network's earlier troubles do not count: only the time in which somebody waited does.
             let silence = silence.min(now.since(needed.since));
             needed.asked &= !silence.is_zero();
             let finding = self.bounds.finding(silence, needed.asked, || answer_about(rank));
@@ -172,12 +175,13 @@ impl SilenceWatch {
     }
 }
 
-/// How long an attempt to open a link may go unanswered: as a link may be silent, and long enough for a few packets.
+/// How long an attempt to open a link may go unanswered: as long as a link may be silent, and long enough for a few
+/// packets.
 pub(crate) fn attempt(agreed: &Agreed) -> Duration {
     Bounds::of(agreed).most.max(ATTEMPT)
 }
 
-/// What a silent link is evidence of.
+/// The evidence of a silent link, in words.
 pub(crate) fn in_words(silence: Duration) -> String {
     format!("nothing that was sent to it has been acknowledged for {:.1} s", silence.as_secs_f64())
 }

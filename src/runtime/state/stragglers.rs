@@ -6,7 +6,7 @@ use crate::wire::{Absence, AbsenceState, MessageWait};
 /// How many absent ranks a sentence names.
 const NAMED_MAX: usize = 3;
 
-/// The absent ones from the `from`-th on, of so many in all, each as a clause that goes on from a sentence.
+/// The absent ranks from the `from`-th on, of so many in all, each as a clause that goes on from a sentence.
 pub fn absent_in_words(members: &[Absence], total: u32, from: usize, group: GroupId) -> String {
     let mut words = String::new();
     for absence in members.iter().take(NAMED_MAX).skip(from) {

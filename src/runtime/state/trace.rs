@@ -1,10 +1,10 @@
-//! What the setting `trace` records: each collective of this node, when it was called, begun and ended.
+//! Records what the setting `trace` asks for: each collective of this node, and when it was called, begun and ended.
 //!
 //! The thread that carries a collective out puts one record into its group's ring, which locks nothing and asks the system for
 //! nothing but the time. A thread of the tracer's own empties the rings into a file ([`trace_file`](super::trace_file)).
 //! Without the setting there is no tracer, and a call pays for one comparison.
 //!
-//! What a process that is killed has not written yet is lost: at most what it did in the last [`FLUSH_EVERY`].
+//! If a process is killed, what it has not written yet is lost: at most what it did in the last [`FLUSH_EVERY`].
 
 use super::trace_file::{About, CallSite, Entry, TraceFile};
 use crate::config::{Key, Settings};
@@ -51,7 +51,7 @@ enum Phase {
     #[default]
     Waiting,
     Writing,
-    /// What there is is to be written, and no more.
+    /// What there is now is still to be written, and nothing more.
     Finishing,
     Finished,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Track {
 }
 
 impl Tracer {
-    /// The tracer that the settings ask for, if they do. The folder is made, and tried.
+    /// The tracer that the settings ask for, if they do. Makes the folder, and tries to write there.
     pub fn of(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tracer>>> {
         let Some(folder) = settings.trace.clone() else { return Ok(None) };
         try_folder(&folder).map_err(|error| {
@@ -75,7 +75,7 @@ impl Tracer {
         Ok(Some(Arc::new(Tracer { clock, folder, recording, stirred })))
     }
 
-    /// Where a group's collectives are to be recorded. The first group of an epoch tells when it began.
+    /// The track on which a group's collectives are recorded. The first group of an epoch tells when the epoch began.
     pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Arc<Track> {
         let track = Arc::new(Track {
             site: CallSite { group, epoch, rank },
@@ -110,7 +110,7 @@ impl Tracer {
         }
     }
 
-    /// Writes what there is, and no more. Waits for that, but no longer than so, nor for a disk that stands still.
+    /// Writes what there is, and no more. Waits for that at most so long, and not for a disk that stands still.
     pub(crate) fn finish(&self, limit: Duration) {
         let deadline = Instant::now() + limit.min(FINISH_WAIT);
         let mut recording = self.recording();
@@ -156,14 +156,14 @@ impl Tracer {
         }
     }
 
-    /// Waits for a while, and gives out what there is then: the tracks, the epochs that are new, and whether that is all.
+    /// Waits for a while. Returns what there is then: the tracks, the epochs that are new, and whether that is all.
     fn next(&self) -> (Vec<Arc<Track>>, Vec<(Epoch, Time)>, bool) {
         let mut recording = self.recording();
         if recording.phase == Phase::Writing {
             recording = self.stirred.wait_timeout(recording, FLUSH_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
         let tracks = recording.tracks.clone();
-        // A group that is gone has put its last record in; here it is written for the last time.
+        // A group that is gone has put its last record in. Its track is written here for the last time.
         recording.tracks.retain(|track| Arc::strong_count(track) > 2);
         (tracks, std::mem::take(&mut recording.epochs), recording.phase == Phase::Finishing)
     }

@@ -1,5 +1,6 @@
-//! The file of a trace: one event of the Chrome trace format a line, so that Perfetto opens it as it is, also where its end is
-//! missing. `muster trace merge` lays those of all ranks beside each other. docs/tracing.md describes it for readers.
+//! The file of a trace: one event of the Chrome trace format a line, so that Perfetto opens it as it is, also where its
+//! end is missing. `muster trace merge` lays the files of all ranks beside each other. docs/tracing.md describes the
+//! format for readers.
 //!
 //! Times are in microseconds since this node learnt that its first epoch is complete.
 
@@ -31,7 +32,7 @@ pub(crate) struct About {
     pub rank: u32,
     pub restarts: u32,
     pub node_id: String,
-    /// Its host's name, and what tells that from every other.
+    /// The host's name, and a key that tells the host from every other.
     pub host: String,
     pub host_key: String,
 }
@@ -44,13 +45,13 @@ pub(crate) struct Entry {
     /// The longer of this rank's buffers.
     pub bytes: u64,
     pub called: Time,
-    /// When it was its turn.
+    /// When its turn came.
     pub begun: Time,
     pub ended: Time,
     pub is_ok: bool,
 }
 
-/// Where a collective was called.
+/// The group and rank where a collective was called.
 pub(crate) struct CallSite {
     pub group: GroupId,
     pub epoch: Epoch,
@@ -65,17 +66,17 @@ pub(crate) struct TraceFile {
     file: Option<Guarded<File>>,
     zero: Time,
     process: u32,
-    /// What is to be written next.
+    /// The text that is to be written next.
     text: String,
     bytes: u64,
     /// Groups that have been named.
     named: BTreeSet<GroupId>,
-    /// What has found no room in the file.
+    /// How many collectives have found no room in the file.
     left_out: u64,
 }
 
 impl About {
-    /// This node, once its cluster is complete.
+    /// The description of this node, once its cluster is complete.
     pub(crate) fn of(formed: &Formed, node_id: &str, host: HostName) -> About {
         let Formed { instance: job, rank, restarts, .. } = *formed;
         let (role, node_id) = (own_role(formed), node_id.to_owned());
@@ -84,7 +85,7 @@ impl About {
 }
 
 impl TraceFile {
-    /// Makes the file of this node in a folder; another life's stays.
+    /// Makes the file of this node in a folder. The file of another life stays.
     pub(crate) fn create(folder: &Path, about: &About, zero: Time, clock: &Clock) -> io::Result<TraceFile> {
         let job: String = about.job.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = folder.join(format!("{}.{}_{}.{}.json", &job[..8], about.role, about.rank, about.restarts));
@@ -92,7 +93,7 @@ impl TraceFile {
         let process = about.rank + if about.role == Role::Server { FIRST_SERVER } else { 0 };
         let (text, file, named) = ("[\n".to_owned(), Some(file), BTreeSet::new());
         let mut trace = TraceFile { path, file, zero, process, text, bytes: 0, named, left_out: 0 };
-        // The time of the host when the trace's was 0: traces of one host need no other clock.
+        // The host's time at the trace's time 0: so the traces of one host need no other clock.
         let host_ns = host::monotonic_ns().saturating_sub(clock.now().since(zero).as_nanos() as u64);
         let args = json!({
             "version": VERSION,
@@ -146,7 +147,7 @@ impl TraceFile {
         self.line("X", call.kind.name(), site.group.0, event);
     }
 
-    /// So many collectives of a group found no room in memory.
+    /// Notes that so many collectives of a group found no room in memory.
     pub(crate) fn dropped(&mut self, site: &CallSite, count: u64, at: Time) {
         if count > 0 {
             self.name(site.group);
@@ -155,7 +156,7 @@ impl TraceFile {
         }
     }
 
-    /// Writes what there is; with the last of it the file's end. After an error nothing is written any more.
+    /// Writes what there is; after the last of it, the file's end. After an error nothing is written any more.
     pub(crate) fn flush(&mut self, is_last: bool) -> io::Result<()> {
         if is_last {
             let left_out = self.left_out;

@@ -8,20 +8,21 @@ use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::wire::{encode_frame, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
 use std::time::Duration;
 
-/// How long it waits for that where the scheduler is away. As long again is left then to tell the others, and to be told.
+/// How long a rank waits for the scheduler's word while the scheduler is away. The same time is left then to tell the
+/// others, and to be told.
 const ALONE_WAIT: Duration = Duration::from_millis(125);
 
-/// What is known of a peer whose link ended.
+/// What is known of a peer whose link has ended.
 pub(crate) enum Word {
     /// The cluster or the group is broken: the first cause.
     Told(Failure),
-    /// It has left.
+    /// The peer has left.
     Left(Culprit),
     /// No first cause is known.
     Unsaid(Unsaid),
 }
 
-/// What is known where nobody has said a first cause.
+/// What is known while nobody has said a first cause.
 pub(crate) enum Unsaid {
     /// The peer lives.
     Alive,
@@ -31,7 +32,7 @@ pub(crate) enum Unsaid {
     Silent,
 }
 
-/// What needed the link to a peer, and what speaks against that peer.
+/// The operation that needed the link to a peer, and the evidence against that peer.
 pub(crate) struct Concern<'a> {
     /// `allreduce #1042 on world`
     pub title: &'a str,
@@ -41,22 +42,22 @@ pub(crate) struct Concern<'a> {
 }
 
 impl Context {
-    /// Asks the scheduler about a peer; `answer_about` has what it says.
+    /// Asks the scheduler about a peer; `answer_about` returns its answer.
     pub(crate) fn ask_early(&self, peer: u32, evidence: &str) {
         let index = self.index_of(peer).expect("a link's peer is a member");
-        // That it has left stays so.
+        // A peer that has left stays so.
         self.state.view().epoch.peers.retain(|known, (state, _)| *known != index || *state == PeerState::Left);
         self.ask(Command::Suspect { peer: index, evidence: evidence.to_owned() });
     }
 
-    /// What the scheduler has said of a peer since it was asked.
+    /// The scheduler's answer about a peer since it was asked.
     pub(crate) fn answer_about(&self, peer: u32) -> Option<PeerState> {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.state.view().epoch.peers.get(&index).map(|(state, _)| *state)
     }
 
-    /// A link to a peer ended: asks the scheduler what became of that peer.
-    /// `is_silent`: nothing was heard of the peer, where else its link ended.
+    /// A link to a peer ended: asks the scheduler what became of that peer. `is_silent`: nothing was heard of the peer;
+    /// otherwise its link has ended.
     pub(crate) fn ask_about(&self, peer: u32, evidence: &str, is_silent: bool) -> Word {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.ask_early(peer, evidence);
@@ -77,8 +78,8 @@ impl Context {
         if heard.is_none() && self.state.view().away.is_none() {
             heard = self.state.wait(since + VERDICT_WAIT, word);
         }
-        // The nodes find out among themselves: at once where the process has gone, else within the heartbeat time-out. With recovery
-        // each finds out whether it is itself cut off, which only silence can mean.
+        // The nodes find out among themselves: at once if the process has gone, else within the heartbeat time-out.
+        // With recovery each node finds out whether it is itself cut off. Only silence can mean that.
         let finds_out = is_silent || (self.state.view().away.is_some() && !self.state.recovery);
         if heard.is_none() && finds_out {
             heard = self.state.wait(since + self.bounds.most() + VERDICT_WAIT, word);
@@ -86,7 +87,7 @@ impl Context {
         heard.unwrap_or(Word::Unsaid(Unsaid::Silent))
     }
 
-    /// The first cause, as far as it is known here where nobody has said one.
+    /// The first cause as far as this node knows it, if nobody has said one.
     pub(crate) fn failure_of(&self, what: Unsaid, concern: &Concern<'_>) -> Failure {
         let Concern { title, sequence, peer, evidence } = concern;
         match what {
@@ -105,18 +106,19 @@ impl Context {
         }
     }
 
-    /// This node hears nobody.
+    /// The failure of an operation on a node that hears nobody.
     pub(crate) fn cut_off(&self, failure: Failure, sequence: u64) -> Failure {
         Failure { group: Some(self.id()), sequence, ..failure }
     }
 
-    /// The end of the group.
+    /// The failure that ends the group.
     pub(crate) fn failure(&self, status: Status, culprit: Option<Culprit>, cause: String, sequence: u64) -> Failure {
         Failure { status, culprit, cause, epoch: self.epoch(), group: Some(self.id()), sequence }
     }
 
-    /// Several ranks may give up at once, each for its own reason: what reached the scheduler first is what all return. Where
-    /// the scheduler does not answer, the members are told by the rank whose own cause it is.
+    /// Agrees with the other ranks on the first cause. Several ranks may give up at once, each for its own reason: all
+    /// return what reached the scheduler first. If the scheduler does not answer, the rank whose own cause it is tells
+    /// the members.
     pub(crate) fn agree_on_cause(&self, cause: Failure, is_own: bool) -> Failure {
         self.ask(Command::Revoke(cause.clone().to_others()));
         let tell = || {
@@ -128,7 +130,7 @@ impl Context {
         if is_away {
             tell();
         }
-        // What became of a lost peer was waited for already, here or by who says so.
+        // The wait for the fate of a lost peer is over already, here or at the rank that says so.
         let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
         let deadline = self.state.clock.now() + patience;
         let first = self.state.wait(deadline, |view| self.first_cause(view));
@@ -143,13 +145,14 @@ impl Context {
         self.state.ask(AgentCommand::Of(self.epoch(), command));
     }
 
-    /// What is wrong on a link, of which both ends are named: all members are told so.
+    /// Says what is wrong on a link, and names both ends, because all members are told so.
     pub(crate) fn on_link(&self, peer: u32, what: &str) -> String {
         let own = self.describe(self.own_rank());
         format!("on the link to {}, as {own} found: {what}", self.describe(peer))
     }
 
-    /// What is said last on a link of a group that is over: why; that this process has left, or nothing if it just goes.
+    /// The last word on a link of a group that is over: why it is over; that this process has left; or nothing if it
+    /// just goes.
     pub(crate) fn last_word_of(&self, cause: &Failure) -> Vec<u8> {
         if cause.status == Status::State {
             return self.last_word.get().cloned().unwrap_or_default();

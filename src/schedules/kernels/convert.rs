@@ -1,4 +1,4 @@
-//! From one type to another: what an average of narrow types needs, both ways.
+//! Converts elements from one type to another: an average of narrow types needs that, both ways.
 
 use super::half::{Bfloat16, Float16};
 use crate::schedules::conversion::Conversion;

@@ -1,4 +1,4 @@
-//! What can be done with one element, for each type. Branches are kept out, so that loops over it vectorize.
+//! The operations on one element, for each type. Branches are kept out, so that loops over them vectorize.
 
 /// One element. `sum`, `prod`, `min` and `max` give the same bits whichever operand is first.
 pub(super) trait Element: Copy {
@@ -6,11 +6,11 @@ pub(super) trait Element: Copy {
     fn prod(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
-    /// Divided by a number that is not zero.
+    /// The element divided by a number that is not zero.
     fn divide(self, by: u32) -> Self;
 }
 
-/// What becomes of two elements. A type, for it is up to the compiler whether a function that is passed is inlined, and loops with
+/// An operation on two elements. It is a type: a compiler need not inline a function that is passed, and loops with
 /// calls in them do not vectorize.
 pub(super) trait Operation<T> {
     fn of(lower: T, higher: T) -> T;
@@ -58,8 +58,8 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn divide(self, by: u32) -> Self {
-                // Exact in a float that holds every dividend: what a quotient lacks of the next whole number is more
-                // than its rounding. A quotient is no larger than its dividend, so that it fits.
+                // The quotient is exact in a float that holds every dividend: what it lacks of the next whole number is
+                // more than its rounding. A quotient is no larger than its dividend, so it fits.
                 (self as $quotient / by as $quotient) as $type
             }
         }

@@ -18,20 +18,20 @@ type Control = u32;
 #[cfg(target_arch = "aarch64")]
 type Control = u64;
 
-/// Every exception masked, to the nearest, subnormals as they are.
+/// The usual settings: every exception masked, rounding to the nearest, subnormals as they are.
 #[cfg(target_arch = "x86_64")]
 const USUAL: Control = 0x1f80;
 #[cfg(not(target_arch = "x86_64"))]
 const USUAL: Control = 0;
 
-/// What is no setting but a note of what has happened: it may be anything.
+/// The bits that are no setting, but a note of what has happened: they may be anything.
 #[cfg(target_arch = "x86_64")]
 const NOTES: Control = 0x3f;
 #[cfg(not(target_arch = "x86_64"))]
 const NOTES: Control = 0;
 
 impl Usual {
-    /// From here on, until this is dropped.
+    /// Enters the usual environment, until this is dropped.
     #[inline(always)]
     pub fn enter() -> Usual {
         let callers = read();

@@ -3,7 +3,7 @@
 //! A float64 holds most sums of narrower types exactly: those whose elements lie within some 2^25 of each other. So elements
 //! are summed in float64, and the error of each addition is looked at, which is known exactly. Where there was none, the sum
 //! is exact, and is rounded to its type. A sum of float64 has a second float64, for the errors, whose own errors are looked
-//! at. Elements with whose sum that fails, and those that are not finite, are summed again, in a fixed-point number.
+//! at. Elements whose sum fails in this way, and those that are not finite, are summed again, in a fixed-point number.
 //!
 //! A bfloat16 has 8 bits, so that even a float32 holds the sums of most: of those whose elements lie within some 2^15 of each other. A
 //! chunk is tried in float32 first, of which a processor adds twice as many at a time.
@@ -115,14 +115,15 @@ fn two_sum<F: Copy + Add<Output = F> + Sub<Output = F>>(one: F, other: F) -> (F,
 struct Sums {
     sums: [f64; CHUNK],
     errors: [f64; CHUNK],
-    /// The bits of all that was rounded away: of each sum if that is asked for, else of all together in the first place.
+    /// The bits of all that was rounded away: for each sum if that is asked for, otherwise of all together in the first
+    /// place.
     lost: [u64; CHUNK],
 }
 
 impl Sums {
     const ZERO: Sums = Sums { sums: [0.0; CHUNK], errors: [0.0; CHUNK], lost: [0; CHUNK] };
 
-    /// Begins with `count` elements.
+    /// Begins the sums with `count` elements.
     // SAFETY: (contract) as for `add`.
     #[inline(always)]
     unsafe fn begin<T: Addend, const EACH: bool>(&mut self, from: *const T, count: usize) {
@@ -189,7 +190,7 @@ impl Sums {
         }
     }
 
-    /// Writes what `count` sums come to, if they are exact.
+    /// Writes the results of `count` sums, if they are exact.
     // SAFETY: (contract) `out` is writable for `count` elements, which are CHUNK at most; it need not be aligned.
     #[inline(always)]
     unsafe fn write<T: Addend>(&self, out: *mut T, count: usize) {
@@ -225,7 +226,7 @@ unsafe fn sum_short<T: Addend>(
         for (at, sum) in sums[..count].iter_mut().enumerate() {
             // SAFETY: as promised by the caller.
             let value = (short.widen)(unsafe { from.add(at).read_unaligned() });
-            // A zero before it would make +0 of -0.
+            // A zero before the first element would make +0 of -0.
             let (new, error) = if vector == 0 { (value, value * 0.0) } else { two_sum(*sum, value) };
             *sum = new;
             lost |= error.to_bits() << 1;
@@ -277,7 +278,7 @@ pub(super) unsafe fn sum_exact_as<T: Addend>(
 }
 
 impl Sums {
-    /// Sums those elements again of whose sums something was lost.
+    /// Sums again the elements of each sum in which something was lost.
     #[inline(never)]
     fn settle<T: Addend>(&mut self, vectors: usize, element: &dyn Fn(usize, usize) -> T, count: usize) {
         for at in 0..count {
@@ -291,7 +292,7 @@ impl Sums {
     }
 }
 
-/// One sum, of whatever elements.
+/// One sum of any elements.
 fn slowly(count: usize, element: &impl Fn(usize) -> f64, rounding: Rounding) -> f64 {
     let mut sum = FixedPoint::new();
     let (mut infinities, mut is_finite) = (0.0, true);

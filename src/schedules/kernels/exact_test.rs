@@ -5,11 +5,11 @@ use super::{divide_slice, environment, reduce_slices, sum_exact};
 use crate::schedules::simulation::Random;
 use crate::types::{DType, ReduceOp};
 
-/// What a float type is made of.
+/// The parts of a float type.
 #[derive(Clone, Copy)]
 struct Format {
     dtype: DType,
-    /// Of the fraction, with the one that is not stored.
+    /// The bits of the fraction, with the one that is not stored.
     fraction_bits: u32,
     exponent_bits: u32,
 }
@@ -21,7 +21,7 @@ const FORMATS: [Format; 4] = [
     Format { dtype: DType::Float64, fraction_bits: 53, exponent_bits: 11 },
 ];
 
-/// What one element is, in units of the type's smallest number.
+/// The value of one element, in units of the type's smallest number.
 #[derive(Clone, Copy, PartialEq)]
 enum Value {
     Nan,
@@ -134,21 +134,21 @@ impl Integer {
 /// How elements are drawn.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Any bits, so any exponent, infinities and NaN.
+    /// Elements of any bits: any exponent, infinities and NaN.
     AnyBits,
-    /// Finite ones, of any exponent.
+    /// Finite elements of any exponent.
     AnyExponent,
-    /// Of like size, as gradients are.
+    /// Elements of similar size, as gradients are.
     Alike,
-    /// Each with its opposite, and some small ones.
+    /// Each element with its opposite, and some small ones.
     Opposites,
-    /// Subnormal, or nearly.
+    /// Elements that are subnormal, or nearly so.
     Small,
-    /// As large as it gets.
+    /// Elements as large as they can be.
     Large,
     /// Zeros of both signs, mostly negative.
     Zeros,
-    /// One, and what is half of its last bit, and a little less and more.
+    /// One, and elements of half its last bit, a little less and a little more.
     Ties,
 }
 

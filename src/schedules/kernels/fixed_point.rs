@@ -1,12 +1,12 @@
-//! A number that holds the sum of any float64s exactly: the slow way to a sum, for those that no float64 holds.
+//! A number that holds the sum of any float64s exactly: the slow way to sums that no float64 holds.
 
 /// The value of the lowest bit is 2^-1074, that of the smallest float64.
 const LOWEST: i64 = -1074;
 /// How many bits a digit has. It is kept in 64, so that carries can wait.
 const DIGIT_BITS: u32 = 32;
-/// As many as the largest float64 needs, and 2^48 times as much.
+/// How many digits there are: enough for the largest float64, and for 2^48 times as much.
 const DIGITS: usize = 68;
-/// So many can be added before carries must be passed on: each adds less than 2^32 to a digit.
+/// So many numbers can be added before carries must be passed on: each adds less than 2^32 to a digit.
 const ADDED_MAX: u32 = 1 << 30;
 /// A float64's fraction, with the bit that is not stored.
 const FRACTION_BITS: u32 = 53;
@@ -14,7 +14,7 @@ const FRACTION_BITS: u32 = 53;
 /// How a sum becomes a float64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rounding {
-    /// To the nearest, ties to even.
+    /// It is rounded to the nearest, ties to even.
     Nearest,
     /// Bits that do not fit make the lowest that does a 1. What is rounded again, to fewer bits, is as if it had been rounded
     /// once.
@@ -61,7 +61,7 @@ impl FixedPoint {
         self.added = 1;
     }
 
-    /// The sum as a float64. That of nothing, and any other that is zero, is +0.
+    /// The sum as a float64. The sum of nothing is +0, and so is any other sum that is zero.
     pub fn rounded(mut self, how: Rounding) -> f64 {
         self.carry();
         let is_negative = self.digits[DIGITS - 1] < 0;
@@ -70,7 +70,8 @@ impl FixedPoint {
             self.carry();
         }
         let Some(highest) = self.digits.iter().rposition(|digit| *digit != 0) else { return 0.0 };
-        // Of the 128 bits from two digits below the highest on, at least 65 are below the highest 1, but where there are none.
+        // The window has 128 bits, from two digits below the highest on. At least 65 are below its highest 1, unless there
+        // are not so many digits.
         let base = highest.saturating_sub(2);
         let digit = |at: usize| self.digits.get(at).map_or(0, |digit| *digit as u128);
         let window = digit(base) | digit(base + 1) << DIGIT_BITS | digit(base + 2) << (2 * DIGIT_BITS);

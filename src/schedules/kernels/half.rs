@@ -23,7 +23,7 @@ impl Bfloat16 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
-    /// To the nearest, ties to even; every NaN becomes the canonical one.
+    /// Rounds to the nearest, ties to even; every NaN becomes the canonical one.
     #[inline(always)]
     pub(super) fn from_f32(value: f32) -> Bfloat16 {
         let bits = value.to_bits();
@@ -48,7 +48,7 @@ impl Float16 {
         f32::from_bits(sign | if magnitude >= 0x7c00 { special } else { finite })
     }
 
-    /// To the nearest, ties to even; every NaN becomes the canonical one.
+    /// Rounds to the nearest, ties to even; every NaN becomes the canonical one.
     #[inline(always)]
     pub(super) fn from_f32(value: f32) -> Float16 {
         let sign = value.to_bits() >> 16 & 0x8000;
@@ -121,7 +121,8 @@ pub(super) unsafe fn reduce_f16c(
     }
 }
 
-/// How many elements are float32 at a time: a loop that is long enough to be vectorized, and whose values stay in the cache.
+/// How many elements are converted to float32 at a time: a loop that is long enough to be vectorized, and whose values
+/// stay in the cache.
 #[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 64;
 

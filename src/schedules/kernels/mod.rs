@@ -1,5 +1,5 @@
-//! The arithmetic: combines two blocks of elements, divides one, and makes other types of one's elements. Sums any number of
-//! them exactly.
+//! The arithmetic: combines two blocks of elements, divides one, and converts elements to another type. Sums any number
+//! of blocks exactly.
 //!
 //! Results are the same bits on every processor and in every order of operands. Integers wrap. Halves are computed in
 //! float32 and rounded once, to the nearest, ties to even. NaN propagates, through minimum and maximum too, and every
@@ -156,7 +156,7 @@ macro_rules! for_dtype {
     };
 }
 
-/// As `for_dtype`, where a signed integer gives the same bits as an unsigned one: so many loops less.
+/// Does what `for_dtype` does, if a signed integer gives the same bits as an unsigned one: so there are fewer loops.
 macro_rules! for_wrapping_dtype {
     ($dtype:expr, $function:ident[$($more:ty),*]($($argument:expr),*)) => {
         match $dtype {
@@ -238,7 +238,7 @@ unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *cons
             ReduceOp::Prod => for_wrapping_dtype!(dtype, combine[Prod](lower, higher, out, count)),
             ReduceOp::Min => for_dtype!(dtype, combine[Min](lower, higher, out, count)),
             ReduceOp::Max => for_dtype!(dtype, combine[Max](lower, higher, out, count)),
-            // Of integers only: the caller has seen to that. Bits know no type.
+            // This is for integers only: the caller has seen to that. Bits know no type.
             ReduceOp::And => combine::<u8, And>(lower, higher, out, bytes),
             ReduceOp::Or => combine::<u8, Or>(lower, higher, out, bytes),
             ReduceOp::Xor => combine::<u8, Xor>(lower, higher, out, bytes),
@@ -248,8 +248,8 @@ unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *cons
     }
 }
 
-// In place has a loop of its own: one loop for both would be compiled with a check that sends the first to slow code.
-// SAFETY: (contract) as for `reduce_any`, with `count` elements T.
+// The in-place case has a loop of its own: one loop for both would be compiled with a check that sends the first to
+// slow code. SAFETY: (contract) as for `reduce_any`, with `count` elements T.
 #[inline(always)]
 unsafe fn combine<T: Copy, O: Operation<T>>(lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
     let (lower, higher, out) = (lower.cast::<T>(), higher.cast::<T>(), out.cast::<T>());

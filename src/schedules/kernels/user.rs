@@ -3,7 +3,8 @@
 use crate::types::DType;
 use std::ffi::c_void;
 
-/// What C calls: `inout[i] = in[i] op inout[i]` for `count` elements of type `dtype`; `ctx` is the user's own.
+/// The function as C has it: `inout[i] = in[i] op inout[i]` for `count` elements of type `dtype`; `ctx` is the user's
+/// own.
 pub type Function =
     unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void);
 
@@ -20,7 +21,7 @@ unsafe impl Send for UserFunction {}
 unsafe impl Sync for UserFunction {}
 
 impl UserFunction {
-    /// A function, and what it is called with.
+    /// A function, and the context with which it is called.
     ///
     /// # Safety
     /// For as long as any copy of this is used, `function` may be called with `ctx` from any thread, by
