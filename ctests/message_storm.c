@@ -1,8 +1,8 @@
 /* A storm of messages: on several groups at once, from and to several threads of every rank, of every size, blocking and
  * not, to receives that name their sender and tag and to others that take whatever comes, with receives and sends that
  * are cancelled and begun anew, messages that do not fit, and collectives of the same groups meanwhile. What goes where is
- * drawn by seed, so that every rank knows all of it: whose a message is, its place among those with its sender and tag,
- * and each of its bytes.
+ * drawn by seed, so that every rank knows all of it: the owner of each message, its place among those with its sender and
+ * tag, and each of its bytes.
  *
  * It cannot get stuck, whatever the threads' timing: each thread sends or receives in the order of one list, and one that
  * takes whatever comes takes nothing else. `message_storm [seed]` */

@@ -236,7 +236,6 @@ impl Watch {
     }
 
     /// Whether nobody was heard in this watch, and the node `dead` has gone: then nobody tells what came first.
-    /// first.
     fn is_left_alone(&self, round: &Round, dead: u32) -> bool {
         let has_gone =
             |peer: &Peer| matches!(peer.standing, Standing::Refused(_)) || peer.seen.is_some_and(|seen| seen.is_gone);

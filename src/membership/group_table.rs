@@ -56,7 +56,6 @@ pub(super) struct Creation {
     pub(super) call: Option<(u32, Call)>,
     /// Once all have asked: the groups that were made, with their members. Kept until the next creation, for nodes that
     /// ask again.
-    /// again.
     pub(super) done: Option<Vec<(GroupId, Vec<u32>)>>,
 }
 

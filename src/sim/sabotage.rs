@@ -367,13 +367,13 @@ pub(super) fn misjudged(world: &World, result: Result<(), Error>) -> Result<(), 
     }
 }
 
-/// Plays stories of a kind until one is found wrong: how, where it is not in these words.
 /// Whether a node does not know better itself which rank of the workers it has.
 fn believes_any_rank(world: &World, node: Option<usize>) -> bool {
     let plan = node.map(|node| &world.plan.nodes[world.processes[node].slot]);
     plan.is_some_and(|plan| plan.role == Role::Worker && plan.rank.is_none())
 }
 
+/// Plays stories of a kind until one is found wrong. Returns how, if that is not in these words.
 fn noticed_otherwise(sabotage: Sabotage, stories: fn(&Plan) -> bool, words: &str) -> Option<String> {
     for plan in (0..1000).map(Plan::of).filter(stories) {
         let mut world = World::new(plan, false);

@@ -115,7 +115,6 @@ impl World {
 
     /// This slot, or the next one where a process runs. Without recovery it is always this one: the others are assumed
     /// to be well.
-    /// well.
     pub(super) fn running(&self, slot: usize) -> usize {
         let count = if self.plan.recovers() { self.slots.len() } else { 1 };
         let mut slots = (0..count).map(|more| (slot + more) % self.slots.len());

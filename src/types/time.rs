@@ -18,7 +18,6 @@ impl Time {
 
     /// Moves this point later by a time that does not count, but not beyond the present. A later point stays no earlier
     /// than others.
-    /// it was.
     pub fn forgive(&mut self, late: Duration, now: Time) {
         *self = (*self + late).min(now);
     }

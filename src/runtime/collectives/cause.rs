@@ -126,7 +126,8 @@ impl Running<'_> {
     /// A link ended: asks the scheduler what became of the peer.
     fn judge(&self, peer: u32, end: &LinkEnd) -> (Failure, bool) {
         let evidence = end.in_words();
-        match self.context.ask_about(peer, &evidence, matches!(end, LinkEnd::Silent(_))) {
+        let inquiry = self.context.inquire(peer, &evidence, matches!(end, LinkEnd::Silent(_)));
+        match self.context.await_word(&inquiry, self.deadline, self.attention) {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(peer, Some(culprit)), false),
             Word::Unsaid(what) => (self.failure_of(what, peer, &evidence), false),

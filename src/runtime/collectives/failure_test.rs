@@ -56,6 +56,10 @@ impl Bench {
         Bench::of(of_four(), false)
     }
 
+    pub fn recoverable() -> Bench {
+        Bench::of(of_four(), true)
+    }
+
     fn of(formed: Formed, recovery: bool) -> Bench {
         let mut state = NodeState::new(Logger::new(LogLevel::Off, "test"), Clock::start(), Bell::new().unwrap());
         state.recovery = recovery;

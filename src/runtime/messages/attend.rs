@@ -2,6 +2,7 @@
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
 use super::engine::Engine;
+use super::peer::Suspect;
 use super::transfers::Transfers;
 use super::{EngineHandle, Messages, WAKER};
 use crate::net::{Poller, Registry, Token};
@@ -10,6 +11,8 @@ use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::state::node_state::AgentCommand;
+use crate::runtime::state::verdict::Inquiry;
+use crate::types::Time;
 use crate::wire::Channel;
 use std::time::Duration;
 
@@ -17,6 +20,7 @@ impl Messages {
     /// Runs the progress thread until the group's messages are ended.
     pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
         let (mut more, mut ready): (Vec<u32>, Vec<u32>) = Default::default();
+        let mut open: Vec<(Suspect, Inquiry)> = Vec::new();
         let state = &self.context.state;
         loop {
             #[cfg(test)]
@@ -35,7 +39,7 @@ impl Messages {
                 engine.alarm = until;
                 (until, !engine.more.is_empty())
             };
-            self.see_to(handle);
+            self.see_to(handle, &mut open);
             if handle.mailbox.take_signal() {
                 self.look_in_mailbox(handle, poller.registry());
                 if lock(&self.progress_thread).ended {
@@ -43,6 +47,8 @@ impl Messages {
                 }
                 continue;
             }
+            let now = state.clock.now();
+            let until = open.iter().map(|(_, inquiry)| now + inquiry.pause(now)).fold(until, Time::min);
             let wait = if has_more { Some(Duration::ZERO) } else { state.clock.until(until) };
             poller.poll(wait).expect("epoll_wait fails only for bad arguments");
             ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
@@ -69,7 +75,7 @@ impl Messages {
     }
 
     /// Does what takes time, or needs other threads: opening links, and judging peers that may be lost.
-    fn see_to(&self, handle: &EngineHandle) {
+    fn see_to(&self, handle: &EngineHandle, open: &mut Vec<(Suspect, Inquiry)>) {
         let (wanted, suspects, trouble) = {
             let mut engine = lock(&handle.engine);
             let Transfers { wanted, suspects, .. } = &mut engine.transfers;
@@ -79,7 +85,14 @@ impl Messages {
             self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
         trouble.into_iter().for_each(|trouble| self.revoke_for(trouble));
-        suspects.iter().for_each(|suspect| self.judge(handle, suspect));
+        suspects.into_iter().for_each(|suspect| self.judge(handle, suspect, open));
+        open.retain(|(suspect, inquiry)| match self.context.word_on(inquiry) {
+            Some(word) => {
+                self.heed(handle, suspect, word);
+                false
+            }
+            None => true,
+        });
     }
 }
 

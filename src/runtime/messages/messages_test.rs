@@ -7,12 +7,16 @@ use super::{Direction, Post};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::request::{request, Received, Request};
 use crate::runtime::base::sync::lock;
+use crate::runtime::collectives::failure::tests::Bench;
 use crate::runtime::groups::group::Group;
+use crate::runtime::links::link::LinkEnd;
+use crate::runtime::links::peers::Mail;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::schedules::{Buffer, Span};
 use crate::types::{DType, GroupId, Time};
+use crate::wire::Channel;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -156,6 +160,33 @@ fn a_progress_thread_whose_group_is_over_sleeps_until_it_is_ended() {
         assert!(turns() - before <= 3, "{} turns", turns() - before);
         group.end_progress(over);
     });
+}
+
+/// The scheduler says nothing of a peer that is silent, for longer than another message may take.
+#[test]
+fn a_question_about_one_peer_holds_up_no_message_of_another() {
+    let bench = Bench::new();
+    let receive = |from| Post::new(Direction::Receive { from: Some(from), tag: None }, DType::Uint8, 8, room(8));
+    let of_silent = bench.group.start_messages(receive(1), None).unwrap();
+    let silent = LinkEnd::Silent("nothing is heard".to_owned());
+    bench.group.deliver(Channel::Messages, Mail::Failed(1, silent));
+    let begin = Instant::now();
+    bench.group.set_timeout_ms(300).unwrap();
+    let short = bench.group.start_messages(receive(2), None).unwrap();
+    assert_eq!(ended(&short).unwrap_err().status(), Status::Timeout);
+    assert!(begin.elapsed() < bench.group.context.bounds.most(), "{:?}", begin.elapsed());
+    assert!(of_silent.test().is_none(), "it is still asked about");
+    let over = Failure {
+        status: Status::Revoked,
+        culprit: None,
+        cause: "over".to_owned(),
+        epoch: bench.group.epoch(),
+        group: None,
+        sequence: 0,
+    };
+    bench.group.context.break_with(over.clone());
+    assert_eq!(ended(&of_silent).unwrap_err().status(), Status::Revoked);
+    bench.group.end_progress(over);
 }
 
 #[test]

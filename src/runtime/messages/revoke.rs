@@ -10,7 +10,7 @@ use crate::runtime::base::request::{Operation, Outcome, Request};
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::silence::Finding;
-use crate::runtime::state::verdict::{Concern, Unsaid, Word};
+use crate::runtime::state::verdict::{Concern, Inquiry, Unsaid, Word};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 impl Messages {
@@ -39,16 +39,25 @@ impl Messages {
         }
     }
 
-    /// Something may be wrong with a peer. The scheduler says what that means.
-    pub(super) fn judge(&self, handle: &EngineHandle, suspect: &Suspect) {
-        let Suspect { rank, end, finding } = suspect;
-        let evidence = end.in_words();
-        let word = match finding {
-            _ if self.context.told().is_some() => return,
-            Finding::Ask => return self.context.ask_early(*rank, &evidence),
-            Finding::Unreached => Word::Unsaid(Unsaid::Alive),
-            Finding::Unknown => self.context.ask_about(*rank, &evidence, matches!(end, LinkEnd::Silent(_))),
-        };
+    /// Something may be wrong with a peer. What the scheduler says of it is looked for at each turn.
+    pub(super) fn judge(&self, handle: &EngineHandle, suspect: Suspect, open: &mut Vec<(Suspect, Inquiry)>) {
+        let evidence = suspect.end.in_words();
+        match suspect.finding {
+            _ if self.context.told().is_some() => {}
+            Finding::Ask => self.context.ask_early(suspect.rank, &evidence),
+            Finding::Unreached => self.heed(handle, &suspect, Word::Unsaid(Unsaid::Alive)),
+            Finding::Unknown if open.iter().any(|(other, _)| other.rank == suspect.rank) => {}
+            Finding::Unknown => {
+                let is_silent = matches!(suspect.end, LinkEnd::Silent(_));
+                let inquiry = self.context.inquire(suspect.rank, &evidence, is_silent);
+                open.push((suspect, inquiry));
+            }
+        }
+    }
+
+    /// Does what follows from what is known of a suspect.
+    pub(super) fn heed(&self, handle: &EngineHandle, suspect: &Suspect, word: Word) {
+        let Suspect { rank, end, .. } = suspect;
         match word {
             Word::Told(failure) => {
                 self.context.break_with(failure);
@@ -64,6 +73,7 @@ impl Messages {
             // No operation needs this peer just now; it may be leaving.
             Word::Unsaid(_) if !lock(&handle.engine).transfers.needs(*rank) => {}
             Word::Unsaid(what) => {
+                let evidence = end.in_words();
                 let concern = Concern { title: &self.title(), sequence: 0, peer: *rank, evidence: &evidence };
                 self.revoke(self.context.failure_of(what, &concern), true);
             }

@@ -4,13 +4,32 @@ use super::context::Context;
 use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Culprit, Failure, Status};
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::types::Time;
 use crate::wire::{encode_frame, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
 use std::time::Duration;
 
 /// How long a rank waits for the scheduler's word while the scheduler is away. The same time is left then to tell the
 /// others, and to be told.
 const ALONE_WAIT: Duration = Duration::from_millis(125);
+
+/// How often a wait looks whether the scheduler is away by now.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A question about a peer that the scheduler was asked.
+pub(crate) struct Inquiry {
+    index: u32,
+    is_silent: bool,
+    since: Time,
+}
+
+impl Inquiry {
+    /// How long a thread that cannot sleep until the answer comes waits before it looks for the answer again.
+    pub(crate) fn pause(&self, now: Time) -> Duration {
+        (now.since(self.since) / 8).clamp(Duration::from_millis(1), LOOK_AGAIN)
+    }
+}
 
 /// What is known of a peer whose link has ended.
 pub(crate) enum Word {
@@ -56,35 +75,59 @@ impl Context {
         self.state.view().epoch.peers.get(&index).map(|(state, _)| *state)
     }
 
-    /// A link to a peer ended: asks the scheduler what became of that peer. `is_silent`: nothing was heard of the peer;
-    /// otherwise its link has ended.
-    pub(crate) fn ask_about(&self, peer: u32, evidence: &str, is_silent: bool) -> Word {
-        let index = self.index_of(peer).expect("a link's peer is a member");
+    /// Asks the scheduler what became of a peer. `is_silent`: nothing was heard of the peer; otherwise its link has ended.
+    pub(crate) fn inquire(&self, peer: u32, evidence: &str, is_silent: bool) -> Inquiry {
         self.ask_early(peer, evidence);
-        let since = self.state.clock.now();
-        let word = |view: &mut NodeView| {
-            if let Some(failure) = self.first_cause(view) {
-                return Some(Word::Told(failure));
+        let index = self.index_of(peer).expect("a link's peer is a member");
+        Inquiry { index, is_silent, since: self.state.clock.now() }
+    }
+
+    /// What is known of the peer by now; none while the scheduler may still answer.
+    pub(crate) fn word_on(&self, inquiry: &Inquiry) -> Option<Word> {
+        let now = self.state.clock.now();
+        let mut view = self.state.view();
+        let limit = self.limit_of(inquiry, &view);
+        self.heard(inquiry, &mut view).or_else(|| (now >= limit).then_some(Word::Unsaid(Unsaid::Silent)))
+    }
+
+    /// Waits for what is known of the peer, until this time at most, and while the program does not interrupt the call.
+    pub(crate) fn await_word(&self, inquiry: &Inquiry, until: Time, attention: &Attention<'_>) -> Word {
+        loop {
+            let limit = self.limit_of(inquiry, &self.state.view()).min(until.max(inquiry.since + VERDICT_WAIT));
+            // The scheduler may be away, or be back, before the limit.
+            let look_at = limit.min((inquiry.since + ALONE_WAIT).max(self.state.clock.now() + LOOK_AGAIN));
+            let heard = self.state.wait_attentively(look_at, attention, |view| self.heard(inquiry, view));
+            match heard {
+                Ok(None) if self.state.clock.now() < limit => {}
+                heard => return heard.ok().flatten().unwrap_or(Word::Unsaid(Unsaid::Silent)),
             }
-            if let Some(failure) = view.cut_off.clone() {
-                return Some(Word::Unsaid(Unsaid::CutOff(failure)));
-            }
-            view.epoch.peers.get(&index).cloned().map(|(state, culprit)| match state {
-                PeerState::Left => Word::Left(culprit),
-                PeerState::Alive => Word::Unsaid(Unsaid::Alive),
-            })
-        };
-        let mut heard = self.state.wait(since + ALONE_WAIT, word);
-        if heard.is_none() && self.state.view().away.is_none() {
-            heard = self.state.wait(since + VERDICT_WAIT, word);
         }
+    }
+
+    fn heard(&self, inquiry: &Inquiry, view: &mut NodeView) -> Option<Word> {
+        if let Some(failure) = self.first_cause(view) {
+            return Some(Word::Told(failure));
+        }
+        if let Some(failure) = view.cut_off.clone() {
+            return Some(Word::Unsaid(Unsaid::CutOff(failure)));
+        }
+        view.epoch.peers.get(&inquiry.index).cloned().map(|(state, culprit)| match state {
+            PeerState::Left => Word::Left(culprit),
+            PeerState::Alive => Word::Unsaid(Unsaid::Alive),
+        })
+    }
+
+    /// Until when the scheduler, or the nodes among themselves, may find out what became of the peer.
+    fn limit_of(&self, inquiry: &Inquiry, view: &NodeView) -> Time {
+        let is_away = view.away.is_some();
         // The nodes find out among themselves: at once if the process has gone, else within the heartbeat time-out.
         // With recovery each node finds out whether it is itself cut off. Only silence can mean that.
-        let finds_out = is_silent || (self.state.view().away.is_some() && !self.state.recovery);
-        if heard.is_none() && finds_out {
-            heard = self.state.wait(since + self.bounds.most() + VERDICT_WAIT, word);
-        }
-        heard.unwrap_or(Word::Unsaid(Unsaid::Silent))
+        let longest = match inquiry.is_silent || (is_away && !self.state.recovery) {
+            true => self.bounds.most() + VERDICT_WAIT,
+            false if is_away => ALONE_WAIT,
+            false => VERDICT_WAIT,
+        };
+        inquiry.since + longest
     }
 
     /// The first cause as far as this node knows it, if nobody has said one.
@@ -164,3 +207,7 @@ impl Context {
         frame
     }
 }
+
+#[cfg(test)]
+#[path = "verdict_test.rs"]
+mod tests;

@@ -43,7 +43,8 @@ pub struct RunSecret {
 
 impl RunSecret {
     /// Makes a secret, or takes that of the job that goes on, and sets it in the environment. Makes none if the user
-    /// has set one, or has set none (`MUSTER_JOB_SECRET=`), or if other hosts take part that it would not reach. In a
+    /// has set one, or has set none (`MUSTER_JOB_SECRET=`), or if it would not reach all: other hosts take part,
+    /// or the scheduler runs elsewhere (not `has_scheduler`). In a
     /// run that one command leads, the launcher that has the scheduler makes it for all hosts.
     pub fn make(options: &RunOptions, has_scheduler: bool, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
         // An empty secret means that there is none. A file that has no name is not set.

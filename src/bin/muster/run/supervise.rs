@@ -439,7 +439,7 @@ impl Supervisor {
         starts.chain(stop.into_iter().flatten().flatten()).min()
     }
 
-    /// Whether the run is over. A job that ended well may leave processes behind; one that was stopped leaves none.
+    /// Whether the run is over. A job that ended well may leave processes behind; one that was stopped waits for their end.
     pub fn finished(&self) -> bool {
         let ended = |one: &Member| one.ending.is_some() && one.starts_at.is_none();
         self.members.iter().all(ended) && (self.went_well() || self.orphans == 0)
