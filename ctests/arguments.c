@@ -222,6 +222,25 @@ static void groups(muster_cluster_t *cluster) {
     CHECK_OK(muster_group_set_timeout(world, -1));
 }
 
+/* Each call of messages names itself. */
+static void of_no_member(muster_group_t *group) {
+    muster_received_t got;
+    muster_request_t *request = anywhere;
+    char in[1] = {0}, out[1];
+    INVALID("send: this process is no member", muster_send(group, in, 1, MUSTER_UINT8, 0, 1));
+    INVALID("isend: this process is no member", muster_isend(group, in, 1, MUSTER_UINT8, 0, 1, &request));
+    INVALID("recv: this process is no member", muster_recv(group, out, 1, MUSTER_UINT8, 0, 1, &got, sizeof got));
+    INVALID("irecv: this process is no member", muster_irecv(group, out, 1, MUSTER_UINT8, 0, 1, &got, sizeof got, &request));
+    INVALID("sendrecv: this process is no member",
+            muster_sendrecv(group, in, 1, MUSTER_UINT8, 0, 1, out, 1, MUSTER_UINT8, 0, 1, &got, sizeof got));
+    INVALID("isendrecv: this process is no member",
+            muster_isendrecv(group, in, 1, MUSTER_UINT8, 0, 1, out, 1, MUSTER_UINT8, 0, 1, &got, sizeof got, &request));
+    INVALID("probe: this process is no member", muster_probe(group, 0, 1, &got, sizeof got));
+    INVALID("iprobe: this process is no member", muster_iprobe(group, 0, 1, &got, sizeof got));
+    INVALID("probe: this process is no member", muster_probe(group, MUSTER_ANY_SOURCE, 1, &got, sizeof got));
+    HOLDS(request == anywhere);
+}
+
 static void made_groups(muster_cluster_t *cluster) {
     static const int32_t zero[] = {0}, twice[] = {0, 0};
     muster_group_t *world = muster_world(cluster), *group = anywhere;
@@ -246,6 +265,7 @@ static void made_groups(muster_cluster_t *cluster) {
     }
     INVALID("no member", muster_group_create(muster_servers(cluster), NULL, 0, &group));
     INVALID("no member", muster_group_split(muster_servers(cluster), 0, 0, &group));
+    of_no_member(muster_servers(cluster));
     muster_group_free(NULL);
     HOLDS(group == anywhere);
 }

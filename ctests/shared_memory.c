@@ -252,6 +252,22 @@ static void stays_away(muster_cluster_t *cluster, int rank, struct ranks *ranks)
     leave(cluster);
 }
 
+/* With a time-out of 0 a rank does what it need wait for nobody to do: the root of a broadcast lays it down. */
+static void waits_for_nobody(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    static char pieces[8 * KIB];
+    first_calls(world, ranks, rank);
+    if (rank == 0) {
+        memset(pieces, 7, sizeof pieces);
+        CHECK_OK(muster_group_set_timeout(world, 0));
+    }
+    CHECK_OK(muster_broadcast(world, pieces, sizeof pieces, MUSTER_UINT8, 0));
+    CHECK(pieces[0] == 7 && pieces[sizeof pieces - 1] == 7);
+    CHECK_OK(muster_group_set_timeout(world, -1));
+    CHECK_OK(muster_barrier(world));
+    leave(cluster);
+}
+
 static void cancels(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     int32_t value = rank;
@@ -553,6 +569,7 @@ int main(void) {
     run("a call of counts", is_elsewhere, required, 2, MUSTER_OK);
     run("a call of addends", brings_addends, required, 2, MUSTER_OK);
     run("an absent rank", stays_away, required, 2, MUSTER_OK);
+    run("a root that waits for nobody", waits_for_nobody, required, 1, MUSTER_OK);
     run("a cancelled call", cancels, required, 2, MUSTER_OK);
     run("the same results, with checksums", gets_the_same_of_every_call, checked, 1, MUSTER_OK);
     run("nonsense", scribbles, required, 2, MUSTER_OK);

@@ -42,6 +42,21 @@ fn or_as_soon_as_there_is_one_again_even_the_same() {
     assert!(bench.sent().contains(&news()), "{:?}", bench.sent());
 }
 
+/// The scheduler had heard of no abort, and had all nodes that it waited for.
+#[test]
+fn or_in_the_next_epoch_if_that_begins_meanwhile() {
+    let mut bench = told(false);
+    bench.feed(Input::Connected(Vec::new()));
+    bench.outputs.clear();
+    bench.receive(Message::Formed(formed(1, 2)));
+    let first = Failure { epoch: Epoch(2), ..aborted() };
+    let failure = Some(first.clone());
+    let news = Message::Known(Known { epoch: Epoch(2), failure, lost: Vec::new(), revoked: Vec::new() });
+    assert!(bench.sent().contains(&news), "{:?}", bench.sent());
+    let is_told = bench.told().iter().any(|event| matches!(event, Event::Broken(broken) if *broken == first));
+    assert!(is_told, "{:?}", bench.told());
+}
+
 #[test]
 fn the_job_is_over_for_good() {
     let mut bench = told(false);

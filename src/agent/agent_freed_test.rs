@@ -1,9 +1,10 @@
 //! A group that is freed: said until the scheduler has answered.
 
-use super::bench::{formed, Bench};
+use super::bench::{failure, formed, Bench};
 use super::*;
+use crate::error::Status;
 use crate::types::GroupId;
-use crate::wire::{FreeGroup, GroupFreed};
+use crate::wire::{FreeGroup, GroupFreed, Revoked};
 
 fn free(bench: &mut Bench, group: u32) {
     bench.command(Command::FreeGroup(GroupId(group)));
@@ -59,6 +60,23 @@ fn what_is_freed_while_it_is_away_is_said_too_and_in_the_next_epoch() {
     bench.outputs.clear();
     bench.receive(Message::Formed(formed(1, 3)));
     assert_eq!(says(&bench), [0; 0]);
+}
+
+/// The scheduler tells every member that a group is revoked. It may do so before it hears that this one has freed it.
+#[test]
+fn the_end_of_a_group_that_this_node_has_freed_is_no_news() {
+    let mut bench = Bench::joined();
+    let ends = |bench: &mut Bench| {
+        bench.outputs.clear();
+        let failure = failure(Status::PeerLeft, Some(GroupId(3)), "has left");
+        bench.receive(Message::Revoked(Revoked { failure }));
+        bench.told().len()
+    };
+    free(&mut bench, 3);
+    assert_eq!(ends(&mut bench), 0);
+    let mut other = Bench::joined();
+    free(&mut other, 4);
+    assert_eq!(ends(&mut other), 1);
 }
 
 #[test]

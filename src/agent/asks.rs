@@ -64,12 +64,14 @@ impl Asks {
         Message::Revoke(Revoke { failure })
     }
 
-    /// A group is revoked. Returns what to tell, unless it is known.
+    /// A group is revoked. Returns what to tell, unless it is known, or this program has freed the group.
     pub(super) fn revoked(&mut self, failure: Failure) -> Option<Event> {
         self.revokes.remove(&failure.group);
         // What was still to be made of that group will not be made.
         self.creations.retain(|(parent, _), _| Some(*parent) != failure.group);
-        if self.revoked.contains_key(&failure.group) {
+        // A group that this program has freed is none of its groups any more. The word of its end was on its way.
+        let is_freed = failure.group.is_some_and(|group| self.freed.contains(&group));
+        if is_freed || self.revoked.contains_key(&failure.group) {
             return None;
         }
         self.revoked.insert(failure.group, failure.clone());

@@ -119,7 +119,7 @@ impl Agent {
                 );
             }
             Stage::Member(member) if formed.instance == member.instance && formed.epoch > member.epoch => {
-                self.renewed(formed);
+                self.renewed(now, formed);
             }
             Stage::Member(_) if self.line.is_attached() => {}
             Stage::Member(member) if (formed.instance, formed.epoch) == (member.instance, member.epoch) => {
@@ -153,9 +153,12 @@ impl Agent {
     }
 
     /// The cluster is whole again, in a new epoch.
-    fn renewed(&mut self, formed: Formed) {
+    fn renewed(&mut self, now: Time, formed: Formed) {
         let Stage::Member(member) = &mut self.stage else { return };
         let (generation, was_attached) = (formed.generation, self.line.is_attached());
+        // The scheduler has not heard of an abort, and begins an epoch. The job is over all the same.
+        let abort = member.first_cause().filter(|_| member.has_news()).cloned();
+        let abort = abort.map(|first| Failure { epoch: formed.epoch, ..first });
         member.renew(formed.epoch);
         self.asks.renew();
         self.watch.form(&formed, &mut self.out);
@@ -163,6 +166,9 @@ impl Agent {
         self.attach_again(generation);
         if !was_attached {
             self.ask_store_again(); // on the same connection they are on their way: they would be carried out twice
+        }
+        if let Some(abort) = abort {
+            self.heard_of_abort(now, abort);
         }
     }
 

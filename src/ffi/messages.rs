@@ -35,7 +35,6 @@ impl<T> Elements<T> {
 }
 
 fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
-    check_member(group, if name == "to" { "send" } else { "recv" })?;
     let fits = u32::try_from(rank).ok().filter(|rank| *rank < group.size());
     fits.ok_or_else(|| {
         let any = if name == "from" { " or MUSTER_ANY_SOURCE" } else { "" };
@@ -133,16 +132,21 @@ unsafe fn both(
 
 type Posts = Result<(Post, Option<Post>)>;
 
-/// Carries messages out.
+/// Carries messages out, for the call of this name.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
-unsafe fn run(group: *mut muster_group_t, report: Report, posts: impl FnOnce(&Group) -> Posts) -> muster_status_t {
+unsafe fn run(
+    (group, name): (*mut muster_group_t, &str),
+    report: Report,
+    posts: impl FnOnce(&Group) -> Posts,
+) -> muster_status_t {
     guard(|| {
         report.check()?;
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
         let ended = group.with_shared(|group: &Arc<Group>| {
+            check_member(group, name)?;
             let (first, second) = posts(group)?;
             group.run_messages(first, second)
         });
@@ -150,12 +154,12 @@ unsafe fn run(group: *mut muster_group_t, report: Report, posts: impl FnOnce(&Gr
     })
 }
 
-/// Starts messages.
+/// Starts messages, for the call of this name.
 ///
 /// # Safety
 /// `group` must be NULL or a live group, `request` NULL or writable.
 unsafe fn start(
-    group: *mut muster_group_t,
+    (group, name): (*mut muster_group_t, &str),
     report: Report,
     request: *mut *mut muster_request_t,
     posts: impl FnOnce(&Group) -> Posts,
@@ -166,6 +170,7 @@ unsafe fn start(
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
         let started = group.with_shared(|group: &Arc<Group>| {
+            check_member(group, name)?;
             let (first, second) = posts(group)?;
             group.start_messages(first, second)
         })?;
@@ -210,7 +215,7 @@ pub unsafe extern "C" fn muster_send(
     // SAFETY: as promised by the caller.
     let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag, &SENT) };
     // SAFETY: as promised by the caller.
-    unsafe { run(group, Report::NONE, |group| Ok((post(group)?, None))) }
+    unsafe { run((group, "send"), Report::NONE, |group| Ok((post(group)?, None))) }
 }
 
 /// Receives a message of at most `count` elements from the member with rank `from`, or from any (MUSTER_ANY_SOURCE), under
@@ -244,7 +249,7 @@ pub unsafe extern "C" fn muster_recv(
     // SAFETY: as promised by the caller.
     let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag, &RECEIVED) };
     // SAFETY: as promised by the caller.
-    unsafe { run(group, Report::to(received, size), |group| Ok((post(group)?, None))) }
+    unsafe { run((group, "recv"), Report::to(received, size), |group| Ok((post(group)?, None))) }
 }
 
 /// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend together, and
@@ -275,7 +280,7 @@ pub unsafe extern "C" fn muster_sendrecv(
     let send = (Elements::of(r#in, in_count, in_dtype), to, in_tag);
     let receive = (Elements::of(out, out_count, out_dtype), from, out_tag);
     // SAFETY: as promised by the caller.
-    unsafe { run(group, Report::to(received, size), |group| both(group, send, receive)) }
+    unsafe { run((group, "sendrecv"), Report::to(received, size), |group| both(group, send, receive)) }
 }
 
 /// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
@@ -299,7 +304,7 @@ pub unsafe extern "C" fn muster_isend(
     // SAFETY: as promised by the caller.
     let post = |group: &Group| unsafe { to_send(group, Elements::of(r#in, count, dtype), to, tag, &SENT) };
     // SAFETY: as promised by the caller.
-    unsafe { start(group, Report::NONE, request, |group| Ok((post(group)?, None))) }
+    unsafe { start((group, "isend"), Report::NONE, request, |group| Ok((post(group)?, None))) }
 }
 
 /// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
@@ -325,7 +330,7 @@ pub unsafe extern "C" fn muster_irecv(
     // SAFETY: as promised by the caller.
     let post = |group: &Group| unsafe { to_receive(group, Elements::of(out, count, dtype), from, tag, &RECEIVED) };
     // SAFETY: as promised by the caller.
-    unsafe { start(group, Report::to(received, size), request, |group| Ok((post(group)?, None))) }
+    unsafe { start((group, "irecv"), Report::to(received, size), request, |group| Ok((post(group)?, None))) }
 }
 
 /// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling it
@@ -353,7 +358,7 @@ pub unsafe extern "C" fn muster_isendrecv(
     let send = (Elements::of(r#in, in_count, in_dtype), to, in_tag);
     let receive = (Elements::of(out, out_count, out_dtype), from, out_tag);
     // SAFETY: as promised by the caller.
-    unsafe { start(group, Report::to(received, size), request, |group| both(group, send, receive)) }
+    unsafe { start((group, "isendrecv"), Report::to(received, size), request, |group| both(group, send, receive)) }
 }
 
 /// Waits for the next message that a receive from `from` (a rank, or MUSTER_ANY_SOURCE) under `tag` (or MUSTER_ANY_TAG) would get,
@@ -379,7 +384,7 @@ pub unsafe extern "C" fn muster_probe(
         wanted(group, from, tag, "tag").map(|(from, tag)| (Post::probe(from, tag), None))
     };
     // SAFETY: as promised by the caller.
-    unsafe { run(group, Report::to(out, size), post) }
+    unsafe { run((group, "probe"), Report::to(out, size), post) }
 }
 
 /// As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
@@ -402,6 +407,7 @@ pub unsafe extern "C" fn muster_iprobe(
         // SAFETY: as promised by the caller.
         let group = unsafe { handle(group, "group") }?;
         let found = group.with_shared(|group: &Arc<Group>| {
+            check_member(group, "iprobe")?;
             let (from, tag) = wanted(group, from, tag, "tag")?;
             group.look_for_message(from, tag)
         })?;

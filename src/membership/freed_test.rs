@@ -3,9 +3,11 @@
 use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Identity, Rules, Scheduler};
-use crate::error::Status;
+use crate::error::{Failure, Status};
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
-use crate::wire::{FreeGroup, GroupFreed, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register};
+use crate::wire::{
+    FreeGroup, GroupFreed, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register, Revoke,
+};
 use std::time::Duration;
 
 const NODES: u32 = 3;
@@ -51,6 +53,20 @@ fn started_again(bench: &Bench, rewritten: bool) -> Bench {
         again.say(rank.into(), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
     }
     again
+}
+
+#[test]
+fn a_member_that_has_freed_a_group_hears_of_its_end_no_more() {
+    let mut bench = with_group();
+    free(&mut bench, 0);
+    let (cause, epoch, group) = ("its time is over".to_owned(), Epoch(1), Some(MADE));
+    let failure = Failure { status: Status::Timeout, culprit: None, cause, epoch, group, sequence: 1 };
+    bench.say(1, Message::Revoke(Revoke { failure: failure.clone() }));
+    let hears = |bench: &mut Bench, conn| bench.told(conn).into_iter().any(|told| matches!(told, Message::Revoked(_)));
+    assert!(hears(&mut bench, 1) && !hears(&mut bench, 0) && !hears(&mut bench, 2));
+    bench.close(0, Closed::Broken);
+    bench.join(0, Register { instance: Some(JobInstance([9; 16])), ..life(0, 0) });
+    assert!(!hears(&mut bench, 0), "nor on the next connection");
 }
 
 #[test]

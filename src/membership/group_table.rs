@@ -81,6 +81,11 @@ impl GroupTable {
         }
     }
 
+    /// Whether a node is a member of a group, and has not freed it.
+    pub(super) fn is_used_by(&self, key: u32, group: GroupId) -> bool {
+        self.is_in(group, key) && !self.made.get(&group).is_some_and(|made| made.freed.contains(&key))
+    }
+
     fn built_in(&self, group: GroupId) -> Option<Range<u32>> {
         let (workers, all) = (self.worker_num, self.worker_num + self.server_num);
         match group {
@@ -306,12 +311,6 @@ impl GroupTable {
         } else if let Some(made) = self.made.get_mut(&record.group) {
             made.freed.insert(record.by);
         }
-    }
-
-    /// Whether this node uses a group.
-    #[cfg(test)]
-    pub(super) fn is_used_by(&self, key: u32, group: GroupId) -> bool {
-        self.made.get(&group).is_some_and(|made| made.members.contains(&key) && !made.freed.contains(&key))
     }
 
     /// How many groups there are.

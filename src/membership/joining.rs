@@ -167,7 +167,7 @@ impl Scheduler {
             }
         }
         for (group, Revocation { failure, .. }) in &self.conductor.groups.revoked {
-            if self.conductor.groups.table.is_in(*group, key) {
+            if self.conductor.groups.table.is_used_by(key, *group) {
                 cluster.out.send(conn, Message::Revoked(Revoked { failure: failure.clone() }));
             }
         }

@@ -10,7 +10,7 @@ use crate::wire::{GroupProgress, Message, Revoked};
 use std::time::Duration;
 
 impl Groups {
-    /// Keeps the first cause, and tells every member.
+    /// Keeps the first cause, and tells every member that has not freed the group.
     pub(super) fn revoke_group(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
         // While the members are being asked what they called, that is the first cause, and is told soon.
         let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
@@ -19,7 +19,7 @@ impl Groups {
         self.revoked.insert(group, Revocation::new(now, failure.clone()));
         self.calls.remove(&group);
         self.table.give_up(group);
-        for key in members {
+        for key in members.into_iter().filter(|key| self.table.is_used_by(*key, group)) {
             cluster.send_to(key, Message::Revoked(Revoked { failure: failure.clone() }));
         }
     }
@@ -52,7 +52,7 @@ impl Groups {
         let groups = self
             .revoked
             .iter()
-            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_in(**group, key));
+            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_used_by(key, **group));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);

@@ -150,8 +150,10 @@ fn absent(ask: Ask) -> Absent {
 
 fn ask(state: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
     let ask = state.next_ask();
+    state.view().absent.insert(ask, None);
     state.ask(AgentCommand::Brain(Command::WhereAre(ask, GroupId::WORLD, 1, None)));
-    let answer = state.wait(limit(), |view| view.absent.remove(&ask));
+    let answer = state.wait(limit(), |view| view.absent.get_mut(&ask)?.take());
+    state.view().absent.remove(&ask);
     assert!(answer.iter().all(|answer| *answer == absent(ask)));
     answer
 }

@@ -275,12 +275,15 @@ impl Running<'_> {
 
     fn ask_absent(&self) -> Option<Absent> {
         let ask = self.context.state.next_ask();
+        self.context.state.view().absent.insert(ask, None);
         self.context.ask(Command::WhereAre(ask, self.context.id(), self.sequence, None));
         let deadline = self.context.state.clock.now() + VERDICT_WAIT;
-        let answer = |view: &mut NodeView| match view.absent.remove(&ask) {
+        let answer = |view: &mut NodeView| match view.absent.get_mut(&ask).and_then(Option::take) {
             None => self.context.broken().map(|_| None),
             answer => Some(answer),
         };
-        self.context.state.wait(deadline, answer).flatten()
+        let absent = self.context.state.wait(deadline, answer).flatten();
+        self.context.state.view().absent.remove(&ask); // an answer that comes now is of no use
+        absent
     }
 }

@@ -24,7 +24,7 @@ use crate::wire::{DataHeader, FrameHeader, LinkKind};
 use std::os::fd::RawFd;
 
 /// After how many turns a call that makes progress looks at the clock.
-const CLOCK_TURNS: u32 = 64;
+pub(super) const CLOCK_TURNS: u32 = 64;
 
 /// A schedule, and the ranks that it is for.
 pub(crate) struct Plan<'a> {

@@ -428,7 +428,7 @@ impl Sharer<'_> {
             self.done.stages = done;
             let (turn, stage) = (done / STAGES, done % STAGES);
             if stage == 0 {
-                self.waiting.keep_to_time(driver)?;
+                self.waiting.keep_to_time(driver, turn)?;
             }
             let Some(nth) = turn.checked_sub(stage).filter(|nth| *nth < number) else { continue };
             match (stage, shares) {

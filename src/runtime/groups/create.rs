@@ -164,8 +164,7 @@ impl Registry {
     /// Forgets a group that has been freed: nothing of it is kept, here or at the scheduler.
     fn forget(&self, group: &Group) {
         let handle = {
-            let mut view = self.state.view();
-            view.epoch.causes.forget(group.id());
+            self.state.learn(|view| view.epoch.causes.forget(group.id()));
             let handles = &mut self.kept().handles;
             let place = handles.iter().position(|kept| kept.id() == group.id());
             place.map(|place| handles.remove(place))

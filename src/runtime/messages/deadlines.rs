@@ -82,9 +82,12 @@ impl Deadlines {
         }
         let ask = state.next_ask();
         self.asked.insert(rank, (now, ask));
+        let mut view = state.view();
         if let Some((_, over)) = before {
-            state.view().absent.remove(&over);
+            view.absent.remove(&over);
         }
+        view.absent.insert(ask, None);
+        drop(view);
         let question = Command::WhereAre(ask, roster.id, u64::MAX, Some(*index));
         state.ask(AgentCommand::Of(roster.formed.epoch, question));
     }
@@ -93,7 +96,7 @@ impl Deadlines {
     pub(super) fn place_of(&self, roster: &Roster, rank: u32, now: Time, state: &NodeState) -> Option<String> {
         let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
         let view = state.view();
-        let place = view.absent.get(ask)?.members.first()?;
+        let place = view.absent.get(ask)?.as_ref()?.members.first()?;
         Some(format!("rank {rank}: {}", place_in_words(place, roster.id)))
     }
 }

@@ -132,16 +132,16 @@ pub struct NodeView {
     pub failed: Option<Error>,
     /// Where the scheduler runs: the address from which one has last said that it is the scheduler.
     pub scheduler: Option<SocketAddr>,
-    /// Answers to `WhereAre`.
-    pub absent: HashMap<Ask, Absent>,
+    /// Questions `WhereAre` for whose answers somebody waits, and the answers.
+    pub absent: HashMap<Ask, Option<Absent>>,
     /// Groups that are to be made, and for which somebody waits.
     pub creating: HashSet<Creation>,
     /// The groups that have been made, by number; none where this node is not in the group.
     pub made: HashMap<Creation, Result<Option<GroupId>>>,
     /// Groups that their members make alone: those for which somebody waits, and what has become of them.
     pub by_members: HashMap<Ask, Option<Result<GroupId>>>,
-    /// Answers to `Locate`.
-    pub located: HashMap<Ask, Member>,
+    /// The same for `Locate`.
+    pub located: HashMap<Ask, Option<Member>>,
     /// Store requests whose caller still waits, and those that have been answered.
     pub store: HashMap<Ask, Option<StoreAnswer>>,
     /// The nodes, by index, that have not heard yet that this one has ended the job without the scheduler; and whether
@@ -327,9 +327,11 @@ impl NodeState {
             return Ok(member);
         }
         let ask = self.next_ask();
+        self.view().located.insert(ask, None);
         self.ask(AgentCommand::Brain(Command::Locate(ask, index)));
         let deadline = self.clock.now() + Duration::from_millis(formed.agreed.heartbeat_timeout_ms);
-        let found = self.wait(deadline, |view| view.located.remove(&ask));
+        let found = self.wait(deadline, |view| view.located.get_mut(&ask)?.take());
+        self.view().located.remove(&ask);
         found
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
@@ -378,7 +380,9 @@ impl NodeState {
                 view.epoch.peers.insert(index, (state, culprit));
             }
             Event::Absent(ask, absent) => {
-                view.absent.insert(ask, absent);
+                if let Some(waits) = view.absent.get_mut(&ask) {
+                    *waits = Some(absent);
+                }
             }
             Event::GroupMade(_) | Event::MadeByMembers(..) => {} // the agent thread makes it, and says so itself
             Event::NotMade(parent, nth, error) => {
@@ -390,7 +394,9 @@ impl NodeState {
             Event::Lost(nodes) => view.epoch.lost = nodes,
             Event::NotRecovered(failure) => view.not_recovered = Some(failure),
             Event::Located(ask, member) => {
-                view.located.insert(ask, member);
+                if let Some(waits) = view.located.get_mut(&ask) {
+                    *waits = Some(member);
+                }
             }
             Event::Stored(ask, answer) => {
                 if let Some(waits) = view.store.get_mut(&ask) {
