@@ -2,8 +2,9 @@
 //! name, which is in no file system.
 //!
 //! A sleeper watches its own doorbell. To ring it, another process sends a byte to its name. A doorbell that is full has
-//! been rung, so nothing is lost if there is no room for the byte. A stranger on the host can ring, too: that costs the
-//! sleeper one look.
+//! been rung, so nothing is lost if there is no room for the byte. But what others have not taken yet also counts against
+//! the sender's own buffer (some 270 rings), and a ring for which that has no room is lost. So a sender rings each sleeper
+//! once, and a sleeper takes its rings when it wakes. A stranger on the host can ring, too: that costs the sleeper one look.
 //!
 //! Abstract names belong to a network namespace, so processes of several containers reach each other if they share one.
 //!
@@ -206,6 +207,25 @@ mod tests {
         assert_eq!(watch.ready().count(), 0);
         drop(two);
         one.ring(&of_two); // nobody is there
+    }
+
+    /// As many as share memory at most, none of which takes its rings but one.
+    #[test]
+    fn one_of_many_is_rung_again_although_the_others_have_not_looked() {
+        let name = || host::random_bytes().unwrap();
+        let own = Doorbell::bind(&name()).unwrap();
+        let others: Vec<_> =
+            (0..63).map(|_| name()).map(|name| (Doorbell::bind(&name).unwrap(), Address::of(&name).unwrap())).collect();
+        for _ in 0..2 {
+            others.iter().for_each(|(_, address)| own.ring(address));
+        }
+        let (one, address) = &others[0];
+        one.drain();
+        own.ring(address);
+        let mut watch = Watch::default();
+        watch.add(Token(1), one.descriptor(), true, false);
+        watch.wait(Some(Duration::ZERO));
+        assert_eq!(watch.ready().count(), 1);
     }
 
     #[test]

@@ -324,9 +324,7 @@ impl Weaver<'_> {
         let (CallProgress::Exchange(_, exchange), Some(shared)) = (&mut self.woven.links.1, &levels.shared) else {
             return Ok(());
         };
-        let outcome = self.group.sleep(driver, self.running, exchange, Some(shared.own.descriptor()));
-        shared.own.drain();
-        outcome
+        self.group.sleep(driver, self.running, exchange, Some(shared.own.descriptor()))
     }
 }
 

@@ -26,6 +26,7 @@ use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer_shared::Source;
 use crate::schedules::{Layout, Mistold, Sharing};
 use crate::wire::{DataHeader, DATA_HEADER_BYTES};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// How many calls can be under way before the first of them is done by all.
@@ -62,7 +63,7 @@ pub(super) enum Counter {
     Taken = 2,
     /// Calls that it has done.
     Done = 3,
-    /// The rank for which it sleeps, or is about to, plus 1; 0 while it is awake.
+    /// The rank for which it sleeps, or is about to, plus 1, and the number of the sleep; 0 while it is awake.
     Asleep = 4,
 }
 
@@ -195,6 +196,10 @@ pub(super) struct HostMemory {
     pub members: Vec<u32>,
     pub own: Doorbell,
     pub others: Vec<Address>,
+    /// The sleep out of which this rank has rung each of them last.
+    pub rung: Vec<Cell<u64>>,
+    /// How often this rank has fallen asleep.
+    pub sleeps: Cell<u32>,
     /// How many calls have been carried out here.
     pub calls: u64,
     /// How many calls all ranks have done, as far as this rank has looked.
@@ -231,8 +236,10 @@ impl HostMemory {
     fn publish_at(&self, at: usize, value: u64) {
         let others = (0..self.floor.ranks as u32).filter(|rank| *rank != self.rank);
         let sleepers = others.map(|rank| (rank, self.floor.counter(rank, Counter::Asleep)));
-        shared_flags::publish(&self.segment, at, value, self.rank, sleepers, |rank| {
-            self.own.ring(&self.others[rank as usize])
+        shared_flags::publish(&self.segment, at, value, self.rank, sleepers, |rank, sleep| {
+            if self.rung[rank as usize].replace(sleep) != sleep {
+                self.own.ring(&self.others[rank as usize]);
+            }
         });
     }
 
@@ -318,10 +325,14 @@ impl HostMemory {
 
     /// Says that this rank is about to sleep for a peer. Then it is to look once more for what it waits for.
     pub(super) fn fall_asleep(&self, peer: u32) {
-        shared_flags::fall_asleep(&self.segment, self.floor.counter(self.rank, Counter::Asleep), peer);
+        self.sleeps.set(self.sleeps.get().wrapping_add(1));
+        let at = self.floor.counter(self.rank, Counter::Asleep);
+        shared_flags::fall_asleep(&self.segment, at, self.sleeps.get(), peer);
     }
 
+    /// Says that this rank is awake, and takes the rings of its sleep.
     pub(super) fn wake_up(&self) {
+        self.own.drain();
         shared_flags::wake_up(&self.segment, self.floor.counter(self.rank, Counter::Asleep));
     }
 }

@@ -10,7 +10,8 @@ use crate::runtime::base::sync::{fence, Ordering};
 use crate::runtime::base::words::Words;
 
 /// Publishes a word of this rank, and rings the others that sleep for this rank. Each of `others` has the place where
-/// it says so. Waking the rest would cost both sides, for nothing.
+/// it says so. Waking the rest would cost both sides, for nothing. `ring` is given the sleep, too: a rank that was rung
+/// out of it once looks, and need not be rung again.
 #[inline]
 pub(super) fn publish<T>(
     words: &impl Words,
@@ -18,25 +19,27 @@ pub(super) fn publish<T>(
     value: u64,
     own: u32,
     others: impl Iterator<Item = (T, usize)>,
-    mut ring: impl FnMut(T),
+    mut ring: impl FnMut(T, u64),
 ) {
     words.store(at, value);
     fence(Ordering::SeqCst);
     for (other, asleep) in others {
-        if words.load(asleep) == sleeps_for(own) {
-            ring(other);
+        let sleep = words.load(asleep);
+        if sleep as u32 == sleeps_for(own) {
+            ring(other, sleep);
         }
     }
 }
 
-/// The word of a rank while it sleeps for this peer. 0 says that it is awake.
-fn sleeps_for(peer: u32) -> u64 {
-    u64::from(peer) + 1
+/// The lower half of a rank's word while it sleeps for this peer. The upper half numbers its sleeps. 0 says that it is awake.
+fn sleeps_for(peer: u32) -> u32 {
+    peer + 1
 }
 
-/// Says, at this place, that this rank is about to sleep for a peer. Then it is to look once more for what it waits for.
-pub(super) fn fall_asleep(words: &impl Words, at: usize, peer: u32) {
-    words.store(at, sleeps_for(peer));
+/// Says, at this place, that this rank is about to sleep for a peer, for the `nth` time. Then it is to look once more for what
+/// it waits for.
+pub(super) fn fall_asleep(words: &impl Words, at: usize, nth: u32, peer: u32) {
+    words.store(at, u64::from(nth) << 32 | u64::from(sleeps_for(peer)));
     fence(Ordering::SeqCst);
 }
 

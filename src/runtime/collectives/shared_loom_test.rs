@@ -5,6 +5,7 @@ use crate::runtime::base::sync::{Arc, AtomicU64, Bell, Ordering};
 use crate::runtime::base::words::Words;
 use crate::runtime::loom_test::every_order;
 use loom::thread;
+use std::sync::atomic::AtomicU32; // not loom's: no other thread looks at it
 
 /// The words of each rank: what it has put, what it has done, and whether it sleeps.
 const WORDS: usize = 3;
@@ -17,6 +18,9 @@ struct Memory {
     /// What each rank gives in each of the calls under way.
     given: Vec<AtomicU64>,
     bells: [Bell; 2],
+    /// How often each rank has slept, and out of which sleep the other has rung it last. Each is one rank's own.
+    sleeps: [AtomicU32; 2],
+    rung: [std::sync::atomic::AtomicU64; 2],
     sets: u64,
 }
 
@@ -36,6 +40,8 @@ impl Memory {
             words: (0..2 * WORDS).map(|_| AtomicU64::new(0)).collect(),
             given: (0..2 * sets).map(|_| AtomicU64::new(0)).collect(),
             bells: [(); 2].map(|()| Bell::new().unwrap()),
+            sleeps: Default::default(),
+            rung: Default::default(),
             sets,
         })
     }
@@ -43,14 +49,19 @@ impl Memory {
     fn publish(&self, rank: usize, word: usize, value: u64) {
         let other = 1 - rank;
         let sleeper = [(other, other * WORDS + ASLEEP)].into_iter();
-        publish(self, rank * WORDS + word, value, rank as u32, sleeper, |other| self.bells[other].wake());
+        publish(self, rank * WORDS + word, value, rank as u32, sleeper, |other, sleep| {
+            if self.rung[other].swap(sleep, Ordering::Relaxed) != sleep {
+                self.bells[other].wake();
+            }
+        });
     }
 
     /// Waits as `shared_wait` does.
     fn wait(&self, rank: usize, word: usize, least: u64) {
         let at = (1 - rank) * WORDS + word;
         while self.load(at) < least {
-            fall_asleep(self, rank * WORDS + ASLEEP, 1 - rank as u32);
+            let nth = self.sleeps[rank].fetch_add(1, Ordering::Relaxed) + 1;
+            fall_asleep(self, rank * WORDS + ASLEEP, nth, 1 - rank as u32);
             if self.load(at) < least {
                 self.bells[rank].sleep();
             }

@@ -31,6 +31,7 @@ use crate::schedules::{choose, Layout, Shape};
 use crate::types::{Call, CallKind, DType, SharedMemory};
 use crate::wire::{Carrier, GroupCarrier};
 use ring::hmac;
+use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::File;
 
@@ -278,7 +279,9 @@ impl Setup<'_> {
             rank,
             members,
             own,
+            rung: others.iter().map(|_| Cell::default()).collect(),
             others,
+            sleeps: Cell::default(),
             calls: 0,
             done_by_all: 0,
             pieces: 0,

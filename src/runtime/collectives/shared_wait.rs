@@ -105,9 +105,7 @@ impl Waiting<'_> {
         }
         driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);
         let until = self.running.deadline.min(driver.patience.next());
-        self.group.wait_and_serve(driver, self.running, until, None)?;
-        shared.own.drain();
-        Ok(())
+        self.group.wait_and_serve(driver, self.running, until, None)
     }
 
     /// Looks, in a call that goes on without ever waiting, whether it is over nevertheless. The clock is looked at seldom: a
