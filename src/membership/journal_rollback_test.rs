@@ -1,12 +1,13 @@
-use super::super::contract::{ConnId, Input};
+use super::super::contract::{ConnId, Input, Liveness};
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Identity, Rules, Scheduler};
+use super::super::{Closed, Identity, Rules, Scheduler};
 use crate::error::Status;
 use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
 use crate::wire::{
     Blob, GroupWish, MakeGroup, Message, Record, Reentry, Register, StoreBegin, StoreOperation, StorePiece, StoreReply,
     Told,
 };
+use std::time::Duration;
 
 const INSTANCE: JobInstance = JobInstance([9; 16]);
 const NODES: u32 = 2;
@@ -159,6 +160,27 @@ fn the_right_journal_knows_what_was_acknowledged_rewritten_or_not() {
         let mut next = started(records);
         is_let_in(&mut next, 11, again(1, 1, 20, 0));
         assert_eq!(add(&mut next, 11, 78).change, 21);
+    }
+}
+
+/// A node is lost, and its next life waits for the others. The life before has the place as long as that takes.
+#[test]
+fn a_rewritten_journal_knows_what_the_life_before_was_told() {
+    let mut bench = formed();
+    (0..5).for_each(|request| drop(add(&mut bench, 1, request)));
+    bench.close(1, Closed::Ended);
+    bench.feed(Input::Probed(register(1).process, Liveness::Gone));
+    bench.pass(Duration::from_millis(200));
+    let tokens = vec![Token([1; 32])];
+    let reentry = Some(Box::new(Reentry { tokens, next: TokenHash::of(&Token([17; 32])) }));
+    let serial = register(77);
+    let next_life = Register { incarnation: serial.incarnation, process: serial.process, reentry, ..register(1) };
+    bench.join(7, next_life);
+    assert!(bench.lines.iter().any(|line| line.contains("is back")), "{:?}", bench.lines);
+    for records in [bench.scheduler.snapshot(), bench.written.clone()] {
+        let mut again_started = started(records);
+        is_let_in(&mut again_started, 11, again(1, 1, 5, 0));
+        assert_eq!(add(&mut again_started, 11, 78).change, 6);
     }
 }
 

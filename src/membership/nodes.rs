@@ -157,6 +157,11 @@ impl Nodes {
         self.lost.contains(&key)
     }
 
+    /// The nodes whose places another life has from the next epoch on.
+    pub(super) fn with_another_life(&self) -> Vec<u32> {
+        self.iter().filter(|(_, node)| node.lives.before.is_some()).map(|(key, _)| *key).collect()
+    }
+
     /// A new epoch: nobody is lost in it.
     pub(super) fn begin_epoch(&mut self, epoch: Epoch) {
         self.lost.clear();

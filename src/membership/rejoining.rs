@@ -57,6 +57,9 @@ impl Conductor {
         cluster.epoch = Epoch(cluster.epoch.0 + 1);
         cluster.identity.secret = secret;
         cluster.job.is_whole_again();
+        for key in cluster.nodes.with_another_life() {
+            self.store.gone(key);
+        }
         cluster.nodes.begin_epoch(cluster.epoch);
         self.groups.begin_epoch();
         self.stragglers.begin_epoch();

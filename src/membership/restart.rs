@@ -80,7 +80,11 @@ impl Conductor {
             records.push(Record::Epoch(cluster.epoch_record()));
         }
         records.extend(self.groups.table.records());
-        records.extend(self.store.records(|key| cluster.nodes.get(&key).map(|node| node.register.incarnation)));
+        let life = |key| {
+            let node = cluster.nodes.get(&key)?;
+            Some(node.lives.before.as_ref().unwrap_or(&node.register).incarnation)
+        };
+        records.extend(self.store.records(life));
         let is_kept = |node: &Node| node.presence == Presence::Left && !cluster.job.is_abandoned();
         let left = cluster.nodes.iter().filter(|(_, node)| is_kept(node));
         records.extend(left.map(|(key, _)| Record::Left(*key)));

@@ -137,7 +137,8 @@ impl Scheduler {
             cluster.drop_connection(old);
         }
         cluster.connections.belongs_to(conn, key);
-        self.conductor.store.gone(key);
+        // The life before has its place until the next epoch. A scheduler that is started again must know what it was promised.
+        self.conductor.store.ended(key);
         self.conductor.groups.table.uses_again(key);
         cluster.out.warn(line);
         self.conductor.recovery.begin(cluster, now);

@@ -230,11 +230,16 @@ impl Store {
 
     /// A node is no member any more.
     pub(super) fn gone(&mut self, key: u32) {
+        self.ended(key);
+        self.clients.remove(&key);
+    }
+
+    /// A life of a node has ended, and nobody waits for its answers. What it was promised is still known.
+    pub(super) fn ended(&mut self, key: u32) {
         let Some(client) = self.clients.get(&key) else { return };
         for request in client.open.keys().copied().collect::<Vec<_>>() {
             self.close(key, request);
         }
-        self.clients.remove(&key);
     }
 
     /// The bytes of the total that a request will hold, or why it cannot be taken.
