@@ -573,7 +573,9 @@ int main(void) {
     run("a cancelled call", cancels, required, 2, MUSTER_OK);
     run("the same results, with checksums", gets_the_same_of_every_call, checked, 1, MUSTER_OK);
     run("nonsense", scribbles, required, 2, MUSTER_OK);
-    nonsense_is_found();
+    if (patience() < 10) { /* helgrind finds what this does, which is a race on purpose */
+        nonsense_is_found();
+    }
     for (long nth = 0; nth < 6; nth++) {
         struck(nth >= 4, nth * 7000000 + 1);
     }

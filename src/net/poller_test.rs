@@ -62,7 +62,7 @@ fn signals_neither_end_nor_prolong_a_wait() {
     // The same holds without a limit.
     let other = waker.clone();
     let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50)); // the poll below has mostly begun; it ends by the wake-up either way
         other.wake();
     });
     poller.poll(None).unwrap();

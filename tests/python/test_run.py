@@ -1,6 +1,7 @@
 """`muster run` with plain programs as workers: what they are told, what is left behind, and which process is blamed."""
 
 import os
+import pathlib
 import pty
 import re
 import select
@@ -468,6 +469,22 @@ def hangs_up():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
+
+
+def test_what_a_script_started_before_it_became_the_launcher_is_none_of_the_runs(tmp_path):
+    # The second worker fails, so all that is the run's is ended.
+    lines = f"""
+        sleep 600 > out 2>&1 & echo $! > earlier
+        exec {MUSTER} run --worker_num=2 --master_port=0 --join=True --log_dir=logs -- sh -c 'exit $RANK_ID'
+    """
+    ended = subprocess.run(["sh", "-c", lines], env=clean_environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                           stdin=subprocess.DEVNULL)
+    earlier = int((tmp_path / "earlier").read_text())
+    try:
+        assert ended.returncode == 1, ended.stderr
+        assert pathlib.Path(f"/proc/{earlier}/cmdline").read_bytes().startswith(b"sleep")
+    finally:
+        os.kill(earlier, signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("hangs_up")

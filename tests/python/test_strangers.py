@@ -80,7 +80,7 @@ def slow_drip(port):
             for byte in data:
                 assert time.monotonic() < deadline, "a slow drip is still listened to"
                 connected.sendall(bytes([byte]))
-                time.sleep(0.1)
+                time.sleep(0.1)  # a drip; the deadline above ends it
         except ConnectionError:
             return
     raise AssertionError("a slow drip was heard to its end")

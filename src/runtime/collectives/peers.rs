@@ -1,7 +1,6 @@
 //! The peers of a group's collectives, by rank: where the link to each is, and what is said on it beside a call's data.
 
 use super::stop::Stop;
-use crate::agent::Command;
 use crate::error::Failure;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::links::link::{Arrival, Link};
@@ -56,8 +55,7 @@ impl Peers {
                 // This is evidence; the verdict, if there is one, comes from the scheduler.
                 let evidence = end.in_words();
                 *slot = Slot::Ended(end);
-                let index = context.index_of(peer).expect("a link's peer is a member");
-                context.ask(Command::Suspect { peer: index, evidence });
+                context.ask_early(peer, &evidence);
                 Ok(())
             }
         }
