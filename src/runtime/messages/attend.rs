@@ -86,7 +86,7 @@ impl Messages {
         }
         trouble.into_iter().for_each(|trouble| self.revoke_for(trouble));
         suspects.into_iter().for_each(|suspect| self.judge(handle, suspect, open));
-        open.retain(|(suspect, inquiry)| match self.context.word_on(inquiry) {
+        open.retain(|(suspect, inquiry)| match inquiry.word(&self.context) {
             Some(word) => {
                 self.heed(handle, suspect, word);
                 false

@@ -49,7 +49,7 @@ impl Messages {
             Finding::Unknown if open.iter().any(|(other, _)| other.rank == suspect.rank) => {}
             Finding::Unknown => {
                 let is_silent = matches!(suspect.end, LinkEnd::Silent(_));
-                let inquiry = self.context.inquire(suspect.rank, &evidence, is_silent);
+                let inquiry = Inquiry::about(&self.context, suspect.rank, &evidence, is_silent);
                 open.push((suspect, inquiry));
             }
         }

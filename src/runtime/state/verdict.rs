@@ -25,6 +25,62 @@ pub(crate) struct Inquiry {
 }
 
 impl Inquiry {
+    /// Asks the scheduler what became of a peer. `is_silent`: nothing was heard of the peer; otherwise its link has ended.
+    pub(crate) fn about(context: &Context, peer: u32, evidence: &str, is_silent: bool) -> Inquiry {
+        context.ask_early(peer, evidence);
+        let index = context.index_of(peer).expect("a link's peer is a member");
+        Inquiry { index, is_silent, since: context.state.clock.now() }
+    }
+
+    /// What is known of the peer by now; none while the scheduler may still answer.
+    pub(crate) fn word(&self, context: &Context) -> Option<Word> {
+        let now = context.state.clock.now();
+        let mut view = context.state.view();
+        let limit = self.limit(context, &view);
+        self.heard(context, &mut view).or_else(|| (now >= limit).then_some(Word::Unsaid(Unsaid::Silent)))
+    }
+
+    /// Waits for what is known of the peer, until this time at most, and while the program does not interrupt the call.
+    pub(crate) fn wait(&self, context: &Context, until: Time, attention: &Attention<'_>) -> Word {
+        let state = &context.state;
+        loop {
+            let limit = self.limit(context, &state.view()).min(until.max(self.since + VERDICT_WAIT));
+            // The scheduler may be away, or be back, before the limit.
+            let look_at = limit.min((self.since + ALONE_WAIT).max(state.clock.now() + LOOK_AGAIN));
+            let heard = state.wait_attentively(look_at, attention, |view| self.heard(context, view));
+            match heard {
+                Ok(None) if state.clock.now() < limit => {}
+                heard => return heard.ok().flatten().unwrap_or(Word::Unsaid(Unsaid::Silent)),
+            }
+        }
+    }
+
+    fn heard(&self, context: &Context, view: &mut NodeView) -> Option<Word> {
+        if let Some(failure) = context.first_cause(view) {
+            return Some(Word::Told(failure));
+        }
+        if let Some(failure) = view.cut_off.clone() {
+            return Some(Word::Unsaid(Unsaid::CutOff(failure)));
+        }
+        view.epoch.peers.get(&self.index).cloned().map(|(state, culprit)| match state {
+            PeerState::Left => Word::Left(culprit),
+            PeerState::Alive => Word::Unsaid(Unsaid::Alive),
+        })
+    }
+
+    /// Until when the scheduler, or the nodes among themselves, may find out what became of the peer.
+    fn limit(&self, context: &Context, view: &NodeView) -> Time {
+        let is_away = view.away.is_some();
+        // The nodes find out among themselves: at once if the process has gone, else within the heartbeat time-out.
+        // With recovery each node finds out whether it is itself cut off. Only silence can mean that.
+        let longest = match self.is_silent || (is_away && !context.state.recovery) {
+            true => context.bounds.most() + VERDICT_WAIT,
+            false if is_away => ALONE_WAIT,
+            false => VERDICT_WAIT,
+        };
+        self.since + longest
+    }
+
     /// How long a thread that cannot sleep until the answer comes waits before it looks for the answer again.
     pub(crate) fn pause(&self, now: Time) -> Duration {
         (now.since(self.since) / 8).clamp(Duration::from_millis(1), LOOK_AGAIN)
@@ -73,61 +129,6 @@ impl Context {
     pub(crate) fn answer_about(&self, peer: u32) -> Option<PeerState> {
         let index = self.index_of(peer).expect("a link's peer is a member");
         self.state.view().epoch.peers.get(&index).map(|(state, _)| *state)
-    }
-
-    /// Asks the scheduler what became of a peer. `is_silent`: nothing was heard of the peer; otherwise its link has ended.
-    pub(crate) fn inquire(&self, peer: u32, evidence: &str, is_silent: bool) -> Inquiry {
-        self.ask_early(peer, evidence);
-        let index = self.index_of(peer).expect("a link's peer is a member");
-        Inquiry { index, is_silent, since: self.state.clock.now() }
-    }
-
-    /// What is known of the peer by now; none while the scheduler may still answer.
-    pub(crate) fn word_on(&self, inquiry: &Inquiry) -> Option<Word> {
-        let now = self.state.clock.now();
-        let mut view = self.state.view();
-        let limit = self.limit_of(inquiry, &view);
-        self.heard(inquiry, &mut view).or_else(|| (now >= limit).then_some(Word::Unsaid(Unsaid::Silent)))
-    }
-
-    /// Waits for what is known of the peer, until this time at most, and while the program does not interrupt the call.
-    pub(crate) fn await_word(&self, inquiry: &Inquiry, until: Time, attention: &Attention<'_>) -> Word {
-        loop {
-            let limit = self.limit_of(inquiry, &self.state.view()).min(until.max(inquiry.since + VERDICT_WAIT));
-            // The scheduler may be away, or be back, before the limit.
-            let look_at = limit.min((inquiry.since + ALONE_WAIT).max(self.state.clock.now() + LOOK_AGAIN));
-            let heard = self.state.wait_attentively(look_at, attention, |view| self.heard(inquiry, view));
-            match heard {
-                Ok(None) if self.state.clock.now() < limit => {}
-                heard => return heard.ok().flatten().unwrap_or(Word::Unsaid(Unsaid::Silent)),
-            }
-        }
-    }
-
-    fn heard(&self, inquiry: &Inquiry, view: &mut NodeView) -> Option<Word> {
-        if let Some(failure) = self.first_cause(view) {
-            return Some(Word::Told(failure));
-        }
-        if let Some(failure) = view.cut_off.clone() {
-            return Some(Word::Unsaid(Unsaid::CutOff(failure)));
-        }
-        view.epoch.peers.get(&inquiry.index).cloned().map(|(state, culprit)| match state {
-            PeerState::Left => Word::Left(culprit),
-            PeerState::Alive => Word::Unsaid(Unsaid::Alive),
-        })
-    }
-
-    /// Until when the scheduler, or the nodes among themselves, may find out what became of the peer.
-    fn limit_of(&self, inquiry: &Inquiry, view: &NodeView) -> Time {
-        let is_away = view.away.is_some();
-        // The nodes find out among themselves: at once if the process has gone, else within the heartbeat time-out.
-        // With recovery each node finds out whether it is itself cut off. Only silence can mean that.
-        let longest = match inquiry.is_silent || (is_away && !self.state.recovery) {
-            true => self.bounds.most() + VERDICT_WAIT,
-            false if is_away => ALONE_WAIT,
-            false => VERDICT_WAIT,
-        };
-        inquiry.since + longest
     }
 
     /// The first cause as far as this node knows it, if nobody has said one.
