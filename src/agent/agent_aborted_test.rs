@@ -53,6 +53,14 @@ fn or_in_the_next_epoch_if_that_begins_meanwhile() {
     let failure = Some(first.clone());
     let news = Message::Known(Known { epoch: Epoch(2), failure, lost: Vec::new(), revoked: Vec::new() });
     assert!(bench.sent().contains(&news), "{:?}", bench.sent());
+    let mut leaving = told(false);
+    leaving.command(Command::Leave);
+    leaving.feed(Input::Connected(Vec::new()));
+    leaving.outputs.clear();
+    leaving.receive(Message::Formed(formed(1, 2)));
+    let sent = leaving.sent();
+    let place = |one: &Message| sent.iter().position(|message| message == one);
+    assert!(place(&news).is_some() && place(&news) < place(&Message::Leave), "{sent:?}");
     let is_told = bench.told().iter().any(|event| matches!(event, Event::Broken(broken) if *broken == first));
     assert!(is_told, "{:?}", bench.told());
 }

@@ -163,12 +163,12 @@ impl Agent {
         self.asks.renew();
         self.watch.form(&formed, &mut self.out);
         self.out.tell(Event::Formed(Box::new(formed)));
+        if let Some(abort) = abort {
+            self.heard_of_abort(now, abort); // before a good-bye: nothing is heard behind that
+        }
         self.attach_again(generation);
         if !was_attached {
             self.ask_store_again(); // on the same connection they are on their way: they would be carried out twice
-        }
-        if let Some(abort) = abort {
-            self.heard_of_abort(now, abort);
         }
     }
 

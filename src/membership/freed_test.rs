@@ -69,6 +69,19 @@ fn a_member_that_has_freed_a_group_hears_of_its_end_no_more() {
     assert!(!hears(&mut bench, 0), "nor on the next connection");
 }
 
+/// A program frees its groups on its way out, once one of them is over.
+#[test]
+fn the_end_of_a_group_is_why_one_dies_that_has_freed_it_since() {
+    let mut bench = with_group();
+    let (cause, epoch, group) = ("its time is over".to_owned(), Epoch(1), Some(MADE));
+    let failure = Failure { status: Status::Timeout, culprit: None, cause, epoch, group, sequence: 1 };
+    bench.say(1, Message::Revoke(Revoke { failure: failure.clone() }));
+    free(&mut bench, 0);
+    bench.close(0, Closed::Ended);
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(bench.verdict(2).expect("told").status, Status::Timeout);
+}
+
 #[test]
 fn a_group_that_all_have_freed_is_not_known_again() {
     for rewritten in [false, true] {

@@ -52,7 +52,7 @@ impl Groups {
         let groups = self
             .revoked
             .iter()
-            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_used_by(key, **group));
+            .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
         let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);

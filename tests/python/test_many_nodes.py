@@ -43,7 +43,7 @@ def a_crowd_around(cluster, workers, secret=None, **fields):
 def test_a_list_of_members_that_is_longer_than_what_is_held_before_a_proof_arrives_with_a_secret(tmp_path):
     # What the scheduler says first is a list of 80,000 bytes and more.
     workers, secret = 800, "one of this job"
-    env = {"HOLD_FOLDER": tmp_path, "MUSTER_JOB_SECRET": secret, "MS_NODE_TIMEOUT": 60, "MUSTER_TIMEOUT": 60}
+    env = {"HOLD_FOLDER": tmp_path, "MUSTER_JOB_SECRET": secret, "MS_NODE_TIMEOUT": 300, "MUSTER_TIMEOUT": 60}
     with Cluster(node(LINES), workers=workers, started=0, env=env) as cluster:
         with a_crowd_around(cluster, workers, secret=secret):
             two = [cluster.start_worker({"MS_NODE_ID": number}) for number in APART]

@@ -127,7 +127,7 @@ impl Running<'_> {
     fn judge(&self, peer: u32, end: &LinkEnd) -> (Failure, bool) {
         let evidence = end.in_words();
         let inquiry = Inquiry::about(self.context, peer, &evidence, matches!(end, LinkEnd::Silent(_)));
-        match inquiry.wait(self.context, self.deadline, self.attention) {
+        match inquiry.wait(self.context) {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(peer, Some(culprit)), false),
             Word::Unsaid(what) => (self.failure_of(what, peer, &evidence), false),

@@ -56,8 +56,11 @@ impl Bench {
         Bench::of(of_four(), false)
     }
 
-    pub fn recoverable() -> Bench {
-        Bench::of(of_four(), true)
+    /// With this heartbeat time-out, in milliseconds.
+    pub fn with_time_out(heartbeat_timeout_ms: u64, recovery: bool) -> Bench {
+        let four = of_four();
+        let agreed = Agreed { heartbeat_timeout_ms, ..four.agreed.clone() };
+        Bench::of(Formed { agreed, ..four }, recovery)
     }
 
     fn of(formed: Formed, recovery: bool) -> Bench {
@@ -563,9 +566,7 @@ fn a_rank_that_is_cut_off_says_so_of_itself_and_not_of_the_peer_on_a_silent_link
         (false, LinkEnd::Ended(words())),
         (true, LinkEnd::Ended(words())),
     ] {
-        let four = of_four();
-        let agreed = Agreed { heartbeat_timeout_ms: SOON.as_millis() as u64, ..four.agreed.clone() };
-        let bench = Bench::of(Formed { agreed, ..four }, recovery);
+        let bench = Bench::with_time_out(SOON.as_millis() as u64, recovery);
         bench.state.file(Event::SchedulerAway(Some("it is silent".to_owned())));
         let finds_out = !(recovery && matches!(end, LinkEnd::Ended(_)));
         bench.group.deliver(Channel::Collectives, Mail::Failed(3, end));

@@ -21,6 +21,8 @@ struct Memory {
     /// How often each rank has slept, and out of which sleep the other has rung it last. Each is one rank's own.
     sleeps: [AtomicU32; 2],
     rung: [std::sync::atomic::AtomicU64; 2],
+    /// How often each rank was rung.
+    wakes: [AtomicU32; 2],
     sets: u64,
 }
 
@@ -42,6 +44,7 @@ impl Memory {
             bells: [(); 2].map(|()| Bell::new().unwrap()),
             sleeps: Default::default(),
             rung: Default::default(),
+            wakes: Default::default(),
             sets,
         })
     }
@@ -51,6 +54,7 @@ impl Memory {
         let sleeper = [(other, other * WORDS + ASLEEP)].into_iter();
         publish(self, rank * WORDS + word, value, rank as u32, sleeper, |other, sleep| {
             if self.rung[other].swap(sleep, Ordering::Relaxed) != sleep {
+                self.wakes[other].fetch_add(1, Ordering::Relaxed);
                 self.bells[other].wake();
             }
         });
@@ -98,6 +102,10 @@ fn each_gets_what_the_other_gave_in_this_call() {
             let thread = thread::spawn(move || calls(&other, 1));
             calls(&memory, 0);
             thread.join().unwrap();
+            for rank in 0..2 {
+                let [wakes, sleeps] = [&memory.wakes, &memory.sleeps].map(|of| of[rank].load(Ordering::Relaxed));
+                assert!(wakes <= sleeps, "rung once out of each sleep at most");
+            }
         });
     }
 }

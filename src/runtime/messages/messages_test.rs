@@ -165,7 +165,7 @@ fn a_progress_thread_whose_group_is_over_sleeps_until_it_is_ended() {
 /// The scheduler says nothing of a peer that is silent, for longer than another message may take.
 #[test]
 fn a_question_about_one_peer_holds_up_no_message_of_another() {
-    let bench = Bench::new();
+    let bench = Bench::with_time_out(20_000, false);
     let receive = |from| Post::new(Direction::Receive { from: Some(from), tag: None }, DType::Uint8, 8, room(8));
     let of_silent = bench.group.start_messages(receive(1), None).unwrap();
     let silent = LinkEnd::Silent("nothing is heard".to_owned());

@@ -76,6 +76,8 @@ const WAKER: usize = usize::MAX - 1;
 /// How often a caller looks without a pause for others, if each rank has a processor of its own, as far as is known.
 /// These looks take some microseconds in memory, and some ten over TCP.
 const LOOKS: u32 = 64;
+/// How long a heartbeat waits for a thread that moves messages, at most.
+const BUSY_WAIT: Duration = Duration::from_millis(2);
 
 /// A group's messages. There is nothing of them before their first use.
 pub(crate) struct Messages {
@@ -108,8 +110,14 @@ impl Messages {
     pub(crate) fn waits(&self, now: Time) -> Vec<MessageWait> {
         let Some(handle) = self.handle.get() else { return Vec::new() };
         // The agent thread does not wait for a thread that copies a long message: a later heartbeat tells.
-        let Ok(engine) = handle.engine.try_lock() else { return Vec::new() };
-        engine.transfers.waits(now - WAITS_AFTER, now)
+        let begin = self.context.state.clock.now();
+        loop {
+            match handle.engine.try_lock() {
+                Ok(engine) => return engine.transfers.waits(now - WAITS_AFTER, now),
+                Err(_) if self.context.state.clock.now().since(begin) > BUSY_WAIT => return Vec::new(),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
     }
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.

@@ -416,6 +416,7 @@ impl Node {
     fn group_freed(&mut self, id: GroupId) {
         self.mesh.remove(id, &self.poller);
         self.feed(Input::Command(Command::FreeGroup(id)));
+        self.state.learn(|view| view.epoch.causes.forget(id)); // its end may have come since the program freed it
     }
 
     /// Tells the brain what has come of an attempt to connect, and where peers reach this node.

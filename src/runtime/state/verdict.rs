@@ -4,7 +4,6 @@ use super::context::Context;
 use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Culprit, Failure, Status};
-use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::types::Time;
 use crate::wire::{encode_frame, Encoder, LinkKind, LinkRevoke, PeerState, Wire};
@@ -40,17 +39,16 @@ impl Inquiry {
         self.heard(context, &mut view).or_else(|| (now >= limit).then_some(Word::Unsaid(Unsaid::Silent)))
     }
 
-    /// Waits for what is known of the peer, until this time at most, and while the program does not interrupt the call.
-    pub(crate) fn wait(&self, context: &Context, until: Time, attention: &Attention<'_>) -> Word {
+    /// Waits for what is known of the peer.
+    pub(crate) fn wait(&self, context: &Context) -> Word {
         let state = &context.state;
         loop {
-            let limit = self.limit(context, &state.view()).min(until.max(self.since + VERDICT_WAIT));
+            let limit = self.limit(context, &state.view());
             // The scheduler may be away, or be back, before the limit.
             let look_at = limit.min((self.since + ALONE_WAIT).max(state.clock.now() + LOOK_AGAIN));
-            let heard = state.wait_attentively(look_at, attention, |view| self.heard(context, view));
-            match heard {
-                Ok(None) if state.clock.now() < limit => {}
-                heard => return heard.ok().flatten().unwrap_or(Word::Unsaid(Unsaid::Silent)),
+            match state.wait(look_at, |view| self.heard(context, view)) {
+                None if state.clock.now() < limit => {}
+                heard => return heard.unwrap_or(Word::Unsaid(Unsaid::Silent)),
             }
         }
     }

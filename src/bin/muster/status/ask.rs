@@ -6,8 +6,8 @@ use muster::config::Config;
 use muster::net::resolve;
 use muster::secret::blocking::{Asker, Stream};
 use muster::wire::{
-    encode_frame, peek_frame, JobNews, Message, StatusJob, StatusPart, StatusQuery, Watch, CONTROL_PAYLOAD_MAX,
-    PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
+    encode_frame, peek_frame, JobNews, Message, PassBy, Rejected, StatusJob, StatusPart, StatusQuery, Watch,
+    CONTROL_PAYLOAD_MAX, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
@@ -84,7 +84,7 @@ impl Watching {
         self.0.deadline = Instant::now() + WATCHED;
         match message? {
             Message::JobNews(news) => Ok(news),
-            Message::Rejected(_) => Err(Unheard::Rejected),
+            Message::Rejected(_) | Message::PassBy(_) => Err(Unheard::Rejected),
             other => Err(Unheard::Ended(self.0.not_told(&other))),
         }
     }
@@ -181,8 +181,8 @@ impl Line {
 
     fn not_told(&self, answer: &Message) -> String {
         match answer {
-            Message::Rejected(rejected) => {
-                format!("the scheduler at {} does not tell: {}", self.address, rejected.reason)
+            Message::Rejected(Rejected { reason, .. }) | Message::PassBy(PassBy { reason }) => {
+                format!("the scheduler at {} does not tell: {reason}", self.address)
             }
             other => self.no_scheduler(&format!("it answers with a message of kind {}", other.kind())),
         }
