@@ -29,10 +29,12 @@ fn start(
 }
 
 /// What a rank sends; the memory is given up, for an operation may outlive the test that fails.
+#[inline(never)] // ctests/asan/lsan.supp names it
 fn message(from: u32, to: u32, length: usize) -> &'static mut [u8] {
     (0..length).map(|i| (i * 7 + (i >> 8) * 3 + from as usize * 50 + to as usize * 20) as u8).collect::<Vec<_>>().leak()
 }
 
+#[inline(never)] // ctests/asan/lsan.supp names it
 fn room(length: usize) -> CallBuffers<'static> {
     CallBuffers::of(&[], vec![0xee; length].leak())
 }
