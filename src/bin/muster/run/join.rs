@@ -254,7 +254,7 @@ impl Run<'_, '_> {
         let left = if was_stopped { self.orphans() } else { Vec::new() };
         if !left.is_empty() {
             let pids: Vec<String> = left.iter().take(NAMED).map(i32::to_string).collect();
-            self.voice.say(format!("muster: {} cannot be killed, and left: pid {}\n", left.len(), pids.join(", ")));
+            self.voice.say(format!("muster: {} could not be ended, and left: pid {}\n", left.len(), pids.join(", ")));
         }
     }
 
