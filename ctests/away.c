@@ -116,6 +116,7 @@ static void hears_of_one(muster_cluster_t *cluster, int rank, struct ranks *rank
     muster_group_t *world = muster_world(cluster);
     int32_t sum = 1;
     muster_status_t status = MUSTER_OK;
+    warm_up(world);
     CHECK_OK(muster_allreduce(world, &sum, &sum, 1, MUSTER_INT32, MUSTER_SUM));
     CHECK(sem_post(&ranks->note[rank].ready) == 0);
     await(&ranks->note[rank].go); /* it may be killed here */
@@ -367,7 +368,7 @@ static void ends_or_hears(muster_cluster_t *cluster, int rank, struct ranks *ran
     struct note *note = &ranks->note[rank];
     muster_group_t *world = muster_world(cluster);
     int32_t value = 0;
-    CHECK_OK(muster_barrier(world));
+    warm_up(world);
     CHECK(sem_post(&note->ready) == 0);
     await(&note->go);
     muster_status_t status;

@@ -181,6 +181,12 @@ void ranks_go(struct ranks *ranks) {
     }
 }
 
+void warm_up(muster_group_t *group) {
+    for (int i = 0; i < WARM_UP_CALLS; i++) {
+        CHECK_OK(muster_barrier(group));
+    }
+}
+
 void keep_failure(struct note *note, muster_cluster_t *cluster, muster_status_t status) {
     note->status = status;
     snprintf(note->words, sizeof note->words, "%s", muster_last_error());

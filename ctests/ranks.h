@@ -75,6 +75,10 @@ void stop_process(pid_t pid);
 void await(sem_t *semaphore);
 double now_s(void);
 
+/* In a rank: makes a group's first calls, which go over links. In those that follow, ranks of one host share memory if they can. */
+enum { WARM_UP_CALLS = 4 };
+void warm_up(muster_group_t *group);
+
 /* In a rank: keeps the failure of the call that just returned `status`, and what the queries say. */
 void keep_failure(struct note *note, muster_cluster_t *cluster, muster_status_t status);
 

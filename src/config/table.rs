@@ -343,7 +343,7 @@ pub static TABLE: [Setting; 51] = [
     )
     .more("With `0` nothing does, with `1` what goes over the network. With `all` the data that ranks of a host share in memory does, too: a call that ends well then gives the right result, whatever another process writes there by mistake. Damaged data ends it with `MUSTER_ERR_CORRUPT`. Only a barrier, which has no data, may end early. Data that goes over the network under TLS carries none, for TLS itself finds damage.").default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")
-    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, and where a host has more than 64 of them; the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`). Messages between two such members go through memory from the first on.").default("auto"),
+    .more("With `auto` the members of a group that are on one host share memory from its fourth collective on (with several hosts from the first that can use it). They use TCP where that cannot be had, where a host has more than 64 of them, and in clusters of more than 1,024 nodes; the debug log says why. With `require` its calls fail then (`MUSTER_ERR_UNSUPPORTED`). Messages between two such members go through memory from the first on.").default("auto"),
     Setting::new(
         Key::Thresholds,
         "thresholds",

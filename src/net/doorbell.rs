@@ -108,7 +108,8 @@ impl Doorbell {
         })
     }
 
-    /// Takes the descriptor that was handed over with this proof. It must have come already.
+    /// Takes the descriptor that was handed over with this proof. It must have come already. The kernel tells the sender's real
+    /// user, which must be this process's.
     pub fn take(&self, proof: &[u8; PROOF_BYTES]) -> io::Result<Guarded<File>> {
         for _ in 0..LOOKED_AT {
             let mut found = None;
@@ -118,12 +119,12 @@ impl Doorbell {
                 file.ok_or_else(|| io::Error::other("no descriptor in it"))
             });
             match (taken, found) {
-                (Ok(file), Some((true, user))) if user == Some(host::user()) => return Ok(file),
+                (Ok(file), Some((true, user))) if user == Some(host::real_user()) => return Ok(file),
                 (Ok(_), Some((true, user))) => {
                     let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
                     return Err(io::Error::other(format!(
                         "{user} has sent it, and this process is of user {}",
-                        host::user()
+                        host::real_user()
                     )));
                 }
                 (Err(error), None) if error.kind() == io::ErrorKind::WouldBlock => {

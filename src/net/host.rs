@@ -73,6 +73,12 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The user who has started this process. It differs from the above in a set-uid program.
+pub fn real_user() -> u32 {
+    // SAFETY: takes nothing, and cannot fail.
+    unsafe { libc::getuid() }
+}
+
 /// The namespaces in which this process sees the numbers of processes, and their start times. 0 if the kernel does not say.
 pub fn pid_namespace() -> u64 {
     namespace("pid") ^ namespace("time").rotate_left(32)

@@ -50,6 +50,7 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Makes a segment of `length` bytes, all zero. Returns it, and the descriptor by which other processes map it.
     pub fn create(length: usize) -> io::Result<(Segment, Guarded<File>)> {
+        fits_limit(length as u64)?;
         let file = Guarded::create(|| uninterrupted(anonymous_file))?;
         file.set_len(length as u64)?;
         // SAFETY: the descriptor is open, and the operation takes an integer.
@@ -149,6 +150,17 @@ impl Drop for Segment {
             // SAFETY: the whole mapping belongs to this segment, and nobody can reach it any more.
             unsafe { libc::munmap(self.start.cast(), self.length) };
         }
+    }
+}
+
+/// Returns an error if this process may make no file of this length (`ulimit -f`): the kernel would end it by SIGXFSZ.
+fn fits_limit(length: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing during the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
+    match length > limit.rlim_cur {
+        true => Err(io::Error::from_raw_os_error(libc::EFBIG)),
+        false => Ok(()),
     }
 }
 

@@ -66,3 +66,18 @@ fn a_forked_child_does_not_have_it() {
     assert_eq!(child.exit_code(), 0);
     assert_eq!(segment.load(0), 1);
 }
+
+#[test]
+fn a_limit_of_files_lengths_is_an_error_and_no_signal() {
+    let child = ForkedChild::start(|| {
+        let limit = libc::rlimit { rlim_cur: page_bytes() as u64, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the limit outlives the call; the signal gets back its default, which ends the process.
+        let is_set = unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL) != libc::SIG_ERR
+                && libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) == 0
+        };
+        let refused = Segment::create(2 * page_bytes()).map_err(|error| error.raw_os_error());
+        i32::from(!is_set || refused.err() != Some(Some(libc::EFBIG)) || Segment::create(page_bytes()).is_err())
+    });
+    assert_eq!(child.exit_code(), 0);
+}

@@ -57,16 +57,17 @@ impl Record {
     const ALONE: Record = Record { free: u64::MAX, name: [0; NAME_BYTES] };
 }
 
-/// The hosts within which a group's members share memory. The error says why they don't, if that is known before
-/// anything is tried. All ranks get the same.
-fn hosts_of(context: &Context) -> Result<Hosts, String> {
+/// The hosts within which a group's members share memory. The inner error says why they need not, the outer one why they
+/// can't, if that is known before anything is tried. All ranks get the same.
+fn hosts_of(context: &Context) -> Result<Result<Hosts, String>, String> {
     if context.formed().agreed.shared_memory == SharedMemory::Off {
-        return Err("the scheduler's setting shm is off".to_owned());
+        return Ok(Err("the scheduler's setting shm is off".to_owned()));
     }
-    let hosts = Hosts::of(context).ok_or("it is not known on which hosts all its members are")?;
+    let unknown = "a member of a cluster of so many nodes does not know on which hosts the others are";
+    let hosts = Hosts::of(context).ok_or(unknown)?;
     match hosts.most() {
-        0 | 1 => Err("each of its members is on a host of its own".to_owned()),
-        _ => Ok(hosts),
+        0 | 1 => Ok(Err("each of its members is on a host of its own".to_owned())),
+        _ => Ok(Ok(hosts)),
     }
 }
 
@@ -84,7 +85,7 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         }
         CarrierChoice::Untried => hosts_of(context),
         CarrierChoice::Apart => match group.apart.get() {
-            Some(hosts) if takes_two(&running.call, hosts) => Ok(hosts.clone()),
+            Some(hosts) if takes_two(&running.call, hosts) => Ok(Ok(hosts.clone())),
             _ => return Ok(()),
         },
         CarrierChoice::Links | CarrierChoice::Memory(_) | CarrierChoice::Levels(_) => return Ok(()),
@@ -92,19 +93,20 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     let outcome = match hosts {
         // On several hosts the order of folding depends on the carrier: all calls that take one level are to have the
         // same order.
-        Ok(hosts) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
+        Ok(Ok(hosts)) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
             driver.carrier = CarrierChoice::Apart;
             group.apart.get_or_init(|| hosts);
             return Ok(());
         }
-        Ok(hosts) if hosts.count() == 1 && is_early => return Ok(()),
-        Err(_) if is_early => return Ok(()),
-        Err(why) => Ok(Err(why)),
-        Ok(hosts) if hosts.most() > FOLDED_MAX => {
+        Ok(Ok(hosts)) if hosts.count() == 1 && is_early => return Ok(()),
+        Ok(Err(_)) | Err(_) if is_early => return Ok(()),
+        Ok(Err(why)) => Ok(Err(why)),
+        Err(why) => required(context, Err(why)),
+        Ok(Ok(hosts)) if hosts.most() > FOLDED_MAX => {
             let (most, of) = (hosts.most(), if hosts.count() == 1 { "" } else { " on one host" });
             required(context, Err(format!("it has {most} members{of}, and {FOLDED_MAX} can at most")))
         }
-        Ok(hosts) => {
+        Ok(Ok(hosts)) => {
             let outcome = Setup { group, context, driver, running, hosts: &hosts }.take_rounds()?;
             required(context, outcome.map(|shared| (hosts, shared)))
         }

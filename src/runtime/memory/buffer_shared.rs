@@ -3,7 +3,7 @@
 //!
 //! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other
 //! processes write meanwhile may show in the result, and nowhere else: no place and no length is read from the segment.
-//! A user's function may write where it reads, so it only gets what has been copied out of the segment. Where the data
+//! A user's function reads the segment, and gets a copy of the operand over which it writes. Where the data
 //! is checked first, a copy in this process's own memory takes the place of the segment.
 
 use super::buffer::{Arithmetic, Memory};
