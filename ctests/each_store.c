@@ -101,13 +101,18 @@ static void watch_stores(int rank, int strikes_at, int signal, double *struck_at
 
 /* ---- the calls ---- */
 
-enum kind { BARRIER, SHORT_SUM, LONG_SUM, BROADCAST, REDUCE, ALLGATHER, GATHERV, REDUCE_SCATTER, ALLTOALL, EXACT_SUM, KINDS };
+enum kind {
+    BARRIER, SHORT_SUM, LONG_SUM, EXACT_SUM, BROADCAST, REDUCE, ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV,
+    REDUCE_SCATTER, REDUCE_SCATTERV, ALLTOALL, ALLTOALLV, KINDS
+};
 
 static const char *const names[KINDS] = {
     [BARRIER] = "a barrier",           [SHORT_SUM] = "a short allreduce", [LONG_SUM] = "a long allreduce",
     [BROADCAST] = "a broadcast of its", [REDUCE] = "a reduce to it",       [ALLGATHER] = "an allgather",
     [GATHERV] = "a gatherv to it",     [REDUCE_SCATTER] = "a reduce_scatter", [ALLTOALL] = "an alltoall",
-    [EXACT_SUM] = "an exact sum",
+    [EXACT_SUM] = "an exact sum",      [ALLGATHERV] = "an allgatherv",    [GATHER] = "a gather to it",
+    [SCATTER] = "a scatter of its",    [SCATTERV] = "a scatterv of its",  [REDUCE_SCATTERV] = "a reduce_scatterv",
+    [ALLTOALLV] = "an alltoallv",
 };
 
 static enum kind kind;
@@ -127,6 +132,12 @@ static muster_status_t call(muster_group_t *world) {
     case GATHERV: return muster_gatherv(world, in, 7, out, counts, displs, MUSTER_INT32, CULPRIT);
     case REDUCE_SCATTER: return muster_reduce_scatter(world, in, out, 3000, MUSTER_INT32, MUSTER_SUM);
     case ALLTOALL: return muster_alltoall(world, in, out, 40000, MUSTER_INT32);
+    case ALLGATHERV: return muster_allgatherv(world, in, 7, out, counts, displs, MUSTER_INT32);
+    case GATHER: return muster_gather(world, in, out, 100, MUSTER_INT32, CULPRIT);
+    case SCATTER: return muster_scatter(world, in, out, 3000, MUSTER_INT32, CULPRIT);
+    case SCATTERV: return muster_scatterv(world, in, counts, displs, out, 7, MUSTER_INT32, CULPRIT);
+    case REDUCE_SCATTERV: return muster_reduce_scatterv(world, in, out, counts, MUSTER_INT32, MUSTER_SUM);
+    case ALLTOALLV: return muster_alltoallv(world, in, counts, displs, out, counts, displs, MUSTER_INT32);
     default: return muster_allreduce(world, floats, sums, 2000, MUSTER_FLOAT32, MUSTER_SUM_EXACT);
     }
 }
