@@ -129,6 +129,13 @@ impl Config {
         Reader { config: self, placement: None }.lock(JOB_SECRET)
     }
 
+    /// The recovery directory, where recovery is on: a run keeps its secret there.
+    pub fn recovery_directory(&self) -> Outcome<Option<PathBuf>> {
+        let reader = Reader { config: self, placement: None };
+        let directory = reader.text(Key::RecoveryPath)?.map(PathBuf::from);
+        Ok(directory.filter(|_| reader.flag(Key::EnableRecovery).unwrap_or(false)))
+    }
+
     /// What is set about TLS, whatever else is set; none where it is off.
     pub fn tls_settings(&self) -> Outcome<Option<TlsSettings>> {
         Reader { config: self, placement: None }.tls()

@@ -59,10 +59,17 @@ impl FileDisk {
     /// Opens the directory at `path`, for a process of this (effective) user. If it is missing it is made, parents included.
     pub fn open(path: impl Into<PathBuf>, keep: Keep, user: u32) -> Result<FileDisk> {
         let path = path.into();
-        make_directory(&path).map_err(|error| refused("make the directory", &path, &error))?;
-        let about = fs::metadata(&path).map_err(|error| refused("look at the directory", &path, &error))?;
-        check_directory(&path, about.mode(), about.uid(), user)?;
-        Ok(FileDisk { path, keep, users: Users { own: user, directory: about.uid() } })
+        let owner = FileDisk::prepare(&path, user)?;
+        Ok(FileDisk { path, keep, users: Users { own: user, directory: owner } })
+    }
+
+    /// Makes the directory if it is missing, durably and for this user alone. Refuses one that another user may change. Returns its
+    /// owner.
+    pub fn prepare(path: &Path, user: u32) -> Result<u32> {
+        make_directory(path).map_err(|error| refused("make the directory", path, &error))?;
+        let about = fs::metadata(path).map_err(|error| refused("look at the directory", path, &error))?;
+        check_directory(path, about.mode(), about.uid(), user)?;
+        Ok(about.uid())
     }
 
     fn keep(&self, options: &OpenOptions, name: &str) -> io::Result<Kept> {

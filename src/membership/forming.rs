@@ -7,12 +7,15 @@ use super::node::{counted, name, span, Detached, Node};
 use super::ranks::{assign, Candidate};
 use super::timers::Due;
 use crate::error::Status;
+use crate::strangers::Kind;
 use crate::types::{Role, Time};
 use crate::wire::Register;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+/// What a stranger can cause where the job has neither a secret nor TLS.
+const FREED: Kind = Kind { name: "nodes that were gone before the cluster was complete", lines: 64 };
 /// When the log first says how far forming is. From then on it says so every second.
 pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -160,11 +163,10 @@ impl Forming {
             self.ranks_held.remove(&(node.role(), rank));
         }
         self.here[usize::from(node.role() == Role::Server)] -= 1;
-        cluster.out.warn(format!(
-            "{} {} is gone before the cluster was complete: {why}; its place is free",
-            node.role(),
-            name(&node.register)
-        ));
+        let whose = format!("{} {}", node.role(), name(&node.register));
+        // Without a secret a stranger can cause this as often as he likes.
+        let line = format!("{whose} is gone before the cluster was complete: {why}; its place is free");
+        cluster.out.nuisance(FREED, &whose, &line);
     }
 
     /// The time is up, by the clock of this node or, without one, by the scheduler's own.

@@ -241,3 +241,19 @@ fn a_large_cluster_tells_each_only_those_it_will_use() {
     bench.say(5, Message::Locate(crate::wire::Locate { index: number }));
     assert!(bench.sent.is_empty() && bench.closed.is_empty());
 }
+
+/// Without a secret, a stranger who knows the numbers can do this as often as he likes.
+#[test]
+fn places_that_are_taken_and_freed_again_and_again_fill_no_log() {
+    let mut bench = Bench::new(rules(2, 0));
+    for conn in 1..=1000 {
+        bench.join(conn, named(conn as u32, 2, "0"));
+        bench.close(conn, Closed::Ended);
+    }
+    let told = bench.lines.iter().filter(|line| line.contains("its place is free")).count();
+    assert_eq!(told, 64, "{:?}", bench.lines.last());
+    bench.lines.clear();
+    bench.pass(Duration::from_secs(120));
+    let counted: Vec<_> = bench.lines.iter().filter(|line| line.contains("936 more nodes that were gone")).collect();
+    assert_eq!(counted.len(), 1, "{:?}", bench.lines);
+}

@@ -8,11 +8,14 @@ use super::cluster::Cluster;
 use super::contract::{Closed, ConnId, Liveness, Output};
 use super::node::{span, Detached, Node, Witness};
 use super::timers::Due;
+use crate::strangers::Kind;
 use crate::types::{Process, Time};
 use crate::wire::{Heartbeat, HeartbeatEcho, Message};
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// What a stranger can cause where the job has neither a secret nor TLS.
+const DETACHED: Kind = Kind { name: "connections of members that broke or were closed", lines: 64 };
 /// After so many intervals without a word a process of this host is looked at.
 const LATE: u32 = 2;
 /// How long a node on another host may take to come back after its connection ended, if there is no second witness.
@@ -237,10 +240,11 @@ impl Cluster {
         if !node.is_member() {
             return false;
         }
+        let culprit = node.culprit().to_string();
         let line = match how {
             Closed::Ended => None,
-            Closed::Broken => Some(format!("the connection of {} broke ({words}): it may come back", node.culprit())),
-            Closed::Garbage => Some(format!("the connection of {} was closed: {words}", node.culprit())),
+            Closed::Broken => Some(format!("the connection of {culprit} broke ({words}): it may come back")),
+            Closed::Garbage => Some(format!("the connection of {culprit} was closed: {words}")),
         };
         node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
         if self.job.is_broken_for_good() {
@@ -250,7 +254,7 @@ impl Cluster {
             return false;
         }
         if let Some(line) = line {
-            self.out.warn(line);
+            self.out.nuisance(DETACHED, &culprit, &line);
         }
         true
     }

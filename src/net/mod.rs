@@ -59,6 +59,7 @@ pub mod testfork;
 #[cfg(test)]
 pub mod testlink;
 pub mod thread;
+pub mod timed;
 pub mod transport;
 pub mod waker;
 pub mod watch;

@@ -32,6 +32,7 @@ mod mischief_test;
 mod shared_memory_test;
 
 pub use crate::schedules::kernels::{Function, UserFunction};
+pub use base::disk::prepare_recovery;
 pub use base::identity::host_of;
 pub use base::polling::Tester;
 pub use base::request::{Outcome, Received, Request};

@@ -9,7 +9,9 @@ use crate::net::{host, interface, refusal, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What is needed to ask a scheduler.
 #[derive(Clone, Default)]
@@ -25,9 +27,16 @@ pub struct Stream {
 }
 
 impl Asker {
-    /// Reads what the settings name, as far as it is needed to ask.
-    pub fn open(tls: Option<&crate::config::TlsSettings>, secret: &crate::config::Lock) -> Result<Asker> {
-        Ok(Asker { tls: tls::Asker::open(tls)?, secret: JobSecret::read(secret)? })
+    /// Reads what the settings name, as far as it is needed to ask. `recovery` is the recovery directory, if there is one: without a
+    /// secret in the settings, that of the job counts which has this directory.
+    pub fn open(
+        tls: Option<&crate::config::TlsSettings>,
+        secret: &crate::config::Lock,
+        recovery: Option<&Path>,
+    ) -> Result<Asker> {
+        let of_recovery = || Some(JobSecret::of(&kept::of_recovery(recovery?)?));
+        let secret = JobSecret::read(secret)?.or_else(of_recovery);
+        Ok(Asker { tls: tls::Asker::open(tls)?, secret })
     }
 
     /// What its user should know by now, one sentence each.
@@ -55,9 +64,14 @@ fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
 }
 
 impl Stream {
-    /// The connection, for its time limits.
+    /// The connection, for its options.
     pub fn connection(&self) -> &TcpStream {
         self.inner.connection()
+    }
+
+    /// All that is read and written from now on is over by then.
+    pub fn until(&mut self, deadline: Instant) {
+        self.inner.until(deadline);
     }
 
     /// Says that nothing more follows, once all has gone out: what was written waits until the other end has sent its challenge.

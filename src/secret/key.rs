@@ -37,7 +37,13 @@ impl JobSecret {
 
     /// The secret that the settings name, if any.
     pub fn read(lock: &Lock) -> Result<Option<Arc<JobSecret>>> {
-        Ok(tls::password(lock)?.as_ref().map(JobSecret::of))
+        match tls::password(lock)? {
+            // An empty one would be a secret that everybody has.
+            Some(text) if text.reveal().is_empty() => {
+                Err(lock.error("has no secret in it: expected a long random text"))
+            }
+            text => Ok(text.as_ref().map(JobSecret::of)),
+        }
     }
 
     fn derive(&self, parts: [&[u8]; 3]) -> [u8; 32] {

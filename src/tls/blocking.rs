@@ -5,10 +5,10 @@ use super::renewal::Renewal;
 use super::sentence::{sentence, NO_TLS_THERE};
 use crate::config::TlsSettings;
 use crate::error::Result;
-use crate::net::refusal;
+use crate::net::{refusal, timed::Timed};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ struct Asking {
 /// A connection to a scheduler, encrypted or not.
 pub enum Stream {
     /// The connection as it is, without TLS.
-    Plain(TcpStream),
+    Plain(Timed),
     /// With TLS around it.
     Tls(Box<Tls>),
 }
@@ -46,40 +46,48 @@ impl Asker {
     /// Begins to ask over this connection to a scheduler at this host. It has not carried a byte yet. The handshake
     /// goes on with the first write.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
-        let Some(asking) = &self.0 else { return Ok(Stream::Plain(connection)) };
+        let Some(asking) = &self.0 else { return Ok(Stream::Plain(Timed::new(connection))) };
         let name =
             names::of_host(&asking.settings, host).map_err(|error| io::Error::other(error.message().to_owned()))?;
         let name = name.unwrap_or_else(names::nobody);
         let session = ClientConnection::new(asking.renewal.ends(), name);
         let session = session.map_err(|error| io::Error::other(sentence(&error)))?;
-        Ok(Stream::Tls(Box::new(StreamOwned::new(session, connection))))
+        Ok(Stream::Tls(Box::new(StreamOwned::new(session, Timed::new(connection)))))
     }
 }
 
 impl Stream {
-    /// The connection, for its time limits.
+    /// The connection, for its options.
     pub fn connection(&self) -> &TcpStream {
         match self {
-            Stream::Plain(connection) => connection,
-            Stream::Tls(stream) => &stream.sock,
+            Stream::Plain(timed) => timed.connection(),
+            Stream::Tls(stream) => stream.sock.connection(),
+        }
+    }
+
+    /// All that is read and written from now on is over by then.
+    pub fn until(&mut self, deadline: Instant) {
+        match self {
+            Stream::Plain(timed) => timed.until(deadline),
+            Stream::Tls(stream) => stream.sock.until(deadline),
         }
     }
 
     /// Says that nothing more follows. With TLS the other end says something of its own after the handshake. That is
-    /// read until its end: with unread bytes a connection ends by reset, and what was written could be lost. The time
-    /// limits hold.
+    /// read until its end: with unread bytes a connection ends by reset, and what was written could be lost. The
+    /// deadline holds.
     pub fn end(&mut self) -> io::Result<()> {
         let Stream::Tls(stream) = self else { return Ok(()) };
         stream.conn.send_close_notify();
         stream.flush()?;
-        stream.sock.shutdown(Shutdown::Write)?;
+        stream.sock.shutdown_write()?;
         let mut through = [0; 1024];
         while stream.sock.read(&mut through)? > 0 {}
         Ok(())
     }
 }
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
+type Tls = StreamOwned<ClientConnection, Timed>;
 
 /// Uses the connection. An error is told in our words.
 fn by<T>(stream: &mut Tls, act: impl FnOnce(&mut Tls) -> io::Result<T>) -> io::Result<T> {

@@ -33,6 +33,17 @@ def test_the_names_that_users_know():
         assert all(said(worker)["ended"] for worker in cluster.succeed(timeout=90))
 
 
+def test_local_ranks_are_those_of_hosts_whatever_their_names():
+    lines = """
+        with muster.init() as c:
+            say(local=[muster.get_local_rank(), muster.get_local_rank_size(), c.local_rank, c.local_size])
+    """
+    with Cluster(packaged(lines), workers=2, started=0) as cluster:
+        for host in ("a", "b"):  # of one name
+            cluster.start_worker({"MUSTER_HOST_ID": host})
+        assert [said(worker)["local"] for worker in cluster.succeed(timeout=90)] == [[0, 1, 0, 1]] * 2
+
+
 def test_settings_in_code_alone():
     lines = """
         import subprocess

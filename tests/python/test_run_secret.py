@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cluster import MUSTER, Process, clean_environment, command_line
+from cluster import MUSTER, Cluster, Process, clean_environment, command_line
 from launch import until
 from nodes import node, said
 
@@ -120,10 +120,44 @@ def test_under_recovery_it_lies_in_the_recovery_directory_and_stays_the_same(tmp
             port_of(run)
             kept = tmp_path / "recovery" / "job-secret"
             assert kept.stat().st_mode & 0o777 == 0o600
+            assert kept.parent.stat().st_mode & 0o777 == 0o700
             seen.append(kept.read_text())
             run.signal(15)
             run.wait(LIMIT)
     assert seen[0] == seen[1] != ""
+
+
+def test_a_directory_that_all_may_change_is_refused_before_the_secret_is_put_there(tmp_path):
+    recovery = tmp_path / "recovery"
+    recovery.mkdir()
+    recovery.chmod(0o777)
+    with a_run(tmp_path, {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": recovery}) as run:
+        assert run.wait(LIMIT) != 0
+        assert str(recovery) in run.stderr and "chmod o-w" in run.stderr, run.describe()
+    assert list(recovery.iterdir()) == []
+
+
+def test_nodes_and_status_find_what_lies_in_the_recovery_directory_of_an_earlier_run(tmp_path):
+    recovery = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    (tmp_path / "recovery").mkdir(mode=0o700)
+    left = tmp_path / "recovery" / "job-secret"
+    left.write_text("left by an earlier run\n")
+    left.chmod(0o600)
+    with Cluster(node(WAITS), workers=1, env=recovery) as cluster:
+        cluster.workers[0].wait_for('"rank"', LIMIT)
+        assert status(cluster.port, {"XDG_RUNTIME_DIR": tmp_path, **recovery}).returncode == 0
+        assert status(cluster.port, {"XDG_RUNTIME_DIR": tmp_path}).returncode == 4
+
+
+def test_a_runs_end_leaves_the_next_runs_file(tmp_path):
+    with a_run(tmp_path, {}) as run:
+        port = port_of(run)
+        kept = tmp_path / "runtime" / "muster" / f"secret-{port}"
+        until(kept.exists, LIMIT, "the run shows its secret")
+        kept.write_text("the next run's\n1 1\n")
+        run.signal(15)
+        run.wait(LIMIT)
+    assert kept.read_text() == "the next run's\n1 1\n"
 
 
 def test_a_folder_of_anothers_is_not_used(tmp_path):

@@ -46,6 +46,9 @@ def test_the_secret_may_come_from_a_file(tmp_path):
     with Cluster(node(WORK), workers=2, started=1, env=ENV) as cluster:
         cluster.start_worker({"MUSTER_JOB_SECRET": None, "MUSTER_JOB_SECRET_FILE": word})
         cluster.succeed(timeout=LIMIT)
+    for nothing in ("", "\n"):  # it would be a secret that everybody has
+        word.write_text(nothing)
+        alone_fails_at_once({"MUSTER_JOB_SECRET_FILE": word}, "CONFIG", "MUSTER_JOB_SECRET_FILE", "no secret in it")
     word.chmod(0o644)
     alone_fails_at_once({"MUSTER_JOB_SECRET_FILE": word}, "CONFIG", "MUSTER_JOB_SECRET_FILE", "any user of this host")
     alone_fails_at_once({**ENV, "MUSTER_JOB_SECRET_FILE": word}, "CONFIG", "are both set")

@@ -151,6 +151,54 @@ def test_works_and_futures(env):
     """)
 
 
+def test_a_callback_may_wait_for_further_works(env):
+    """As torch's hook PowerSGD does. The callback is attached before the end, for rank 1 comes late."""
+    succeed(env, """
+        import time
+        rank, size = begin()
+        def again(wait):
+            def hook(future):
+                return wait(future.value()[0] + 1)
+            time.sleep(rank)
+            return dist.all_reduce(torch.ones(3), async_op=True).get_future().then(hook).wait()
+        def by_future(x):
+            return dist.all_reduce(x, async_op=True).get_future().wait()[0]
+        def by_work(x):
+            dist.all_reduce(x, async_op=True).wait()
+            return x
+        def by_messages(x):
+            other = torch.zeros(1 << 20)
+            works = [dist.irecv(other, 1 - rank), dist.isend(torch.full((1 << 20,), 6.0), 1 - rank)]
+            assert [work.wait() for work in works] and other[-1] == 6
+            dist.send(x, 1 - rank) if rank == 0 else dist.recv(x, 1 - rank)
+            dist.recv(x, 1 - rank) if rank == 0 else dist.send(x, 1 - rank)
+            return x * 2
+        for wait in (by_future, by_work, by_messages):
+            assert again(wait).tolist() == [6.0] * 3, wait
+        dist.all_reduce(x := torch.ones(1))
+        assert x.item() == 2
+        dist.destroy_process_group()
+    """)
+
+
+def test_a_hook_of_torch_that_waits_in_its_callback(env):
+    succeed(env, """
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powerSGD
+        rank, size = begin()
+        torch.manual_seed(1)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+        state = powerSGD.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2, min_compression_rate=0.5)
+        model.register_comm_hook(state, powerSGD.powerSGD_hook)
+        for step in range(4):
+            model.zero_grad()
+            model(torch.ones(2, 64) * (rank + 1)).sum().backward()
+        grads = [torch.zeros(64, 64) for _ in range(size)]
+        dist.all_gather(grads, model.module.weight.grad)
+        assert torch.equal(grads[0], grads[1]) and grads[0].abs().sum() > 0
+        dist.destroy_process_group()
+    """)
+
+
 def test_sub_groups(env):
     succeed(env, """
         rank, size = begin()

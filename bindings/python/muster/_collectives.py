@@ -13,7 +13,7 @@ D = TypeVar("D", bound=Data)
 
 _ALLREDUCE = LIBRARY.muster_allreduce
 _place = Place.from_buffer
-_NOT_SO_EASY = (TypeError, ValueError, KeyError, BufferError)
+_NOT_SO_EASY = (TypeError, ValueError, KeyError, BufferError, ZeroDivisionError)
 
 
 class Collectives(GroupBase):

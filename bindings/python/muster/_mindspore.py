@@ -49,19 +49,26 @@ def get_group_size(group: Optional[str] = None) -> int:
 
 
 def _local_members(group: Group) -> List[int]:
-    """The ranks of the members on this process's host."""
+    """The ranks of the members on this process's host, by the hosts' names."""
     host = group.member(group.rank).host
     return [rank for rank, member in enumerate(group.members()) if member.host == host]
 
 
 def get_local_rank(group: Optional[str] = None) -> int:
-    """This process's place among the group's members on its host, in order of rank."""
+    """This process's place among the group's members on its host, in order of rank.
+
+    In the world it is `Cluster.local_rank`. Of a group that `create_group` has made, hosts with the same name count as one.
+    """
     members = _group(group)
+    if members is _cluster().world:
+        return _cluster().local_rank
     return _local_members(members).index(members.rank)
 
 
 def get_local_rank_size(group: Optional[str] = None) -> int:
-    """How many of the group's members are on this process's host."""
+    """How many of the group's members are on this process's host. See `get_local_rank`."""
+    if _group(group) is _cluster().world:
+        return _cluster().local_size
     return len(_local_members(_group(group)))
 
 

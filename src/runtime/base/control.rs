@@ -221,16 +221,36 @@ impl ControlLink {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    heard.more = self.transport.holds_readable();
                     if self.inbound.is_empty() {
                         self.inbound = Vec::new(); // an idle connection holds no buffer
                     }
-                    let end = if heard.more { None } else { self.unwritable.take() };
-                    return end.map_or(Ok(heard), |end| Err(*end));
+                    return self.has_read_all(heard.any);
                 }
                 Err(error) => return Err(ControlEnd::from_io(&error)),
             }
         }
+    }
+
+    /// Passes over what is there, and holds none of it. Otherwise as `read`.
+    pub fn pass_over(&mut self, through: &mut [u8]) -> Result<Heard, ControlEnd> {
+        self.inbound = Vec::new();
+        let mut round = 0;
+        while round < ROUND_BYTES {
+            match self.transport.read(&mut [IoSliceMut::new(through)]) {
+                Ok(0) => return Err(ControlEnd::Ended("it closed the connection".to_owned())),
+                Ok(count) => round += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.has_read_all(round > 0),
+                Err(error) => return Err(ControlEnd::from_io(&error)),
+            }
+        }
+        Ok(Heard { any: true, more: true })
+    }
+
+    /// The socket has no more bytes now. If nothing can be written, that is the end.
+    fn has_read_all(&mut self, any: bool) -> Result<Heard, ControlEnd> {
+        let more = self.transport.holds_readable();
+        let end = if more { None } else { self.unwritable.take() };
+        end.map_or(Ok(Heard { any, more }), |end| Err(*end))
     }
 
     fn decode(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), ControlEnd> {

@@ -443,3 +443,20 @@ fn of_a_status_one_part_waits_and_no_more() {
     link.queue(part(true)).unwrap();
     assert!(link.queue(echo(1)).is_ok(), "other messages may wait in numbers");
 }
+
+#[test]
+fn what_comes_once_it_is_closed_is_passed_over_and_not_held() {
+    let transport = Scripted::default();
+    let mut link = ControlLink::new(Box::new(transport.clone()));
+    let (mut through, mut arrivals, mut frame) = (vec![0; 64], Vec::new(), Vec::new());
+    encode_frame(4, 0, &[0; 10_000], &mut frame);
+    transport.script().coming.extend(&frame[..1000]);
+    link.read(&mut through, &mut arrivals).unwrap();
+    assert!(arrivals.is_empty() && link.inbound.len() == 1000, "a part of a message");
+    transport.script().coming.extend(&frame[1000..5000]);
+    let heard = link.pass_over(&mut through).unwrap();
+    assert!(heard.any && !heard.more && transport.script().coming.is_empty());
+    assert_eq!(link.inbound.capacity(), 0);
+    transport.script().ends = true;
+    assert!(link.pass_over(&mut through).is_err());
+}

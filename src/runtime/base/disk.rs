@@ -10,6 +10,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+/// Makes a recovery directory if it is missing, durably and for this user alone. Refuses one that another user may change.
+pub fn prepare_recovery(path: &Path) -> Result<()> {
+    FileDisk::prepare(path, host::user()).map(drop)
+}
+
 /// A directory of the file system.
 pub(crate) struct OwnDisk(FileDisk);
 

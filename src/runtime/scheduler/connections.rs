@@ -56,7 +56,7 @@ impl Connection {
 
 /// What a look at a connection has brought.
 pub(super) struct Read {
-    /// The messages that have come. On a connection that has been closed, they do not count any more.
+    /// The messages that have come. On a connection that has been closed there are none.
     pub arrivals: Vec<Arrival>,
     /// Whether there was a byte at least.
     pub any: bool,
@@ -172,20 +172,21 @@ impl Connections {
         if connection.refused {
             return Some(Read { arrivals: Vec::new(), any: false, end: connection.read_on(&mut self.through) });
         }
-        let mut arrivals = Vec::new();
-        let heard = connection.link.read(&mut self.through, &mut arrivals);
+        let (mut arrivals, is_closed) = (Vec::new(), connection.closing.is_some());
+        // Nothing is kept of what comes on a connection that has been closed: many strangers may send much.
+        let heard = match is_closed {
+            true => connection.link.pass_over(&mut self.through),
+            false => connection.link.read(&mut self.through, &mut arrivals),
+        };
         if heard.as_ref().is_ok_and(|heard| heard.more) {
             self.more.insert(id);
         }
-        let any = heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any);
+        let any = !is_closed && heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any);
         let end = heard.err();
         if end.is_none() {
             self.dirty.insert(id);
         }
-        match connection.closing {
-            None => Some(Read { arrivals, any, end }),
-            Some(_) => Some(Read { arrivals: Vec::new(), any: false, end }),
-        }
+        Some(Read { arrivals, any, end })
     }
 
     /// Checks that the certificate shown on this connection belongs to the node that registers, if that is demanded.

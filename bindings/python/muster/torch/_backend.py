@@ -82,9 +82,11 @@ class Backend(TorchBackend):
         self._sequence += 1
         work = Work(tensors, self._sequence)
         seconds = options.timeout.total_seconds() if options is not None else -1.0
+        if seconds <= 0 and not getattr(options, "asyncOp", True):
+            return work.run(self._group, parts)
         if seconds <= 0:
-            is_awaited = not getattr(options, "asyncOp", True)
-            return work.run(self._group, parts) if is_awaited else work.start(self._group, parts)
+            with self._starting:  # or it would get the time-out of another thread's call
+                return work.start(self._group, parts)
         with self._other_timeout(seconds):
             return work.start(self._group, parts)
 

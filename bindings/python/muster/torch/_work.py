@@ -3,6 +3,9 @@
 A call that torch waits for at once runs on the caller's thread. Any other is started, and a thread of the library tells of its
 end: on that thread, with the interpreter's lock, the work is finished and its future completed. So no thread of Python waits
 for anything, calls of one group end in any order, and callbacks of futures run while the program computes.
+
+A callback may wait for a further work, as torch's own hooks of DDP do. It runs on the thread that would tell of that work's end, so
+the operation is waited for right there.
 """
 
 import ctypes
@@ -16,7 +19,7 @@ from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import DistBackendError
 
 from .. import _life
-from .._callbacks import called_by_the_library
+from .._callbacks import called_by_the_library, is_called_by_the_library
 from .._calls import Call
 from .._errors import InvalidError, MusterError, UnsupportedError, check
 from .._group import Group
@@ -70,6 +73,7 @@ class Work(TorchWork):
         self._ended = threading.Event()
         self._inner: Any = None
         self._future: Any = None
+        self._tokens: List[int] = []
 
     # Carrying out
 
@@ -99,6 +103,13 @@ class Work(TorchWork):
                 break
         return self
 
+    def _settle(self) -> None:
+        """On the thread that tells of ends, where no other could: waits for what has not been told of yet."""
+        if is_called_by_the_library():
+            for part in [_started.pop(token, None) for token in self._tokens]:
+                if part is not None:
+                    part.end()
+
     def _take(self, result: Any) -> None:
         self._source = getattr(result, "source", self._source)
 
@@ -122,6 +133,7 @@ class Work(TorchWork):
     def wait(self, timeout: Any = None) -> bool:
         """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none."""
         seconds = timeout.total_seconds() if timeout and timeout.total_seconds() > 0 else None
+        self._settle()
         if not self._ended.wait(seconds):
             raise DistBackendError(f"the operation still goes on after {seconds} s; only the wait has ended")
         if self._error is not None:
@@ -129,7 +141,11 @@ class Work(TorchWork):
         return True
 
     def get_future(self) -> Any:
-        """A future with the tensors. Its callbacks run on a thread of the library, which has taken the interpreter's lock."""
+        """A future with the tensors. Its callbacks run on a thread of the library, which has taken the interpreter's lock.
+
+        In such a callback this waits until the work has ended.
+        """
+        self._settle()
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -183,6 +199,8 @@ def _start(group: Group, part: Part) -> None:
     part.request = group._started(part.name, part.call)
     token = next(_tokens)
     _started[token] = part
+    assert part.work is not None
+    part.work._tokens.append(token)
     try:
         check(LIBRARY.muster_request_notify(part.request._handle, _NOTIFY, token))
     except MusterError:
@@ -192,7 +210,9 @@ def _start(group: Group, part: Part) -> None:
 
 def _notified(_: int, token: int) -> None:
     """Called by a thread of the library when an operation has ended."""
-    part = _started.pop(token)
+    part = _started.pop(token, None)
+    if part is None:
+        return  # a callback has waited for it
     with called_by_the_library(), _life.waited_for_at_the_end():
         part.end()
 

@@ -136,16 +136,13 @@ fn carry(words: &Receiver<Message>, host: &str, port: u16) {
 }
 
 fn tell(word: &Message, host: &str, port: u16, until: Instant) -> io::Result<()> {
-    let left = || match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
-        left => Ok(left),
-    };
     let mut frame = Vec::new();
     encode_frame(word.kind(), 0, &word.encode(), &mut frame);
-    left()?;
+    if until <= Instant::now() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     let (mut connection, _) = connect(host, port, until).map_err(|why| io::Error::other(why.words))?;
-    connection.connection().set_write_timeout(Some(left()?))?;
-    connection.connection().set_read_timeout(Some(left()?))?;
+    connection.until(until);
     connection.write_all(&frame)?;
     connection.end()
 }

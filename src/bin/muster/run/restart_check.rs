@@ -17,6 +17,7 @@
 
 use super::question::Question;
 use crate::status::ask::ask;
+use crate::status::text::plain;
 use muster::error::Status;
 use std::time::{Duration, Instant};
 
@@ -105,7 +106,7 @@ fn how_is_it(host: &str, port: u16) -> Answer {
         match ask(host, port, left, |_| false) {
             Ok(told) => {
                 let aborted = told.job.failure.filter(|first| first.status == Status::Aborted);
-                return aborted.map_or(Answer::GoesOn, |first| Answer::Aborted(first.to_string()));
+                return aborted.map_or(Answer::GoesOn, |first| Answer::Aborted(plain(&first.to_string())));
             }
             Err(why) if why.is_refused => return Answer::Refused,
             Err(_) => std::thread::sleep(ASK_AGAIN),

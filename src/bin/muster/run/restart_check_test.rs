@@ -34,7 +34,7 @@ fn question(listener: &TcpListener) -> TcpStream {
 
 fn tell(mut stream: TcpStream, status: Option<Status>) {
     let failure = status.map(|status| {
-        let cause = "did it".to_owned();
+        let cause = "did\x1b[2J it".to_owned();
         Failure { status, culprit: Some(testing::who(1)), cause, epoch: Epoch(3), group: None, sequence: 0 }
     });
     let mut job = testing::told().job;
@@ -66,7 +66,9 @@ fn the_scheduler_says_whether_the_job_goes_on() {
         assert_eq!(check.looks_at(), START + LOOKS[0]);
         tell(question(&listener), status);
         let expected = match status {
-            Some(Status::Aborted) => Answer::Aborted("rank 1 (node id \"1\", host a, pid 801) did it".to_owned()),
+            Some(Status::Aborted) => {
+                Answer::Aborted("rank 1 (node id \"1\", host a, pid 801) did\\u{1b}[2J it".to_owned())
+            }
             _ => Answer::GoesOn,
         };
         assert_eq!(answer(&mut check, &[2, 3]), (vec![2, 3], expected));

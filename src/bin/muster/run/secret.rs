@@ -8,6 +8,7 @@ use super::parse::{RunOptions, SchedulerAt};
 use crate::voice::Voice;
 use muster::config::Key;
 use muster::net::host;
+use muster::runtime;
 use muster::secret::kept;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -58,7 +59,7 @@ impl RunSecret {
             None => draw()?,
         };
         if let Some(directory) = recovery {
-            fs::create_dir_all(directory)?;
+            runtime::prepare_recovery(directory).map_err(|error| io::Error::other(error.message().to_owned()))?;
             put(&kept::file_of_recovery(directory), &format!("{secret}\n"))?;
         }
         std::env::set_var(VARIABLE, OsString::from(&secret));
@@ -87,7 +88,12 @@ impl RunSecret {
 impl Drop for RunSecret {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            let _ = fs::remove_file(file); // else it says of a process that has ended
+            // Another run on this port may have begun since, and put its own there.
+            let is_own =
+                fs::read_to_string(file).is_ok_and(|text| text == kept::text(&self.secret, std::process::id()));
+            if is_own {
+                let _ = fs::remove_file(file); // else it says of a process that has ended
+            }
         }
     }
 }

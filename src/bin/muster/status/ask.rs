@@ -109,7 +109,10 @@ fn asker() -> Result<&'static Asker, String> {
     }
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
-    let opened = config.tls_settings().and_then(|tls| Asker::open(tls.as_ref(), &config.job_secret()?));
+    let opened = config.tls_settings().and_then(|tls| {
+        let recovery = config.recovery_directory().unwrap_or_default(); // the processes that need it say what is wrong with it
+        Asker::open(tls.as_ref(), &config.job_secret()?, recovery.as_deref())
+    });
     let opened = opened.map_err(|error| error.to_string())?;
     Ok(ASKER.get_or_init(|| opened))
 }
@@ -174,8 +177,7 @@ impl Line {
     fn say(&mut self, message: &Message) -> Result<(), String> {
         let mut frame = Vec::new();
         encode_frame(message.kind(), 0, &message.encode(), &mut frame);
-        self.limit(TcpStream::set_write_timeout)?;
-        self.limit(TcpStream::set_read_timeout)?; // a handshake reads, too
+        self.stream.until(self.deadline);
         self.stream.write_all(&frame).map_err(|error| self.failed(&error))
     }
 
@@ -204,7 +206,7 @@ impl Line {
     }
 
     fn read(&mut self) -> Result<(), String> {
-        self.limit(TcpStream::set_read_timeout)?;
+        self.stream.until(self.deadline);
         let mut through = vec![0; READ_BYTES];
         match self.stream.read(&mut through) {
             Ok(0) => Err(self.ended("it closes the connection")),
@@ -215,15 +217,6 @@ impl Line {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(self.failed(&error)),
         }
-    }
-
-    /// Makes a call that waits end in time.
-    fn limit(&self, set: fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> Result<(), String> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(self.silent());
-        }
-        set(self.stream.connection(), Some(left)).map_err(|error| format!("cannot wait for {}: {error}", self.address))
     }
 
     fn failed(&self, error: &io::Error) -> String {
