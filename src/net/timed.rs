@@ -1,6 +1,7 @@
 //! A TCP connection that blocks, whose reads and writes are all over by one deadline.
 //!
-//! The kernel's own time-outs hold for one read. Whoever reads many times, as TLS does, would wait once more for each byte that comes.
+//! The kernel's own time-outs hold for one read. A reader that reads many times, as TLS does, would wait once more for each byte that
+//! comes.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};

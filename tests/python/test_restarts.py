@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -27,14 +28,14 @@ LIMIT = 90
 class Job(Launch):
     """A launch with restarts and recovery. Its workers stand at step HELD while it is held."""
 
-    def __init__(self, tmp_path, *program, restarts=3, words=(), hold=False, env=None):
+    def __init__(self, tmp_path, *program, restarts=3, words=(), hold=False, env=None, muster=MUSTER):
         self.kept, self.recovery = tmp_path / "kept", tmp_path / "recovery"
         self.kept.mkdir()
         if hold:
             (self.kept / "hold").write_text(str(HELD))
         settings = {"KEPT": self.kept, "MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": self.recovery, **(env or {})}
         options = ["--master_port=0", "--join", f"--max_restarts={restarts}", "--tail_worker_log=none", *words]
-        super().__init__(f"--worker_num={WORKERS}", *options, *program, env=settings)
+        super().__init__(f"--worker_num={WORKERS}", *options, *program, env=settings, command=(muster, "run"))
 
     def stand(self, times=1):
         """All stand at the step, each for the n-th time."""
@@ -119,6 +120,18 @@ def test_the_scheduler_that_came_back_admits_those_who_come_back_after_it(tmp_pa
         job.await_restart("the scheduler", 2)
         os.kill(job.child("worker 2"), signal.SIGKILL)
         job.stand(times=2)
+        job.release()
+        job.ends_well()
+
+
+def test_the_scheduler_comes_back_though_the_program_was_replaced(tmp_path):
+    muster = tmp_path / "muster"
+    shutil.copy(MUSTER, muster)
+    with Job(tmp_path, *returning(), hold=True, muster=muster) as job:
+        job.stand()
+        muster.unlink()  # as a package's upgrade does, which then puts another there
+        os.kill(job.child("the scheduler"), signal.SIGKILL)
+        job.await_restart("the scheduler")
         job.release()
         job.ends_well()
 

@@ -111,6 +111,14 @@ def test_a_log_folder_that_cannot_be_made(tmp_path):
     assert "--log_dir" in ended.stderr
 
 
+def test_a_log_that_is_a_pipe_without_a_reader_is_refused_at_once(tmp_path):
+    (tmp_path / "logs").mkdir()
+    os.mkfifo(tmp_path / "logs" / "worker_0.log")
+    ended = run("run", *JOINED, f"--log_dir={tmp_path}/logs", "true")
+    assert ended.returncode == 1
+    assert "a pipe that nobody reads" in ended.stderr
+
+
 def test_help_and_version():
     assert "--cluster_time_out" in run("run", "--help").stdout
     assert "MUSTER_SCHED_PORT" in run("scheduler", "--help").stdout

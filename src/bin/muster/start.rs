@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 
-/// How much stack the child's own calls need, with room to spare. The C library makes its stack as large.
+/// How much stack the child's own calls need, with room to spare. For a file that is neither a program nor has a `#!`, `execvpe` lays
+/// down the list of words once more, behind the shell's name.
 const STACK_BYTES: usize = 64 * 1024;
 
 /// What is to be started.
@@ -126,7 +127,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 
 /// Makes a child that carries out this plan, in our memory and on a stack of its own, while this thread stands still.
 fn borrowing(plan: &mut Plan<'_>) -> io::Result<i32> {
-    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let bytes = STACK_BYTES + (plan.words.len() + 3) * size_of::<*const c_char>();
+    let mut stack: Vec<u128> = Vec::with_capacity(bytes.div_ceil(size_of::<u128>()));
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: `child` runs on `stack`, which nobody else uses and which is aligned as a stack has to be; that and `plan`
@@ -213,6 +215,34 @@ mod tests {
         let (text, ending) = said(script, &[("COLOUR", "blue = sky"), ("PATH", "/usr/bin:/bin")], Some(null.as_fd()));
         assert_eq!(text, "shell blue = sky\nerror\n0\n");
         assert_eq!(ending, Some(Ending::Exit(7)));
+    }
+
+    /// The C library lays down all words once more for such a file, on the stack that the child has been given.
+    #[test]
+    fn a_file_without_the_name_of_a_shell_may_have_many_words() {
+        let path = std::env::temp_dir().join(format!("muster-start-{}", std::process::id()));
+        std::fs::write(&path, "echo $#\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let all: Vec<OsString> = (0..=100_000).map(|_| OsString::from("w")).collect();
+        let what = Start {
+            program: path.as_os_str(),
+            words: &all,
+            environment: Vec::new(),
+            input: None,
+            output: writer.as_fd(),
+            error: None,
+            keeps: None,
+            cores: &[],
+            memory_nodes: &[],
+            dies_with_parent: true,
+        };
+        let pid = start(&what).unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), sys::await_end(pid)), ("100000\n", Some(Ending::Exit(0))));
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The settings that the launcher decides. The children do not inherit the variables of the launcher's own environment
 /// that set one of these. So none contradicts what the launcher tells them.
@@ -72,13 +73,25 @@ pub struct Child {
     pub log: PathBuf,
 }
 
-/// Kills these children and what belongs to them, and returns when they are gone.
+/// This program's file. If it has been replaced since, as an upgrade does, this process's own is still there.
+fn own_program() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    Ok(if path.exists() { path } else { PathBuf::from("/proc/self/exe") })
+}
+
+/// How long a process may take to die of SIGKILL. One that takes longer cannot be killed by this process.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Kills these children and what belongs to them, and returns when they are gone, or cannot be killed.
 pub fn stop_now(children: &[Child]) {
     for child in children {
         sys::signal_group(child.pid, libc::SIGKILL);
     }
+    let until = Instant::now() + GONE_WITHIN;
     for child in children {
-        sys::await_end(child.pid);
+        while sys::reap(child.pid).is_none() && sys::group_of(child.pid).is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -246,9 +259,9 @@ impl<'a> Launch<'a> {
     }
 
     fn start(&mut self, part: Part, output: &File) -> io::Result<(i32, LaunchId)> {
-        let (own, scheduler) = (std::env::current_exe, SCHEDULER.map(OsString::from));
+        let scheduler = SCHEDULER.map(OsString::from);
         let (program, words, keeps) = match part {
-            Part::Scheduler => (own()?, &scheduler[..], self.listener.as_ref()),
+            Part::Scheduler => (own_program()?, &scheduler[..], self.listener.as_ref()),
             Part::Worker { .. } => (self.program.path.clone(), &self.program.words[..], None),
         };
         let reads_input = self.options.join && part != Part::Scheduler;

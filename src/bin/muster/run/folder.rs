@@ -329,12 +329,15 @@ pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
 /// there, nothing is written to what it leads to.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW);
+    // To open a pipe that nobody reads would wait for a reader.
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let log = options.open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link, and logs follow none: remove it"),
+        Some(libc::ENXIO) => io::Error::other("it is a pipe that nobody reads: remove it, or read it"),
         _ => error,
     })?;
     check_name(&log)?;
+    sys::let_wait(&log)?;
     Ok(log)
 }
 

@@ -249,9 +249,15 @@ impl Run<'_, '_> {
     }
 
     /// Which processes are left of a run that was stopped, for this launcher cannot kill them.
-    fn tell_of_left(&self) {
+    fn left(&self) -> Vec<i32> {
         let was_stopped = self.supervisor.gives_up() || self.supervisor.is_interrupted();
-        let left = if was_stopped { self.orphans() } else { Vec::new() };
+        let mut left = if was_stopped { self.orphans() } else { Vec::new() };
+        left.extend(self.children.iter().map(|child| child.pid).filter(|pid| sys::ended(*pid).is_none()));
+        left
+    }
+
+    fn tell_of_left(&self) {
+        let left = self.left();
         if !left.is_empty() {
             let pids: Vec<String> = left.iter().take(NAMED).map(i32::to_string).collect();
             self.voice.say(format!("muster: {} could not be ended, and left: pid {}\n", left.len(), pids.join(", ")));
@@ -409,6 +415,7 @@ impl Run<'_, '_> {
     }
 
     fn outcome(&self, named: impl FnOnce(&[Child]) -> Option<usize>) -> Outcome {
+        let left = self.left().len();
         let mut counted = self.children.clone();
         let mut endings = Vec::new();
         for (index, child) in counted.iter_mut().enumerate() {
@@ -428,7 +435,7 @@ impl Run<'_, '_> {
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
         let never_joined = self.never_joined.clone();
-        Outcome { verdict, children: counted, endings, never_formed, never_joined }
+        Outcome { verdict, children: counted, endings, never_formed, never_joined, left }
     }
 }
 

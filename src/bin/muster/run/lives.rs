@@ -4,6 +4,7 @@
 //! followed by a pause, and each further one in a row by a pause twice as long. A program that dies as it starts must
 //! not keep the machine busy.
 
+use crate::sys::Ending;
 use std::time::Duration;
 
 /// A life that ends within this time is short.
@@ -66,6 +67,11 @@ fn pause(short: u32) -> Duration {
         None => Duration::ZERO,
         Some(doublings) => first.saturating_mul(2u32.saturating_pow(doublings)).min(longest),
     }
+}
+
+/// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; other signals come from elsewhere.
+pub fn gave_up(ending: Option<Ending>) -> bool {
+    !matches!(ending, Some(Ending::Signal(signal)) if signal != libc::SIGABRT)
 }
 
 #[cfg(test)]

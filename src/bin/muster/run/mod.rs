@@ -175,7 +175,7 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
     if listener.is_some() {
         thresholds::check().map_err(|words| Refusal::new(code::USAGE, words))?;
     }
-    let port = port(options, listener.as_ref())?;
+    let port = port(options, listener.as_ref(), report)?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
     let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
     let names = log_names(options, listener.as_ref(), port)?;
@@ -294,12 +294,17 @@ fn keep(launch: &mut Launch<'_>, children: &[Child], voice: &Voice) {
 }
 
 /// The port that is told to the workers.
-fn port(options: &RunOptions, listener: Option<&TcpListener>) -> Result<u16, Refusal> {
+fn port(options: &RunOptions, listener: Option<&TcpListener>, report: &Report) -> Result<u16, Refusal> {
     match listener {
-        Some(listener) => listener
-            .local_addr()
-            .map(|address| address.port())
-            .map_err(|error| Refusal::new(code::FAILED, format!("can't tell the scheduler's port: {error}"))),
+        Some(listener) => {
+            let address = listener.local_addr();
+            let failed = |error| Refusal::new(code::FAILED, format!("can't tell the scheduler's port: {error}"));
+            let port = address.map_err(failed)?.port();
+            if options.dry_run.is_some() {
+                report.port(port, None); // the other hosts of this command show it, too
+            }
+            Ok(port)
+        }
         None if options.master_port == 0 => Err(Refusal::new(
             code::USAGE,
             format!(

@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
              muster_finalize",
         ),
         ("2", "usage"),
-        ("124", "forming timed out"),
+        ("124", "forming timed out (where the scheduler is)"),
         ("127", "the program was not found"),
         ("128+n", "signal n ended a worker, the scheduler or the launcher (130: Ctrl-C, 143: SIGTERM)"),
         (

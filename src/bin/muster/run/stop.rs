@@ -30,6 +30,8 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Stop {
     /// A failure or the user is the reason; otherwise there is nothing left to do.
     pub(super) hard: bool,
+    /// The user has asked for it.
+    pub(super) by_user: bool,
     pub(super) workers_at: Option<Duration>,
     pub(super) scheduler_at: Option<Duration>,
     pub(super) kill_at: Duration,
@@ -46,6 +48,7 @@ impl Stop {
     pub(super) fn new(hard: bool, kill_at: Duration) -> Stop {
         Stop {
             hard,
+            by_user: false,
             workers_at: None,
             scheduler_at: None,
             kill_at,
@@ -71,7 +74,10 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::supervise::{Action, Supervisor, Verdict, Whom};
     use super::*;
+    use crate::code;
+    use crate::sys::Ending;
 
     #[test]
     fn killing_is_repeated_for_a_while() {
@@ -82,5 +88,42 @@ mod tests {
             now = stop.kill_at;
         }
         assert!(stop.kill_at >= begin + KILL_PATIENCE);
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The actions up to now.
+    fn actions(supervisor: &mut Supervisor) -> Vec<Action> {
+        std::iter::from_fn(|| supervisor.next_action()).collect()
+    }
+
+    #[test]
+    fn a_child_that_cannot_be_killed_is_left_in_the_end() {
+        let mut supervisor = Supervisor::new([true, false, false], true, 0);
+        supervisor.signalled(libc::SIGINT, SECOND);
+        supervisor.ended(0, Ending::Exit(code::ABORTED), SECOND);
+        supervisor.ended(1, Ending::Exit(1), SECOND);
+        let killed = SECOND + KILL_AFTER_SIGNAL;
+        supervisor.tick(killed);
+        let mut now = killed;
+        while !supervisor.finished() {
+            assert!(supervisor.runs(2) && now < killed + KILL_PATIENCE);
+            now += KILL_AGAIN;
+            supervisor.tick(now);
+        }
+        assert!(now >= killed + KILL_PATIENCE - KILL_AGAIN);
+        assert_eq!(supervisor.ending(2), Some(Ending::Signal(libc::SIGKILL)));
+        assert_eq!(supervisor.verdict(None), Verdict::Interrupted(libc::SIGINT));
+    }
+
+    /// The workers have a while to end then, which the user need not wait for.
+    #[test]
+    fn a_second_signal_kills_at_once_also_where_the_job_is_over() {
+        let mut supervisor = Supervisor::new([true, false], true, 1);
+        supervisor.ended(0, Ending::Exit(1), SECOND);
+        supervisor.signalled(libc::SIGINT, 2 * SECOND);
+        assert!(!actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
+        supervisor.signalled(libc::SIGINT, 3 * SECOND);
+        assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
     }
 }

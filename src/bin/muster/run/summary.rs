@@ -43,6 +43,8 @@ pub struct Outcome {
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
+    /// How many processes could not be killed.
+    pub left: usize,
 }
 
 /// The text for standard error, and the exit code.
@@ -50,7 +52,8 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
     match &outcome.verdict {
         Verdict::Success => (String::new(), 0),
         Verdict::Interrupted(signal) => {
-            let text = format!("muster: stopped by {}; all processes have ended\n", signal_name(*signal));
+            let rest = if outcome.left == 0 { "; all processes have ended" } else { "" };
+            let text = format!("muster: stopped by {}{rest}\n", signal_name(*signal));
             (text, Ending::Signal(*signal).code())
         }
         Verdict::Failed { first, gives_code, then } => {
@@ -232,7 +235,8 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
 
 /// Why the scheduler says that the job failed.
 fn last_words(log: &str) -> Option<&str> {
-    log.lines().rev().find_map(|line| line.strip_prefix(LAST_WORDS))
+    let of_last_life = log.lines().rev().take_while(|line| !line.starts_with(NEXT_LIFE));
+    of_last_life.into_iter().find_map(|line| line.strip_prefix(LAST_WORDS))
 }
 
 /// Whether these words blame a rank that is none of the children.

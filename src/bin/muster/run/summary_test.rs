@@ -22,7 +22,7 @@ fn children() -> Vec<Child> {
 }
 
 fn outcome(verdict: Verdict, children: Vec<Child>, endings: &[Ending]) -> Outcome {
-    Outcome { verdict, children, endings: endings.to_vec(), never_formed: false, never_joined: Vec::new() }
+    Outcome { verdict, children, endings: endings.to_vec(), never_formed: false, never_joined: Vec::new(), left: 0 }
 }
 
 #[test]
@@ -126,4 +126,11 @@ fn the_schedulers_last_words_name_a_child() {
     assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
     assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
     assert_eq!(named_in("2 of 4 came", &children), None);
+}
+
+#[test]
+fn a_scheduler_says_why_in_its_last_life_and_not_in_one_before() {
+    let log = "muster scheduler: the disk is full\n--- muster: the scheduler ended with 5; restart 1 of 1\n";
+    assert_eq!(last_words(log), None);
+    assert_eq!(last_words(&format!("{log}a line\n{LAST_WORDS}rank 1 is lost\n")), Some("rank 1 is lost"));
 }

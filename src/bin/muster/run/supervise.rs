@@ -20,7 +20,7 @@
 //! full disk restarts and pauses would only pass the time. The user mends the disk and starts the run once more: it
 //! goes on where it was.
 
-use super::lives::Lives;
+use super::lives::{gave_up, Lives};
 use super::stop::Stop;
 use crate::code;
 use crate::sys::Ending;
@@ -318,14 +318,15 @@ impl Supervisor {
 
     /// The user wants the run to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
-        let again = self.signal.is_some();
+        let again = self.stop.as_ref().is_some_and(|stop| stop.by_user);
         if self.failures.is_empty() {
             self.signal.get_or_insert(signal);
         }
         let kill_at = if again { now } else { now + KILL_AFTER_SIGNAL };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
         self.begin_no_more();
-        self.stop = Some(Stop { workers_at: Some(now), scheduler_at: Some(kill_at), ..Stop::new(true, kill_at) });
+        let (workers_at, scheduler_at) = (Some(now), Some(kill_at));
+        self.stop = Some(Stop { workers_at, scheduler_at, by_user: true, ..Stop::new(true, kill_at) });
         self.tick(now);
     }
 
@@ -374,6 +375,8 @@ impl Supervisor {
         if stop.kill_at <= now {
             if stop.kills(now) {
                 self.orphans = 0; // what cannot be killed is left
+                let left = self.members.iter_mut().filter(|one| one.ending.is_none());
+                left.for_each(|one| one.ending = Some(Ending::Signal(libc::SIGKILL)));
             }
             self.actions.push_back(Action::Kill(Whom::Workers));
             tell(&mut self.members, false);
@@ -479,11 +482,6 @@ impl Supervisor {
 /// Whether a signal from elsewhere ended it. Programs raise SIGABRT and SIGPIPE to give up when they lost another.
 pub fn is_from_elsewhere(ending: Ending) -> bool {
     matches!(ending, Ending::Signal(signal) if signal != libc::SIGABRT && signal != libc::SIGPIPE)
-}
-
-/// Whether a worker that ended so did so by itself. SIGABRT is how programs give up; other signals come from elsewhere.
-fn gave_up(ending: Option<Ending>) -> bool {
-    !matches!(ending, Some(Ending::Signal(signal)) if signal != libc::SIGABRT)
 }
 
 /// The codes of a scheduler that has said why it ends: another start would not find the job, or end in the same way.
