@@ -23,14 +23,11 @@ pub fn address_towards(target: SocketAddr) -> io::Result<IpAddr> {
 }
 
 /// Whether the address is one of this host's. Unspecified addresses (`0.0.0.0`, `::`) are not: they are no address. Addresses of
-/// many hosts are not, either, although they can be bound. Where any address can be bound (`ip_nonlocal_bind`), it is one from which
-/// packets to itself leave.
+/// many hosts are not, either, although they can be bound.
 pub fn is_local(address: SocketAddr) -> bool {
     let mut address = address;
     address.set_port(0);
-    let can_be_bound = || Guarded::create(|| UdpSocket::bind(address)).is_ok();
-    let leads_here = || address_towards(address).is_ok_and(|from| from == address.ip() || address.ip().is_loopback());
-    !address.ip().is_unspecified() && !is_shared(address) && can_be_bound() && leads_here()
+    !address.ip().is_unspecified() && !is_shared(address) && Guarded::create(|| UdpSocket::bind(address)).is_ok()
 }
 
 /// Whether this is a multicast address or, by what the kernel knows of this host's networks, a broadcast address. Nobody can

@@ -44,11 +44,6 @@ pub fn room_for(connections: u64, more: u64) -> Result<()> {
     Err(Error::new(Status::Limit, why))
 }
 
-/// Raises the soft limit by so many connections, which nobody foresaw. Where the hard limit forbids it, it stays as it is.
-pub fn raise_by(connections: u64) {
-    let _ = descriptors(0).and_then(|now| descriptors(now.saturating_add(connections)));
-}
-
 /// Has the kernel make its table of descriptors so long that this number has a place. If threads share the table,
 /// the kernel waits for all processors each time it grows (synchronize_rcu in fs/file.c), and no connection is accepted
 /// meanwhile. If thousands connect at once, the backlog overflows, and the connections that it drops come again a second later.
@@ -106,17 +101,6 @@ mod tests {
             act()
         })
         .exit_code()
-    }
-
-    #[test]
-    fn a_limit_is_raised_as_far_as_that_may_be() {
-        let raised = |by| {
-            child_with(40, 100, || {
-                raise_by(by);
-                descriptors(0).map_or(254, |now| now as i32)
-            })
-        };
-        assert_eq!([raised(5), raised(60), raised(1000)], [45, 100, 100]);
     }
 
     /// What a child with these limits gets if it wants so many descriptors.

@@ -18,6 +18,8 @@ use std::time::Instant;
 pub struct Asker {
     tls: tls::Asker,
     secret: Option<Arc<JobSecret>>,
+    /// The secret in the recovery directory.
+    of_recovery: Option<Arc<JobSecret>>,
 }
 
 /// A connection to a scheduler, encrypted or not, and with a proof of the job's secret or without.
@@ -28,15 +30,14 @@ pub struct Stream {
 
 impl Asker {
     /// Reads what the settings name, as far as it is needed to ask. `recovery` is the recovery directory, if there is one: without a
-    /// secret in the settings, that of the job counts which has this directory.
+    /// secret in the settings, and without a run of this user's at the port, the secret there counts.
     pub fn open(
         tls: Option<&crate::config::TlsSettings>,
         secret: &crate::config::Lock,
         recovery: Option<&Path>,
     ) -> Result<Asker> {
-        let of_recovery = || Some(JobSecret::of(&kept::of_recovery(recovery?)?));
-        let secret = JobSecret::read(secret)?.or_else(of_recovery);
-        Ok(Asker { tls: tls::Asker::open(tls)?, secret })
+        let of_recovery = recovery.and_then(kept::of_recovery).as_ref().map(JobSecret::of);
+        Ok(Asker { tls: tls::Asker::open(tls)?, secret: JobSecret::read(secret)?, of_recovery })
     }
 
     /// What its user should know by now, one sentence each.
@@ -48,7 +49,8 @@ impl Asker {
     /// proved is proved with the first message.
     pub fn over(&self, connection: TcpStream, host: &str) -> io::Result<Stream> {
         let inner = self.tls.over(connection, host)?;
-        let Some(secret) = self.secret.clone().or_else(|| left_by_a_run(inner.connection())) else {
+        let of_run = || left_by_a_run(inner.connection());
+        let Some(secret) = self.secret.clone().or_else(of_run).or_else(|| self.of_recovery.clone()) else {
             return Ok(Stream { inner, session: None });
         };
         let nonce = host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?;

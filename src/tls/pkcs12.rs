@@ -5,7 +5,7 @@
 
 use cbc::cipher::{block_padding::Pkcs7, BlockCipher, BlockDecryptMut, InnerIvInit, KeyInit};
 use der::asn1::{ContextSpecific, ObjectIdentifier, OctetString};
-use der::{Any, Decode, Encode};
+use der::{Any, Decode, Encode, Tag, Tagged};
 use hmac::{Mac, SimpleHmac};
 use pkcs12::cert_type::CertBag;
 use pkcs12::kdf::{derive_key_utf8, Pkcs12KeyType};
@@ -111,7 +111,12 @@ pub fn open(bytes: &[u8], password: &str) -> Result<Opened, Wrong> {
 /// The key of an encrypted PKCS#8 file.
 pub fn open_key(bytes: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
     let info = der(EncryptedPrivateKeyInfo::from_der(bytes))?;
-    decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)
+    let key = decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)?;
+    // Of 256 wrong passwords one gives bytes that look as if they had been sealed. They are no key.
+    match Any::from_der(&key) {
+        Ok(whole) if whole.tag() == Tag::Sequence => Ok(key),
+        _ => Err(Wrong::Password),
+    }
 }
 
 fn decrypted_part(part: &Any, password: &str) -> Result<Vec<u8>, Wrong> {

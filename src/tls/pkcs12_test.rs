@@ -67,6 +67,17 @@ fn encrypted_keys_open_with_their_password_only() {
     }
 }
 
+/// Some of so many wrong passwords give bytes whose end is that of sealed ones.
+#[test]
+fn every_wrong_password_of_a_key_is_told_as_one() {
+    let folder = folder();
+    openssl(&folder, "pkcs8 -topk8 -in node.key -out sealed.pem -passout pass:hunter2 -v2 des3 -iter 1");
+    let sealed = der_of(&folder.join("sealed.pem"));
+    for number in 0..2000 {
+        assert!(matches!(open_key(&sealed, &format!("wrong {number}")), Err(Wrong::Password)), "{number}");
+    }
+}
+
 #[test]
 fn what_is_no_such_file_is_an_error() {
     for bytes in [&b""[..], b"hello", &[0x30, 0x03, 2, 1, 3], &[0x30, 0x84, 255, 255, 255, 255]] {

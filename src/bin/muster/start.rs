@@ -221,8 +221,9 @@ mod tests {
     #[test]
     fn a_file_without_the_name_of_a_shell_may_have_many_words() {
         let path = std::env::temp_dir().join(format!("muster-start-{}", std::process::id()));
-        std::fs::write(&path, "echo $#\n").unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // Another process writes it: a child of this one's other threads could hold it open for writing.
+        let make = format!("echo 'echo $#' > {path} && /bin/chmod 755 {path}", path = path.display());
+        assert_eq!(said(&make, &[], None).1, Some(Ending::Exit(0)));
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let all: Vec<OsString> = (0..=100_000).map(|_| OsString::from("w")).collect();
         let what = Start {

@@ -23,7 +23,7 @@ use crate::error::{Error, Status};
 use crate::net::doorbell::{Address, Doorbell, NAME_BYTES, PROOF_BYTES};
 use crate::net::fork::Guarded;
 use crate::net::shm::{page_bytes, Segment};
-use crate::net::{cgroup, host, limit};
+use crate::net::{cgroup, host};
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::memory::buffer_shared::FOLDED_MAX;
 use crate::runtime::state::context::Context;
@@ -114,9 +114,6 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
     let (chosen, carrier, words) = match outcome? {
         Ok((hosts, shared)) => {
             let words = what_is_shared(context, &hosts, shared.as_deref());
-            // A rank that sleeps for another has a link to it, in the end one to each.
-            let links = shared.as_ref().map_or(0, |shared| shared.members.len());
-            limit::raise_by(links as u64);
             let chosen = match (hosts.count(), shared) {
                 (1, Some(shared)) => CarrierChoice::Memory(shared),
                 (_, shared) => {

@@ -36,7 +36,7 @@ class Backend(TorchBackend):
         self._group = group
         self._shut_down = shut_down
         self._sequence = 0
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a signal's handler may start a call, too
         self._options = TorchBackend.Options("muster", options.timeout)
         self._options.group_name = options.group_id
         self._options.global_ranks_in_group = options.global_ranks_in_group
@@ -85,7 +85,7 @@ class Backend(TorchBackend):
         if seconds <= 0 and not getattr(options, "asyncOp", True):
             return work.run(self._group, parts)
         if seconds <= 0:
-            with self._starting:  # or it would get the time-out of another thread's call
+            with self._starting:  # or it would get the time-out of a call that another thread starts
                 return work.start(self._group, parts)
         with self._other_timeout(seconds):
             return work.start(self._group, parts)

@@ -12,6 +12,7 @@ import ctypes
 import itertools
 import os
 import threading
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
@@ -27,8 +28,10 @@ from .._library import LIBRARY, NOTIFY_FN
 from .._requests import Request
 
 _tokens = itertools.count(1)
-_started: Dict[int, "Part"] = {}
-os.register_at_fork(after_in_child=_started.clear)  # they are the parent's
+_started: Dict[int, "Part"] = {}  # until the library has told of the end
+_unclaimed: Dict[int, "Part"] = {}  # until somebody takes it on to tell its work of the end
+for _parts in (_started, _unclaimed):
+    os.register_at_fork(after_in_child=_parts.clear)  # they are the parent's
 
 
 class Part:
@@ -106,7 +109,8 @@ class Work(TorchWork):
     def _settle(self) -> None:
         """On the thread that tells of ends, where no other could: waits for what has not been told of yet."""
         if is_called_by_the_library():
-            for part in [_started.pop(token, None) for token in self._tokens]:
+            for token in self._tokens:
+                part = _unclaimed.pop(token, None)
                 if part is not None:
                     part.end()
 
@@ -131,7 +135,7 @@ class Work(TorchWork):
     # What torch asks
 
     def wait(self, timeout: Any = None) -> bool:
-        """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none."""
+        """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none. In a callback it does not count."""
         seconds = timeout.total_seconds() if timeout and timeout.total_seconds() > 0 else None
         self._settle()
         if not self._ended.wait(seconds):
@@ -198,23 +202,23 @@ def translated(error: MusterError) -> BaseException:
 def _start(group: Group, part: Part) -> None:
     part.request = group._started(part.name, part.call)
     token = next(_tokens)
-    _started[token] = part
+    _started[token] = _unclaimed[token] = part
     assert part.work is not None
     part.work._tokens.append(token)
     try:
         check(LIBRARY.muster_request_notify(part.request._handle, _NOTIFY, token))
     except MusterError:
-        del _started[token]
+        del _started[token], _unclaimed[token]
         raise
 
 
 def _notified(_: int, token: int) -> None:
     """Called by a thread of the library when an operation has ended."""
-    part = _started.pop(token, None)
-    if part is None:
-        return  # a callback has waited for it
     with called_by_the_library(), _life.waited_for_at_the_end():
-        part.end()
+        _started.pop(token, None)
+        part = _unclaimed.pop(token, None)
+        if part is not None:  # else a callback has waited for it
+            part.end()
 
 
 _NOTIFY = NOTIFY_FN(_notified)
@@ -222,5 +226,7 @@ _NOTIFY = NOTIFY_FN(_notified)
 
 def none_is_left(timeout: float) -> bool:
     """Waits until every operation that was started has been told of. Whether that was so within `timeout` seconds."""
-    ended = [part.work for part in list(_started.values()) if part.work is not None]
-    return all(work._ended.wait(timeout) for work in ended)
+    until = time.monotonic() + timeout
+    while _started and time.monotonic() < until:
+        time.sleep(0.001)
+    return not _started

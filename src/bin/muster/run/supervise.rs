@@ -326,7 +326,8 @@ impl Supervisor {
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
         self.begin_no_more();
         let (workers_at, scheduler_at) = (Some(now), Some(kill_at));
-        self.stop = Some(Stop { workers_at, scheduler_at, by_user: true, ..Stop::new(true, kill_at) });
+        let killed_at = self.stop.as_ref().and_then(|stop| stop.killed_at);
+        self.stop = Some(Stop { workers_at, scheduler_at, by_user: true, killed_at, ..Stop::new(true, kill_at) });
         self.tick(now);
     }
 
