@@ -20,7 +20,7 @@
 
 #if defined(__x86_64__)
 
-enum { SIZE = 4, CULPRIT = 2, FIRST_CALLS = 5, PAGE = 4096, WORD_PAGES = 6, TRACE_FLAG = 0x100, LONGEST = 150000 };
+enum { SIZE = 4, CULPRIT = 2, PAGE = 4096, WORD_PAGES = 6, TRACE_FLAG = 0x100, LONGEST = 150000 };
 
 static const char *const settings[] = {"shm", "require", "node_timeout", "1", "log", "off", NULL};
 
@@ -145,9 +145,7 @@ static muster_status_t call(muster_group_t *world) {
 static void is_struck(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     struct note *note = &ranks->note[rank];
-    for (int i = 0; i < FIRST_CALLS; i++) {
-        CHECK_OK(muster_barrier(world));
-    }
+    warm_up(world);
     CHECK(sem_post(&note->ready) == 0);
     await(&note->go);
     if (rank == CULPRIT) {

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIZE = 4, CULPRIT = 2, KIB = 1 << 10, MIB = 1 << 20, FIRST_CALLS = 5, LIMIT_S = 30 };
+enum { SIZE = 4, CULPRIT = 2, KIB = 1 << 10, MIB = 1 << 20, LIMIT_S = 30 };
 
 static const char *const required[] = {"shm", "require", "node_timeout", "1", NULL};
 static const char *const checked[] = {"shm", "require", "checksums", "all", "node_timeout", "1", NULL};
@@ -48,9 +48,7 @@ static void meet(struct ranks *ranks, int rank) {
 
 /* Makes so many calls that the group shares memory from then on, if it can. Afterwards no rank is in a call any more. */
 static void first_calls(muster_group_t *group, struct ranks *ranks, int rank) {
-    for (int i = 0; i < FIRST_CALLS; i++) {
-        CHECK_OK(muster_barrier(group));
-    }
+    warm_up(group);
     meet(ranks, rank);
 }
 

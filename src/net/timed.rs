@@ -79,7 +79,7 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         let drips = std::thread::spawn(move || {
             while far.write_all(b".").is_ok() {
-                std::thread::sleep(Duration::from_millis(5)); // ends when the other end is dropped
+                std::thread::sleep(Duration::from_millis(5)); // a drip now and then; it ends when the other end is dropped
             }
         });
         timed.until(Instant::now() + Duration::from_millis(100));

@@ -159,7 +159,7 @@ def test_a_callback_may_wait_for_further_works(env):
         def again(wait):
             def hook(future):
                 return wait(future.value()[0] + 1)
-            time.sleep(rank)
+            time.sleep(rank)  # without the delay the callback may come after the end, and would prove nothing
             return dist.all_reduce(torch.ones(3), async_op=True).get_future().then(hook).wait()
         def by_future(x):
             return dist.all_reduce(x, async_op=True).get_future().wait()[0]

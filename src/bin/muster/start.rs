@@ -188,10 +188,20 @@ mod tests {
 
     /// What `/bin/sh -c script` says, and how it ends.
     fn said(script: &str, environment: &[(&str, &str)], input: Option<BorrowedFd<'_>>) -> (String, Option<Ending>) {
+        said_by("/bin/sh", &words(&["shell", "-c", script]), environment, input)
+    }
+
+    /// What a program says, and how it ends.
+    fn said_by(
+        program: &str,
+        words: &[OsString],
+        environment: &[(&str, &str)],
+        input: Option<BorrowedFd<'_>>,
+    ) -> (String, Option<Ending>) {
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let what = Start {
-            program: OsStr::new("/bin/sh"),
-            words: &words(&["shell", "-c", script]),
+            program: OsStr::new(program),
+            words,
             environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             input,
             output: writer.as_fd(),
@@ -220,29 +230,12 @@ mod tests {
     /// The C library lays down all words once more for such a file, on the stack that the child has been given.
     #[test]
     fn a_file_without_the_name_of_a_shell_may_have_many_words() {
-        let path = std::env::temp_dir().join(format!("muster-start-{}", std::process::id()));
+        let path = format!("{}/muster-start-{}", std::env::temp_dir().display(), std::process::id());
         // Another process writes it: a child of this one's other threads could hold it open for writing.
-        let make = format!("echo 'echo $#' > {path} && /bin/chmod 755 {path}", path = path.display());
+        let make = format!("echo 'echo $#' > {path} && /bin/chmod 755 {path}");
         assert_eq!(said(&make, &[], None).1, Some(Ending::Exit(0)));
-        let (mut reader, writer) = UnixStream::pair().unwrap();
-        let all: Vec<OsString> = (0..=100_000).map(|_| OsString::from("w")).collect();
-        let what = Start {
-            program: path.as_os_str(),
-            words: &all,
-            environment: Vec::new(),
-            input: None,
-            output: writer.as_fd(),
-            error: None,
-            keeps: None,
-            cores: &[],
-            memory_nodes: &[],
-            dies_with_parent: true,
-        };
-        let pid = start(&what).unwrap();
-        drop(writer);
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
-        assert_eq!((text.as_str(), sys::await_end(pid)), ("100000\n", Some(Ending::Exit(0))));
+        let (text, ending) = said_by(&path, &words(&["w"; 100_001]), &[], None);
+        assert_eq!((text.as_str(), ending), ("100000\n", Some(Ending::Exit(0))));
         std::fs::remove_file(path).unwrap();
     }
 

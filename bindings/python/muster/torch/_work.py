@@ -228,5 +228,5 @@ def none_is_left(timeout: float) -> bool:
     """Waits until every operation that was started has been told of. Whether that was so within `timeout` seconds."""
     until = time.monotonic() + timeout
     while _started and time.monotonic() < until:
-        time.sleep(0.001)
+        time.sleep(0.001)  # once, at the end of a program: no lock is worth it
     return not _started

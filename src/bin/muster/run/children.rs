@@ -90,7 +90,7 @@ pub fn stop_now(children: &[Child]) {
     let until = Instant::now() + GONE_WITHIN;
     for child in children {
         while sys::reap(child.pid).is_none() && sys::group_of(child.pid).is_some() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1)); // waitid knows no time-out
         }
     }
 }

@@ -175,7 +175,6 @@ impl Run<'_, '_> {
                 self.job_check.end();
             }
             if self.supervisor.finished() {
-                self.tell_of_left();
                 return Ok(());
             }
             self.progress.look(self.began.elapsed(), self.voice, self.report);
@@ -248,20 +247,16 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Which processes are left of a run that was stopped, for this launcher cannot kill them.
-    fn left(&self) -> Vec<i32> {
+    /// Says which processes are left of a run that was stopped, for this launcher cannot kill them. Returns how many.
+    fn tell_of_left(&self) -> usize {
         let was_stopped = self.supervisor.gives_up() || self.supervisor.is_interrupted();
         let mut left = if was_stopped { self.orphans() } else { Vec::new() };
         left.extend(self.children.iter().map(|child| child.pid).filter(|pid| sys::ended(*pid).is_none()));
-        left
-    }
-
-    fn tell_of_left(&self) {
-        let left = self.left();
         if !left.is_empty() {
             let pids: Vec<String> = left.iter().take(NAMED).map(i32::to_string).collect();
             self.voice.say(format!("muster: {} could not be ended, and left: pid {}\n", left.len(), pids.join(", ")));
         }
+        left.len()
     }
 
     /// Notices children that have ended. Returns whether there are any.
@@ -415,7 +410,7 @@ impl Run<'_, '_> {
     }
 
     fn outcome(&self, named: impl FnOnce(&[Child]) -> Option<usize>) -> Outcome {
-        let left = self.left().len();
+        let left = self.tell_of_left();
         let mut counted = self.children.clone();
         let mut endings = Vec::new();
         for (index, child) in counted.iter_mut().enumerate() {

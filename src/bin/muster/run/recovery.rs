@@ -34,8 +34,9 @@ fn check_with(options: &RunOptions, variables: Vec<(OsString, OsString)>, rank_t
 
 /// The recovery directory, if recovery is on.
 pub fn directory() -> Option<PathBuf> {
-    let settings = settings(std::env::vars_os().collect()).ok()?;
-    settings.recovery_path.filter(|_| settings.enable_recovery)
+    let mut config = Config::new();
+    config.load_env(std::env::vars_os());
+    config.recovery_directory().ok()?
 }
 
 /// Whether recovery is on.
