@@ -72,8 +72,5 @@ impl Conductor {
 }
 
 #[cfg(test)]
-#[path = "abandoned_test.rs"]
-mod abandoned_tests;
-#[cfg(test)]
 #[path = "ending_test.rs"]
 mod tests;

@@ -22,6 +22,7 @@
 //! Deliberately absent: files. What is to be durable is an output like others. Tested in the `*_test.rs` beside the
 //! files, through `testing.rs`, and in `src/sim`.
 
+mod abandoned;
 mod admission;
 mod breaking;
 mod by_members;

@@ -2,7 +2,7 @@
 
 use super::source::{has_test_attribute, is_punct, trees, word, Source};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// From each to those that it names or calls.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -122,6 +122,36 @@ pub fn imports(sources: &[Source]) -> Arrows {
         let others = named.filter_map(|name| detours.file_of(&name.parts, &module));
         let others = others.filter(|file| *file != source.path && room_of(file) == room_of(&source.path));
         arrows.entry(source.path.clone()).or_default().extend(others);
+    }
+    arrows
+}
+
+/// Methods whose calls say nothing: types of the standard library have them too.
+const AMBIGUOUS: &[&str] = &["entry"];
+
+/// What `imports` sees, and which files of a room call methods of others of it, on any value but `self`. A name alone tells the
+/// method: so it counts only if the house has one function of that name. Among the files of one type, `calls` looks.
+pub fn uses(sources: &[Source]) -> Arrows {
+    let (mut once, mut twice) = (HashSet::new(), HashSet::new());
+    for function in product(sources).flat_map(|source| &source.functions).filter(|function| !function.test) {
+        if !once.insert(function.name.as_str()) {
+            twice.insert(function.name.as_str());
+        }
+    }
+    let mut homes = HashMap::new();
+    for own in product(sources).flat_map(methods) {
+        let told = own.names.into_iter().filter(|name| !twice.contains(name.as_str()) && !AMBIGUOUS.contains(&&**name));
+        homes.extend(told.map(|name| (name, (own.of.clone(), own.file.clone()))));
+    }
+    let mut arrows = imports(sources);
+    for source in product(sources) {
+        let mut called = BTreeSet::new();
+        collect_method_calls(&trees(source.text.parse().expect("it parsed before")), &mut called);
+        let families: BTreeSet<String> = methods(source).into_iter().map(|own| own.of).collect();
+        let others = called.iter().filter_map(|name| homes.get(name)).filter(|(of, _)| !families.contains(of));
+        let others = others.map(|(_, file)| file).filter(|file| **file != source.path);
+        let others = others.filter(|file| room_of(file) == room_of(&source.path));
+        arrows.entry(source.path.clone()).or_default().extend(others.cloned());
     }
     arrows
 }
@@ -247,6 +277,25 @@ fn collect_calls(tokens: &[TokenTree], into: &mut BTreeSet<String>) {
         };
         let is_call = |end: usize| matches!(tokens.get(end), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
         into.extend(method.filter(|(_, end)| is_call(*end)).map(|(name, _)| name));
+    }
+}
+
+/// The methods that the product code calls on anything but `self`.
+fn collect_method_calls(tokens: &[TokenTree], into: &mut BTreeSet<String>) {
+    for at in 0..tokens.len() {
+        if let TokenTree::Group(group) = &tokens[at] {
+            let item = at.wrapping_sub(2);
+            if word(tokens, item).as_deref() != Some("mod") || !has_test_attribute(tokens, item) {
+                collect_method_calls(&trees(group.stream()), into);
+            }
+        }
+        let before = at.wrapping_sub(1);
+        let is_dot = is_punct(tokens, at, '.') && !is_punct(tokens, before, '.');
+        let called =
+            matches!(tokens.get(at + 2), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
+        if is_dot && called && word(tokens, before).as_deref() != Some("self") {
+            into.extend(word(tokens, at + 1));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules that look at the house as a whole, and the two types that may break one of them.
 
-use super::shape::{calls, circles, imports, large, parts_of_the_command, rooms, Arrows, FIELDS_MAX, METHODS_MAX};
+use super::shape::{calls, circles, large, parts_of_the_command, rooms, uses, Arrows, FIELDS_MAX, METHODS_MAX};
 use super::source::Source;
 
 /// The runtime's rooms, from the ground up. `collectives` and `messages` are two engines side by side.
@@ -25,7 +25,7 @@ pub fn upwards(sources: &[Source]) -> Vec<String> {
 /// What is wrong by these rules that is not known, and what is known and not wrong any more.
 pub fn broken(sources: &[Source]) -> Vec<String> {
     let mut broken = upwards(sources);
-    broken.extend(compare("name each other in a circle", &firsts(&imports(sources)), &[]));
+    broken.extend(compare("use each other in a circle", &firsts(&uses(sources)), &[]));
     let parts = firsts(&parts_of_the_command(sources));
     broken.extend(compare("are parts of the command that name each other in a circle", &parts, &[]));
     broken.extend(compare("call each other in a circle", &firsts(&calls(sources)), &[]));
@@ -69,6 +69,7 @@ pub fn picture(sources: &[Source]) -> String {
 
 #[cfg(test)]
 mod planted {
+    use super::super::shape::imports;
     use super::*;
 
     fn parsed(files: &[(&str, &str)]) -> Vec<Source> {
@@ -108,6 +109,28 @@ mod planted {
         let found = circles(&imports(&parsed(&circle)));
         assert_eq!(found, [["src/wire/a.rs", "src/wire/b.rs", "src/wire/c.rs"]]);
         assert_eq!(circles(&imports(&parsed(&circle[..2]))), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn files_that_call_each_others_methods_are_caught() {
+        let own = (
+            "src/wire/a.rs",
+            "use super::b::B; pub struct A; impl A { pub fn turn(&self, by: u8) {} fn entry(&self) {} }",
+        );
+        for (text, is_circle) in [
+            ("pub struct B; fn f(all: &[T]) { all.iter().for_each(|one| { one.left.turn(1); }) }", true),
+            ("pub struct B; impl B { fn f(&self) { self.left.turn(1) } }", true),
+            ("pub struct B; impl B { fn f(&self) { self.turn(1) } }", false), // another rule's
+            ("pub struct B; fn f(one: T) { one.turn; one.entry(1); 0..turn(1) }", false),
+            ("pub struct B; fn f(one: T) { one.turn(1) } fn turn() {}", false),
+            ("pub struct B; impl A { fn f(self: &Arc<A>) { self.clone().turn(1) } }", false),
+            ("pub struct B; #[cfg(test)] mod tests { fn f(one: T) { one.turn(1) } }", false),
+        ] {
+            let found = circles(&uses(&parsed(&[own, ("src/wire/b.rs", text)])));
+            assert_eq!(!found.is_empty(), is_circle, "{text}: {found:?}");
+        }
+        let other = ("src/agent/b.rs", "pub struct B; fn f(one: T) { one.turn(1) }");
+        assert_eq!(circles(&uses(&parsed(&[own, other]))), Vec::<Vec<String>>::new());
     }
 
     #[test]
