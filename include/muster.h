@@ -9,15 +9,15 @@
  * - Queries return a value that is not negative, or a negative status. They answer after a break and after
  *   muster_finalize, too.
  * - NULL for an argument that is needed is MUSTER_ERR_INVALID. A buffer may be NULL where its count is 0.
- * - Handles are made into a `T **out` and freed by their _free function, which accepts NULL. The groups that
- *   muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
+ * - A function that makes a handle writes it to a `T **out`. The handle's _free function frees it, and accepts NULL. The
+ *   groups that muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
  * - Outputs are written on success only, unless a function says otherwise.
  * - Texts go out as `buf`, `cap` and `needed`: the length with the zero byte goes to `needed` (may be NULL), also with
  *   MUSTER_ERR_LIMIT, where `cap` is too small and nothing is copied. To ask for the length only, pass NULL and 0.
  * - Structs go out with their size: pass `sizeof *out`. If the program's struct is shorter than the library's, it gets the
  *   members that it knows. If it is longer, the rest becomes zero. A size that does not hold the first member is
  *   MUSTER_ERR_INVALID.
- * - A timeout_ms of INT64_MAX means "no limit", 0 "try once"; what -1 means each function says. Other negative values
+ * - A timeout_ms of INT64_MAX means "no limit", and 0 means "try once". Each function says what -1 means. Other negative values
  *   are MUSTER_ERR_INVALID.
  * - Calls on clusters, groups, schedulers and the store may come from any thread, several at a time. A configuration and
  *   a request belong to one thread at a time. All ranks of a group call its collectives in the same order.
@@ -110,10 +110,10 @@
  * Operation: average: the sum divided by the number of ranks. Integers truncate toward zero, once, at the end.
  *
  * 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
- * Averages of these integers are exact. Those of the two half floats are rounded once, from sums in float32. They
- * cost what an operation on elements of twice the width costs, and the group keeps memory for them: about twice as
- * much as the input has, and several times as much for a reduce-scatter over several hosts. The sums of 64 bit integers
- * wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+ * Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
+ * Such an average costs as much as an operation on elements of twice the width. The group keeps memory for it: about
+ * twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
+ * bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
  */
 #define MUSTER_AVG 4
 
@@ -130,10 +130,11 @@
  * Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
  * to even.
  *
- * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
- * overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
- * the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all. On several
- * hosts one rank of each needs up to some 5 MiB, and room for its host's addends in muster_allreduce_addends: up to 64 MiB.
+ * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
+ * Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
+ * both signs, it is the canonical NaN. The library may need memory for a piece of every rank's elements, some 512
+ * KiB in all. With several hosts, one rank of each host needs up to some 5 MiB. In muster_allreduce_addends it also
+ * needs room for its host's addends, up to 64 MiB.
  */
 #define MUSTER_SUM_EXACT 8
 
@@ -143,7 +144,10 @@
 /** In place of a tag: any tag. */
 #define MUSTER_ANY_TAG (-1)
 
-/** Flag of muster_store_compare_set_bytes: a key that is not there, where something was expected, answers as in PyTorch's c10d. */
+/**
+ * Flag of muster_store_compare_set_bytes: if the key is not there and something was expected, the answer is that of
+ * PyTorch's c10d.
+ */
 #define MUSTER_STORE_C10D 1
 
 /** What muster_role answers in a worker. */
@@ -189,9 +193,9 @@ typedef struct muster_cluster_t muster_cluster_t;
 typedef struct muster_config_t muster_config_t;
 
 /**
- * An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
- * live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
- * call a group's collectives in the same order.
+ * An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster,
+ * and live as long as it; groups that the program makes of them belong to the caller, who frees them with
+ * muster_group_free. Every rank must call a group's collectives in the same order.
  */
 typedef struct muster_group_t muster_group_t;
 
@@ -210,9 +214,9 @@ typedef int32_t muster_status_t;
 /**
  * Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
  * live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
- * time, in the order in which the lines were logged. It may take as long as it likes, and wait for what the program
- * holds: no call and no sign of life waits for it. Must not call back into this library. A forked child calls it from
- * a thread of its own.
+ * time, in the order in which the lines were logged. It may take as long as it likes, and may wait for a lock of the
+ * program: no heartbeat waits for it, and a call that fails waits at most 100 ms. Must not call back into this
+ * library. A forked child calls it from a thread of its own.
  */
 typedef void (*muster_log_fn)(int32_t level, const char *target, const char *message, void *ctx);
 
@@ -227,8 +231,8 @@ typedef struct {
      */
     int32_t role;
     /**
-     * Its rank in its role's rank space; -1 where it has none. On a process that is cut off from the others it is that process's
-     * own rank.
+     * Its rank among the nodes of its role; -1 where it has none. On a process that is cut off from the others it is
+     * that process's own rank.
      */
     int32_t rank;
     /** Its process; 0 where none caused it. */
@@ -255,7 +259,7 @@ typedef struct {
 } muster_failure_t;
 
 /**
- * The five values with which HCCL starts by its cluster manager (CM_CHIEF_IP, CM_CHIEF_PORT, CM_CHIEF_DEVICE,
+ * The five values that HCCL needs to start through its cluster manager (CM_CHIEF_IP, CM_CHIEF_PORT, CM_CHIEF_DEVICE,
  * CM_WORKER_SIZE, CM_WORKER_IP).
  */
 typedef struct {
@@ -301,7 +305,10 @@ typedef struct {
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
-/** What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found. */
+/**
+ * What a receive says about the message that it got, or about a message that did not fit. A probe says the same
+ * about the message that it has found.
+ */
 typedef struct {
     /** The sender's rank in the group. */
     int32_t source;
@@ -317,21 +324,21 @@ typedef struct {
 } muster_received_t;
 
 /**
- * What the program is asked while a call of it waits: 0 lets the call wait on, anything else ends the wait. `ctx` is what
- * muster_config_set_interrupt was given.
+ * A function of the program that a waiting call asks. If it returns 0 the call goes on waiting. Any other value ends
+ * the wait. `ctx` is what muster_config_set_interrupt was given.
  *
- * Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt and what neither
- * waits nor frees anything; no call that waits. It must not throw.
+ * Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt, and any
+ * function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
  */
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
 
 /**
  * Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
  *
- * Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of other
- * requests, but no operation. It may call this library: muster_request_test tells the error's sentence and writes
- * what a receive tells, and muster_request_free frees this or another request. It must not free the request's cluster, and
- * must not throw.
+ * Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of
+ * other requests, but no operation. It may call this library: muster_request_test makes muster_last_error give the
+ * error's sentence, and writes `received` of a receive, and muster_request_free frees this or another request. It
+ * must not free the request's cluster, and must not throw.
  */
 typedef void (*muster_notify_fn)(muster_status_t status, void *ctx);
 
@@ -407,8 +414,8 @@ typedef struct {
 #define MUSTER_ERR_ABORTED (-17)
 
 /**
- * A newer life of this node has taken its place; or the others took this life for lost. This happens with and without
- * recovery.
+ * A newer process of this node has taken its place, or the others have taken this process for lost. This happens
+ * with and without recovery.
  */
 #define MUSTER_ERR_FENCED (-18)
 
@@ -468,18 +475,20 @@ const char *muster_last_error(void);
 void muster_free(void *value);
 
 /**
- * Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn` instead
- * of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
- * errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
+ * Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
+ * instead of standard error; The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
+ * without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
+ * that.
  *
- * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at
- * most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or standard error
- * is closed. Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
- * No SIGPIPE is raised, and the flags of standard error stay what they are. A call that returns an error first waits until the
- * lines logged before have been written, but no longer than 100 ms after the last of them. This holds for calls that otherwise do
- * not block, too. Freeing the last handle waits in the same way, and up to 2 s for a thread that has had no processor yet. The
- * thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
- * left behind, and the library stays mapped.
+ * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
+ * or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe
+ * any more, or standard error is closed. Dropped lines are counted, and a line in their place, or before the next
+ * that is written, tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they
+ * are. A call that returns an error first waits until the lines logged before have been written, but no longer than
+ * 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
+ * waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
+ * for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
+ * disk that does not answer), it goes on to exist, and the library stays in memory.
  *
  * Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
  * the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
@@ -496,19 +505,19 @@ muster_status_t muster_set_log_callback(int32_t level,
 /**
  * Makes empty settings. Free them with muster_config_free.
  *
- * `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
- * is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
- * greater minor number than the library's; the sentence has both versions.
+ * `abi_version` says for what the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is older
+ * than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
+ * another ABI, and for a greater minor number than the library's; the sentence has both versions.
  *
  * Requires:
  * `out` must be NULL or writable.
  */
-muster_status_t muster_config_new(uint32_t abi_version,
-                                  muster_config_t **out);
+muster_status_t muster_config_new(uint32_t abi_version, muster_config_t **out);
 
 /**
  * Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by
- * muster_config_set stays. A bad value is an error of muster_init, and only if it would count.
+ * muster_config_set stays. If a value is bad, muster_init returns an error, but only if no other source beats that
+ * value.
  *
  * Requires:
  * `config` must be NULL or a live configuration; no other thread may change the environment meanwhile.
@@ -525,9 +534,10 @@ muster_status_t muster_config_load_env(muster_config_t *config);
 muster_status_t muster_config_set(muster_config_t *config, const char *key, const char *value);
 
 /**
- * The value that counts for a key, with defaults: copied to `buf`, its length with the zero byte to `needed` (may be
- * NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for the length), MUSTER_ERR_NOT_FOUND if
- * it has no value. An unknown key, and one that is a secret, is MUSTER_ERR_CONFIG.
+ * Gives the value that is in effect for a key, defaults included. It is copied to `buf`, and its length with the
+ * zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
+ * the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
+ * MUSTER_ERR_CONFIG.
  *
  * Requires:
  * `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`
@@ -555,13 +565,15 @@ void muster_config_free(muster_config_t *config);
  * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
  * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
- * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
- * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
- * scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
- * while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery also: MUSTER_ERR_JOURNAL (what this process
- * keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
- * another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
- * the job's first cause, as MUSTER_ERR_PEER_LOST.
+ * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_LIMIT (this process runs the scheduler, and may not open as many
+ * descriptors as there are nodes), MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
+ * MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up, this node and
+ * the scheduler did not accept each other's certificate or secret; the sentence says why), MUSTER_ERR_ABORTED (the
+ * job was ended while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery
+ * also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be read or written);
+ * MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another node has left for good); MUSTER_ERR_FENCED
+ * (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
+ * MUSTER_ERR_PEER_LOST.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -571,13 +583,14 @@ muster_status_t muster_init(const muster_config_t *config,
                             muster_cluster_t **out);
 
 /**
- * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there are.
- * It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the scheduler or a peer does not
- * respond, and while another thread of this process is in a call, which then ends with MUSTER_ERR_STATE. It returns MUSTER_OK
- * then, too; a warning in the log says what was missing. It returns MUSTER_ERR_INTERRUPTED if the program ended the wait
- * (muster_interrupt). A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
- * Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to
- * leave. Accepts NULL; a second call does nothing.
+ * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
+ * groups there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when
+ * the scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends
+ * with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
+ * MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
+ * has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
+ * MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. Accepts NULL; a
+ * second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -585,40 +598,39 @@ muster_status_t muster_init(const muster_config_t *config,
 muster_status_t muster_finalize(muster_cluster_t *cluster);
 
 /**
- * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason. These mean
- * what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over before keeps its own first cause. If
- * recovery is on and a node was lost before, muster_failure goes on reporting that loss, and muster_recover returns
- * MUSTER_ERR_ABORTED.
+ * Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
+ * reason. The program decides what `code` and `reason` mean. `reason` is UTF-8, and is cut after 1,024 bytes. A
+ * group that was over before keeps its own first cause. If recovery is on and a node was lost before, muster_failure
+ * goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
  *
- * Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
- * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
- * MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
- * again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
- * can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any
- * loss ends it. With recovery it is MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is
- * MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
+ * Waits up to 250 ms until the scheduler has told the others. If it does not, this rank tells every node itself, for
+ * 2 s at most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise
+ * it returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the
+ * scheduler is started again and hears of the abort from any node, it tells the nodes that do not know yet.
+ * muster_finalize waits 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows.
+ * Returns MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it is
+ * MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after
+ * muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
  */
-muster_status_t muster_abort(muster_cluster_t *cluster,
-                             int32_t code,
-                             const char *reason);
+muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
 
 /**
  * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
- * servers, is in here. Then every group, those that were made included, is as new under the same handle. Nothing of
- * what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
- * time-outs, the store, operations and finished requests stay what they are.
+ * servers, is in this call. Then every group, those that were made included, is as new under the same handle.
+ * Nothing of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks,
+ * members, time-outs, the store, operations and finished requests stay what they are.
  *
  * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
- * are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
- * no limit. The first node's call revokes all groups with other members that were not revoked before, also where
- * nothing had happened to the cluster: then all go on in the next epoch. Their pending
- * and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
- * (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
- * revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
- * process at a time; other calls may go on meanwhile.
+ * are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
+ * all other nodes are in this call already. The first node's call revokes all groups of more than one member that
+ * are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
+ * epoch. Their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a
+ * node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the scheduler tells
+ * the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A line a second in
+ * the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
  *
  * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
  * have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
@@ -627,16 +639,17 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
  * a node.
  *
- * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
- * be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,
- * and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may have skipped some.
- * Work that a loss interrupted is the program's to repeat: agree on the newest state that all have, by an allreduce of its
- * number with MUSTER_MIN. A node that others have replaced, or taken for lost while it was silent, gets MUSTER_ERR_FENCED
- * each time. Groups that were made go on under their handles; a node that comes back makes them again in the order in
- * which it first did, without the others taking part. If it calls the other of muster_group_create and muster_group_split,
- * or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like every mismatch, this revokes parent on all its
- * members, because their groups are no longer the same. (Colour and key are not compared: the node gets the place that it
- * had.) Operations (muster_op_create) are its process's: it creates them again.
+ * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
+ * must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
+ * epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
+ * have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
+ * have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or taken for lost while it
+ * was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their handles; a node that comes
+ * back makes them again in the order in which it first did, without the others taking part. If it calls the other of
+ * muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like
+ * every mismatch, this revokes parent on all its members, because their groups are no longer the same. (Colour and
+ * key are not compared: the node gets the place that it had.) Operations (muster_op_create) belong to a process. So
+ * a process that was started again must create its operations again.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -645,12 +658,13 @@ muster_status_t muster_recover(muster_cluster_t *cluster,
                                int64_t timeout_ms);
 
 /**
- * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
- * scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
- * it has ended for good. Groups that were made are still to be freed: their ranks and sizes remain, and calls on them are
- * MUSTER_ERR_STATE. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
- * a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
- * a scheduler that this process hosts to end.
+ * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
+ * this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
+ * started again; without recovery it has ended for good. Groups that were made are still to be freed: their ranks
+ * and sizes remain, and calls on them are MUSTER_ERR_STATE. When the last handle has been freed no thread and no
+ * descriptor of the library is left, except a thread that waits for a name server, a disk or an output of the log
+ * that does not answer. Blocking, without a limit: it waits for a function of the program's that has not returned
+ * (of muster_op_create or muster_request_notify), and for a scheduler that this process hosts to end.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
@@ -660,7 +674,8 @@ void muster_cluster_free(muster_cluster_t *cluster);
 /**
  * Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
  * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. NULL for
- * `config` means the environment's settings. Returns when the port is bound.
+ * `config` means the environment's settings. Returns when the port is bound. Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+ * MUSTER_ERR_LIMIT (too few descriptors) and, with recovery, MUSTER_ERR_JOURNAL.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -794,25 +809,24 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
  * `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
  *
- * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
- * this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
- * have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
- * MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else has ended a group. While nothing is broken it is
- * the newest message whose time was up, of the first group that has one (world, servers, universe, then those that were made):
- * MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group still holds then
- * (muster_group_failure says so), and what breaks later takes its place.
+ * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
+ * whichever this process came to know first. If nothing has ended those, it is what ended a group that the program
+ * made and has not freed. If several of these have ended, it is the group whose end this process heard of first.
+ * What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only
+ * if nothing else has ended a group. While nothing is broken it is the newest message whose time was up, of the
+ * first group that has one (world, servers, universe, then those that were made): MUSTER_ERR_TIMEOUT, with the rank
+ * that the message was to or from (-1: any rank). The group still holds then (muster_group_failure says so), and
+ * what breaks later takes its place.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
- * group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
- * enough for most, calls on it, both structs and muster_cluster_error tell the same. What else ends a message
- * or a store call alone, and why muster_recover fails, is told by that call only.
+ * group: what ended it alone, or else the cluster's. Most programs use one of the cluster's own groups only. There
+ * the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
+ * else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_failure(const muster_cluster_t *cluster,
-                               muster_failure_t *out,
-                               size_t size);
+muster_status_t muster_failure(const muster_cluster_t *cluster, muster_failure_t *out, size_t size);
 
 /**
  * The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
@@ -824,24 +838,22 @@ muster_status_t muster_failure(const muster_cluster_t *cluster,
 muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
- * The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as
- * `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than 1,024 nodes also what
- * muster_group_member returns.
+ * The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
+ * `sizeof *out` as `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than
+ * 1,024 nodes also what muster_group_member returns.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_hccl_cm(const muster_cluster_t *cluster,
-                               muster_hccl_cm_t *out,
-                               size_t size);
+muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t *out, size_t size);
 
 /**
  * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
  * takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
  * NULL and `cap` 0 that is all.
  *
- * One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where
- * another host has the same one), `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+ * One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
+ * host has the same address, `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
  * DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
  * `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
  * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
@@ -901,8 +913,8 @@ int32_t muster_group_rank(const muster_group_t *group);
 int32_t muster_group_size(const muster_group_t *group);
 
 /**
- * The rank among all workers of the member with this rank; MUSTER_ERR_NOT_FOUND for a member that is no worker,
- * MUSTER_ERR_INVALID for a rank that the group does not have.
+ * Translates the rank of a member of this group to that member's rank among all workers; MUSTER_ERR_NOT_FOUND for a
+ * member that is no worker, MUSTER_ERR_INVALID for a rank that the group does not have.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -910,8 +922,8 @@ int32_t muster_group_size(const muster_group_t *group);
 int32_t muster_group_to_world(const muster_group_t *group, int32_t rank);
 
 /**
- * The rank in the group of the worker with this rank; MUSTER_ERR_NOT_FOUND if that is no member, MUSTER_ERR_INVALID for
- * a rank that no worker has.
+ * Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if that is
+ * no member, MUSTER_ERR_INVALID for a rank that no worker has.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -933,18 +945,17 @@ muster_status_t muster_group_member(const muster_group_t *group,
 
 /**
  * The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
- * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while the group holds, and where it ended in order (muster_finalize).
- * muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+ * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize has ended
+ * it. muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
  *
- * Once told, it stays the same, with one exception: that a rank called muster_recover (MUSTER_ERR_REVOKED) gives way to what
- * was really wrong, if that becomes known later. Calls on the group then say that, too.
+ * Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
+ * muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
+ * say that, too.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_group_failure(const muster_group_t *group,
-                                     muster_failure_t *out,
-                                     size_t size);
+muster_status_t muster_group_failure(const muster_group_t *group, muster_failure_t *out, size_t size);
 
 /**
  * How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
@@ -957,28 +968,32 @@ muster_status_t muster_group_failure(const muster_group_t *group,
 muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_ms);
 
 /**
- * Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of rank in the new
- * group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes part, and no other group's
- * sequence of collectives does. Gives the group out, which is to be freed with muster_group_free. It has the default time-out.
+ * Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of
+ * rank in the new group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes
+ * part. The call has no place in the order of any group's collectives. Gives the group out, which is to be freed
+ * with muster_group_free. It has the default time-out.
  *
  * `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
  * call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
  * tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where the
- * scheduler does not answer. -1 means the setting timeout (1,800 s), 0 that only who has asked already counts, INT64_MAX
- * no limit. Ends early as muster_interrupt says: then, and after a time-out, the other members are as if it had not been
- * called, and it may be called again. If the group is made at that moment, it returns MUSTER_OK.
+ * Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where
+ * the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
+ * only if all other members have asked already. muster_interrupt says how it may end early. Then, and after a
+ * time-out, nothing has changed for the other members, and this process may call it again. If the group is made at
+ * that moment, it returns MUSTER_OK.
  *
  * Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
- * MUSTER_ERR_MISMATCH (two members that are in both of two lists ask for one of them each, with the same tag: the sentence names
- * both; a third hears of it by its time-out); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
- * called muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
+ * MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
+ * the sentence names both members; members that already wait for either list get the error, too, and one that asks
+ * later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has called
+ * muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
  * muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
  * cluster.
  *
- * With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each group that
- * it had, and is answered without the others; of different lists and tags the order does not count. Thread-safe.
+ * With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each
+ * group that it had, and the others need not take part. The order of different lists and tags does not matter.
+ * Thread-safe.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
@@ -996,12 +1011,13 @@ muster_status_t muster_group_create_members(muster_cluster_t *cluster,
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends, and
- * parent with it, with MUSTER_ERR_UNREACHABLE, for which no rank is to blame, once the scheduler has not been heard for the
- * heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
- * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
- * its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
- * time-out.
+ * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery
+ * it waits for a scheduler that is away only until two things hold: the scheduler has not been heard for the
+ * heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE without a culprit,
+ * and `parent` is revoked. It takes its place among the collectives of parent, and errors are as muster_barrier's: a
+ * member that passes another list, or calls another collective, is a mismatch. A node that comes back after its loss
+ * makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the
+ * default time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -1038,9 +1054,10 @@ void muster_group_free(muster_group_t *group);
  * Returns when every member of the group has called it.
  *
  * Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
- * return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. (A call that is
- * under way ends with MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no
- * member of the group gets MUSTER_ERR_INVALID.
+ * return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then nothing has begun. The same holds
+ * for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and for MUSTER_ERR_MEMORY if there is
+ * no memory for the lists of the arguments. (A call that is under way ends with MUSTER_ERR_STATE, too, when another
+ * thread leaves the cluster or frees the group.) A process that is no member of the group gets MUSTER_ERR_INVALID.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -1063,11 +1080,12 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  * Combines `count` elements of every rank, element by element, and gives everyone the result. All ranks pass the same
  * count, element type and operation.
  *
- * In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that the group
- * keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
- * `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
- * contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same count and
- * ranks; on several hosts see "The same bits" in docs/c-api.md. Blocking and errors as muster_barrier.
+ * In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that
+ * the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
+ * buffers are either separate or in place. `in` is only read. Both are the caller's again when this returns, and may
+ * be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same bits, and
+ * the same from run to run with the same count and ranks; on several hosts see "The same bits" in docs/c-api.md.
+ * Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -1081,8 +1099,8 @@ muster_status_t muster_allreduce(muster_group_t *group,
                                  int32_t op);
 
 /**
- * As muster_allreduce, but only the root, which all ranks pass alike, gets the result. Elsewhere `out` is not used and may
- * be NULL. In place at the root where `in` equals `out`.
+ * As muster_allreduce, but only the root gets the result. All ranks pass the same root. Elsewhere `out` is not used
+ * and may be NULL. In place at the root where `in` equals `out`.
  *
  * Requires:
  * As for muster_allreduce; `out` matters at the root only.
@@ -1099,8 +1117,8 @@ muster_status_t muster_reduce(muster_group_t *group,
  * Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
  * members. All ranks pass the same count and element type.
  *
- * In place where `in` equals `out` plus this rank's `count` elements times its rank. Ownership, overlap, NULL, blocking and
- * errors as muster_allreduce.
+ * In place where `in` equals `out` plus `count` times this rank's number, in elements. Ownership, overlap, NULL,
+ * blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements and `out` writable for `count` elements
@@ -1258,11 +1276,11 @@ muster_status_t muster_alltoall(muster_group_t *group,
                                 int32_t dtype);
 
 /**
- * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
- * rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
- * the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
- * expects, or the call ends with MUSTER_ERR_MISMATCH. What a
- * rank sends to itself is looked at before: numbers that differ there are MUSTER_ERR_INVALID, and nothing has begun.
+ * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on
+ * go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements
+ * means that the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as
+ * the receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it
+ * sends to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
  *
  * In place where `in` equals `out`, and both counts and displacements are the same.
  *
@@ -1283,10 +1301,11 @@ muster_status_t muster_alltoallv(muster_group_t *group,
  * muster_allreduce by a function that comes with the call, in place of an operation that was made before.
  *
  * `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
- * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
- * `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
- * calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
- * (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+ * exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type
+ * and `commutative`, or the call ends with MUSTER_ERR_MISMATCH. Nobody can check that their functions do the same.
+ * If one rank calls muster_allreduce instead, with any operation, the call ends with MUSTER_ERR_MISMATCH, too.
+ * `dtype` may be an element of the caller's own (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or
+ * `commutative` neither 0 nor 1.
  *
  * Requires:
  * As for muster_allreduce; `fn` and `ctx` must be good until this returns.
@@ -1418,16 +1437,18 @@ muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
  * Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
  * many vectors as it likes, also none.
  *
- * `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass the same
- * count and element type, a float; `addends` may differ. The result is the real sum of all elements at a place, of all vectors
- * of all ranks, rounded once. So a fixed list of vectors has the same sum, bit for bit, on any number of ranks. If nobody
- * brings a vector it is +0.
+ * `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass
+ * the same count and element type, a float; `addends` may differ. Each element of the result is the real sum of the
+ * elements at that place in all vectors of all ranks, rounded once. So a fixed list of vectors has the same sum, bit
+ * for bit, on any number of ranks. If nobody brings a vector it is +0.
  *
- * `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks together
- * are more than one call can add, which takes thousands of them and gigabytes, the call ends with MUSTER_ERR_LIMIT for
- * everyone. It costs what an exact sum costs on that many times as many bytes. `in` may be NULL where `addends` or `count` is
+ * `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
+ * together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
+ * MUSTER_ERR_LIMIT for everyone. It costs as much as an exact sum (MUSTER_SUM_EXACT) over `addends` times as many
+ * bytes. `in` may be NULL where `addends` or `count` is
  * 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
- * errors otherwise as muster_allreduce. A rank that calls muster_allreduce meanwhile disagrees.
+ * errors otherwise as muster_allreduce. If one rank calls muster_allreduce instead, the call ends with
+ * MUSTER_ERR_MISMATCH.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for
@@ -1540,25 +1561,26 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
                                             muster_request_t **request);
 
 /**
- * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
- * the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
- * each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, a send's time is up, or its caller is interrupted,
- * when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
- * later receive got.)
+ * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member
+ * on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do
+ * not overtake each other: of two that a receive fits the one that was sent first is received first. (There is one
+ * exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
+ * call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a
+ * later receive has got.)
  *
  * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
- * is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
- * waits for its receive. To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT
- * beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+ * is received. A receiver keeps up to 16 MiB of eager messages of one sender. A further one waits for its receive,
+ * as a longer message does. A longer one waits for its receive. To oneself, where no receive is posted for it, an
+ * eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
  *
- * Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
- * caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
- * still arrive if a part of it had gone), which ends this call alone. These end this call alone, too:
- * MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element type, or for fewer
- * elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT if the receiver has
- * left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a broken cluster ends
- * this call with its first cause, as muster_barrier. A process that is no member of the group gets
- * MUSTER_ERR_INVALID. Thread-safe.
+ * Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
+ * `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:
+ * MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had gone), which ends this call alone. These end
+ * this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element
+ * type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT
+ * if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a
+ * broken cluster ends this call with its first cause, as muster_barrier. A process that is no member of the group
+ * gets MUSTER_ERR_INVALID. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -1575,16 +1597,17 @@ muster_status_t muster_send(muster_group_t *group,
  * Receives a message of at most `count` elements from the member with rank `from`, or from any (MUSTER_ANY_SOURCE), under
  * this tag, or any (MUSTER_ANY_TAG). Of several receives that a message fits, the one that was called first gets it.
  *
- * `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
- * sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
- * this call alone. `received` is written then, too, although the call fails: it has the message's true length and type. A
- * caller that does not know how long a message is asks muster_probe. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
- * an error its contents are undefined.
+ * If `received` is not NULL, the call writes to it the sender's rank, the tag, and how many elements came; `size` is
+ * sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH,
+ * which ends this call alone. `received` is written then, too, although the call fails: it has the message's true
+ * length and type. A caller that does not know how long a message is asks muster_probe. `out` may be NULL where
+ * `count` is 0; what lies beyond the elements that came is not touched. After an error its contents are undefined.
  *
- * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
- * for any source, when this rank hears that the last of all others has left. It hears that of the only other member of a group of
- * two, and else of ranks with which messages went or were wanted: a receive from any source opens no links of its own.
- * MUSTER_ERR_ABORTED if the sender gave up in the middle. Thread-safe.
+ * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and none of its messages
+ * waits. A receive from any source returns it when this rank has learnt that all other members have left. In a group
+ * of two it always learns this. In a larger group it learns it only of ranks with which it has exchanged messages,
+ * or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender gave up in
+ * the middle. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -1625,11 +1648,11 @@ muster_status_t muster_sendrecv(muster_group_t *group,
                                 size_t size);
 
 /**
- * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
- * request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting, as long as
- * no more than 65,536 sends to one member wait for their receives.
- * Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
- * send that waits may meet a receive that does not, and the other way round.
+ * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as
+ * the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
+ * hold up later sends, as long as at most 65,536 sends to one member wait for their receives. Does not wait. A send
+ * that has met its receive is not cancelled any more. Messages are the same in both forms: a send that waits may
+ * meet a receive that does not, and the other way round.
  *
  * Requires:
  * As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -1703,35 +1726,33 @@ muster_status_t muster_probe(muster_group_t *group,
                              size_t size);
 
 /**
- * As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
- * the links hold first, so that asking again and again finds what comes. A thread that asks in a loop and finds nothing
- * lets others run now and then, as muster_request_test does. Thread-safe.
+ * As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not
+ * written. Before it looks, it reads what has arrived on the links, so that a program that asks again and again
+ * finds each message. A thread that asks in a loop and finds nothing lets others run now and then, as
+ * muster_request_test does. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
  */
-muster_status_t muster_iprobe(muster_group_t *group,
-                              int32_t from,
-                              int32_t tag,
-                              muster_received_t *out,
-                              size_t size);
+muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, muster_received_t *out, size_t size);
 
 /**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
- * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
+ * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
  * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
  *
  * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
  * the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
  *
- * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long as they are
- * told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
- * changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
- * reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
- * no connection, for what it kept does not come back. In a broken cluster it returns the first cause, also after muster_finalize;
- * if the cluster was whole that is MUSTER_ERR_STATE then. No error of the store revokes anything. With recovery a call that was
- * under way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
+ * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
+ * as they are told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at
+ * most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
+ * MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns the latter as soon as the
+ * scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
+ * back. In a broken cluster it returns the first cause, also after muster_finalize. After muster_finalize of a whole
+ * cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under
+ * way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -1758,17 +1779,14 @@ muster_status_t muster_store_get(muster_cluster_t *cluster,
                                  size_t *len);
 
 /**
- * Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The number
- * is kept as decimal text; a value that is none, or a sum beyond 64 bits, is MUSTER_ERR_INVALID. Happens exactly once,
- * whatever happens to the connection.
+ * Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The
+ * number is kept as decimal text; if the value is not a number, or the sum needs more than 64 bits, it returns
+ * MUSTER_ERR_INVALID. Happens exactly once, whatever happens to the connection.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `out` writable or NULL.
  */
-muster_status_t muster_store_add(muster_cluster_t *cluster,
-                                 const char *key,
-                                 int64_t delta,
-                                 int64_t *out);
+muster_status_t muster_store_add(muster_cluster_t *cluster, const char *key, int64_t delta, int64_t *out);
 
 /**
  * Sets a key to `desired` if its value is `expected`; a key that is not there counts as empty. Gives its value afterwards to
@@ -1811,16 +1829,18 @@ muster_status_t muster_store_wait(muster_cluster_t *cluster,
                                   int64_t timeout_ms);
 
 /**
- * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50 ms from then
- * on; a blocking collective also when a signal ends its sleep. A call that need not sleep asks nothing. So a program ends its
- * waits on Ctrl-C without a thread that watches for it: a signal's handler sets a flag, and the hook returns it.
+ * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
+ * ms from then on; a blocking collective also when a signal ends its sleep. A call that does not have to sleep does
+ * not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's handler
+ * sets a flag, and the hook returns it.
  *
- * The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for muster_init
- * itself. `hook` NULL: none, as in a new configuration. Nothing wakes more often then.
+ * The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for
+ * muster_init itself. NULL for `hook` means no hook, as in a new configuration. Then waiting calls do not wake up
+ * every 50 ms.
  *
- * Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the calls that
- * ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks again. Where its call ends
- * at that moment by itself, the call returns how it ended.
+ * Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the
+ * calls that ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks
+ * again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
@@ -1841,10 +1861,11 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
  *   scheduler's word.
  * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
- *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
- *   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. A send whose receiver does not say within
- *   250 ms which of the two it is is taken back, and its group goes on. Of a muster_sendrecv one message may
- *   have come or gone.
+ *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
+ *   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
+ *   Only the receiver knows whether a send of more than 64 KiB has met its receive. If it does not say so within 250
+ *   ms, the send is taken back, and the group is not revoked. After a muster_sendrecv one of its two messages may
+ *   have been sent or received.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
  *   requests of several clusters ends with the first that is interrupted.
  * - The store's calls: one that waits ends. Whether a change was made is not known.
@@ -2131,9 +2152,9 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
  * its sentence in muster_last_error. Says the same again however often it is asked.
  *
- * Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never
- * waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from the
- * thread that does the work. So after some tests that found nothing within microseconds this lets others run
+ * Operations go on by themselves; this call is not needed for that. Between pieces of other work it only looks. It
+ * never waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from
+ * the thread that does the work. So after some tests that found nothing within microseconds this lets others run
  * (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
  * does better with muster_request_wait.
  *
@@ -2149,16 +2170,16 @@ muster_status_t muster_request_test(muster_request_t *request);
  * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
  * only. Blocking.
  *
- * A thread that waits without a limit for a collective carries it out itself, if nobody has begun, and the group's collectives
- * that were started before: that costs little more than the call that waits. muster_request_wait_all does the same for requests
- * of one cluster. So a reduction function may run on this thread. An interruption is heard where the collective sleeps. The
- * thread leaves it there, and it goes on.
+ * If a thread waits without a limit for a collective that no thread has begun, it carries the collective out itself,
+ * and before that the group's earlier collectives. So starting and waiting cost little more than the blocking call.
+ * muster_request_wait_all does the same for requests of one cluster. So a reduction function may run on this thread.
+ * If the wait is interrupted while the collective sleeps, the thread leaves the collective, which goes on without
+ * it.
  *
  * Requires:
  * `request` must be NULL or a live request.
  */
-muster_status_t muster_request_wait(muster_request_t *request,
-                                    int64_t timeout_ms);
+muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
 
 /**
  * Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to
@@ -2179,22 +2200,20 @@ muster_status_t muster_request_wait_any(muster_request_t *const *requests,
                                         size_t *index);
 
 /**
- * Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed, once all have
- * ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`, which counts as for
- * muster_request_wait. An entry that is NULL is passed over; without any other that is MUSTER_OK. The requests may be of
- * different groups and clusters. Blocking; ends early as muster_interrupt says.
+ * Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed,
+ * once all have ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`,
+ * which counts as for muster_request_wait. Entries that are NULL are passed over. If all entries are NULL it returns
+ * MUSTER_OK. The requests may be of different groups and clusters. Blocking; ends early as muster_interrupt says.
  *
  * Requires:
  * `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL.
  */
-muster_status_t muster_request_wait_all(muster_request_t *const *requests,
-                                        size_t n,
-                                        int64_t timeout_ms);
+muster_status_t muster_request_wait_all(muster_request_t *const *requests, size_t n, int64_t timeout_ms);
 
 /**
- * Has `fn` called, exactly once, when the operation has ended; at once if it has. A thread of the library calls it, never this
- * call itself. For programs with an event loop: nobody waits. Of a request that is freed meanwhile it is called, too:
- * muster_request_free waits for it, as does muster_cluster_free.
+ * Has `fn` called, exactly once, when the operation has ended. If it has ended already, `fn` is called at once. A
+ * thread of the library calls it, never this call itself. For programs with an event loop: nobody waits. If the
+ * request is freed meanwhile, `fn` is still called: muster_request_free and muster_cluster_free wait for it.
  *
  * One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
  * cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
@@ -2207,8 +2226,8 @@ muster_status_t muster_request_notify(muster_request_t *request,
                                       void *ctx);
 
 /**
- * A descriptor that can be read (poll, epoll, select) once the operation has ended, and not before; at once if it has. For
- * programs with an event loop. The same one each time.
+ * A descriptor that becomes readable (poll, epoll, select) when the operation has ended, and not before. If the
+ * operation has ended already, it is readable at once. For programs with an event loop. The same one each time.
  *
  * It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
  * take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
@@ -2224,10 +2243,11 @@ int32_t muster_request_descriptor(muster_request_t *request);
  * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
  * ended.
  *
- * A message ends so as long as it has not met its other half; otherwise it ends as it would have. If the message of a receive does
- * not come after all, the receive ends so, too. A send of more than 64 KiB
- * that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
- * time is up.
+ * A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
+ * would have without this call. But if the message of a receive does not come after all, the receive also ends with
+ * MUSTER_ERR_ABORTED. For a send of more than 64 KiB that is under way, only the receiver knows whether the two have
+ * met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time is
+ * up.
  *
  * One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
  * every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
@@ -2288,10 +2308,10 @@ muster_status_t muster_store_add_bytes(muster_cluster_t *cluster,
                                        int64_t *out);
 
 /**
- * Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key that is not
- * there counts as empty. Happens exactly once, whatever happens to the connection. What several nodes append stands there
- * whole, in the order in which the scheduler had it. Beyond the limits it is MUSTER_ERR_LIMIT, and nothing has changed. With
- * recovery the whole value is written to the journal each time.
+ * Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key
+ * that is not there counts as empty. Happens exactly once, whatever happens to the connection. If several nodes
+ * append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it
+ * is MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
@@ -2304,9 +2324,10 @@ muster_status_t muster_store_append(muster_cluster_t *cluster,
                                     size_t *total);
 
 /**
- * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D: then `current`
- * gets `expected` where the key is not there, and something was expected. That is what the compareSet of PyTorch's c10d
- * stores answers. Without it `current` gets no bytes there. Either way such a key is not set.
+ * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D:
+ * then `current` gets `expected` where the key is not there, and something was expected. That is what the compareSet
+ * of PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. Either way such a key is
+ * not set.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
@@ -2343,9 +2364,10 @@ muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
                                         int64_t timeout_ms);
 
 /**
- * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
- * not. Waits for the scheduler's answer only. The keys of one call take 1 MiB less 1 KiB together at most (4 bytes for each counted in),
- * else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
+ * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
+ * that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
+ * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. `keys` and
+ * `exists` may be NULL where `n` is 0.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
@@ -2369,9 +2391,9 @@ muster_status_t muster_store_count(muster_cluster_t *cluster, uint64_t *count);
  * then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
  * freed by one muster_free(keys). A zero byte that does not count stands behind each key.
  *
- * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
- * in the list or not. All others do. A prefix that is longer than a key may be (4 KiB,
- * setting store_key_limit) is MUSTER_ERR_LIMIT.
+ * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted
+ * meanwhile may be in the list or not. All other keys that begin with `prefix` are in it. A prefix that is longer
+ * than a key may be (4 KiB, setting store_key_limit) is MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
@@ -2399,10 +2421,11 @@ muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
 
 /**
  * The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
- * muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
- * muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
- * freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
- * values that are longer together are MUSTER_ERR_LIMIT. For no keys it is MUSTER_OK at once, and `values` gets a block all the same.
+ * muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The sentence names keys
+ * that are missing, as that of muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and
+ * the bytes to which they point. It is freed by one muster_free(values). A zero byte that does not count stands
+ * behind each value. Limits as muster_store_multi_set; values that are longer together are MUSTER_ERR_LIMIT. For no
+ * keys it is MUSTER_OK at once, and `values` gets a block all the same.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be

@@ -194,7 +194,7 @@ fn one_that_hears_nobody_is_cut_off_itself() {
         let mut bench = one_of_two(recovery);
         bench.pass(4 * 200, false);
         assert_eq!(bench.disconnects(), 1, "the scheduler is silent");
-        let unseen = Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+        let unseen = Input::of_peer(0, PeerSign::Seen(Seen { process: PeerProcess::Unknown, answers: false }));
         for _ in 0..20 {
             bench.feed(unseen.clone());
             let until = Time(bench.now.0 + 20 * MS);
@@ -264,7 +264,7 @@ fn one_that_missed_the_end_of_its_scheduler_cannot_tell_who_went_first() {
 fn what_was_said_of_a_node_that_was_cut_off_does_not_outlive_the_epoch() {
     let mut bench = one_of_two(true);
     bench.feed(Input::Closed("reset".to_owned()));
-    let unseen = Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: false, answers: false });
+    let unseen = Input::of_peer(0, PeerSign::Seen(Seen { process: PeerProcess::Unknown, answers: false }));
     for _ in 0..20 {
         bench.feed(unseen.clone());
         bench.pass_unreachable(100);
@@ -292,7 +292,7 @@ fn found_dead_after(group: GroupId, ms: u64) -> Failure {
     }
     bench.command(Command::Suspect { peer: 0, evidence: "its end was closed".to_owned() });
     bench.feed(Input::of_peer(0, PeerSign::Ended("it closed the connection".to_owned())));
-    bench.feed(Input::of_peer(0, PeerSign::Seen { is_gone: true, lives: false, answers: true }));
+    bench.feed(Input::of_peer(0, PeerSign::Seen(Seen { process: PeerProcess::Gone, answers: true })));
     bench.pass_unreachable(500);
     let broken = |event| match event {
         Event::Broken(failure) => Some(failure),
@@ -315,7 +315,7 @@ fn nobody_is_lost_because_this_node_has_no_descriptor() {
     bench.feed(Input::Closed("reset".to_owned()));
     for _ in 0..50 {
         bench.feed(Input::of_peer(0, PeerSign::Unable));
-        bench.feed(Input::of_peer(0, PeerSign::Seen { is_gone: false, lives: true, answers: true }));
+        bench.feed(Input::of_peer(0, PeerSign::Seen(Seen { process: PeerProcess::Lives, answers: true })));
         bench.pass_unreachable(100);
     }
     assert!(!bench.told().iter().any(|event| matches!(event, Event::Broken(_))), "{:?}", bench.told());

@@ -63,14 +63,27 @@ pub enum PeerSign {
     /// This node itself has no descriptor for the connection: it knows nothing of the peer.
     Unable,
     /// The answer to [`ToPeer::Look`].
-    Seen {
-        /// Its process has ended; only known on the same host.
-        is_gone: bool,
-        /// Its process runs, or is stopped; only known on the same host.
-        lives: bool,
-        /// Its kernel answers.
-        answers: bool,
-    },
+    Seen(Seen),
+}
+
+/// What a look at another node has shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// What is known of its process.
+    pub process: PeerProcess,
+    /// Whether its kernel answers.
+    pub answers: bool,
+}
+
+/// What this host knows of another node's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerProcess {
+    /// It has ended.
+    Gone,
+    /// It runs, or is stopped.
+    Lives,
+    /// It runs on another host, if at all, or in another namespace of process ids.
+    Unknown,
 }
 
 /// What two nodes say to each other on a watch.

@@ -40,7 +40,7 @@ mod store;
 mod watch;
 mod watching;
 
-pub use contract::{Ask, Command, Event, Input, Output, PeerSign, PeerWord, Profile, ToPeer};
+pub use contract::{Ask, Command, Event, Input, Output, PeerProcess, PeerSign, PeerWord, Profile, Seen, ToPeer};
 
 use crate::error::Failure;
 use crate::types::Time;

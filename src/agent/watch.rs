@@ -17,6 +17,7 @@
 //! says that it is cut off. Nobody judges while a node is heard that has its scheduler. `watching` feeds the watch and
 //! acts on it. Tested in `agent_watch_test.rs` and by seed in `watch_sim_test.rs`.
 
+use super::contract::{PeerProcess, Seen};
 use super::line::Departure;
 use super::seconds::seconds;
 use crate::error::Failure;
@@ -75,20 +76,22 @@ pub(super) struct Peer {
     pub(super) seen: Option<Seen>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) is_gone: bool,
-    pub(super) lives: bool,
-    pub(super) answers: bool,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// No connection stands yet, or any more; `true`: an attempt is under way.
-    Sought(bool),
+    /// No connection stands yet, or any more; nobody tries to make one.
+    Down,
+    /// No connection stands yet, or any more; an attempt is under way.
+    Dialled,
     Up,
     Refused(String),
     Left,
+}
+
+impl Standing {
+    /// Whether the peer has neither left nor refused a connection: it is to be heard.
+    pub(super) fn is_sought(&self) -> bool {
+        matches!(self, Standing::Down | Standing::Dialled | Standing::Up)
+    }
 }
 
 /// What a watch has found out.
@@ -134,7 +137,7 @@ impl Watch {
 
     pub(super) fn peer(&mut self, index: u32, now: Time) -> &mut Peer {
         self.peers.entry(index).or_insert(Peer {
-            standing: Standing::Sought(false),
+            standing: Standing::Down,
             heard: now,
             has_scheduler: false,
             suspected: None,
@@ -183,7 +186,7 @@ impl Watch {
         wanted.extend(self.peers.iter().filter(|(_, peer)| peer.suspected.is_some()).map(|(index, _)| *index));
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.retain(|index| self.peers.get(index).is_none_or(|peer| peer.standing == Standing::Sought(false)));
+        wanted.retain(|index| self.peers.get(index).is_none_or(|peer| peer.standing == Standing::Down));
         wanted
     }
 
@@ -195,11 +198,11 @@ impl Watch {
             Standing::Left => None,
             _ if peer.followed(self.timeout).is_some() => None,
             Standing::Refused(how) => {
-                let lives = peer.seen.is_some_and(|seen| seen.lives);
+                let lives = peer.seen.is_some_and(|seen| seen.process == PeerProcess::Lives);
                 was_needed.filter(|_| !lives).map(|evidence| format!("{evidence}, and {how}"))
             }
-            Standing::Sought(_) | Standing::Up => match peer.seen {
-                Some(Seen { is_gone: true, .. }) if was_needed.is_some() => {
+            Standing::Down | Standing::Dialled | Standing::Up => match peer.seen {
+                Some(Seen { process: PeerProcess::Gone, .. }) if was_needed.is_some() => {
                     was_needed.map(|evidence| format!("{evidence}, and its process has ended"))
                 }
                 Some(Seen { answers: true, .. }) if silent >= self.timeout => Some(format!(
@@ -218,8 +221,7 @@ impl Watch {
     /// silent for less has a right to its whole time.
     pub(super) fn doubt_below(&self, index: u32, now: Time) -> Duration {
         let ends = self.timeout - self.interval();
-        let is_in_doubt =
-            |peer: &&Peer| matches!(peer.standing, Standing::Sought(_) | Standing::Up) && now.since(peer.heard) >= ends;
+        let is_in_doubt = |peer: &&Peer| peer.standing.is_sought() && now.since(peer.heard) >= ends;
         let lower = self.peers.range(..index).map(|(_, peer)| peer).filter(is_in_doubt);
         lower.map(|peer| self.timeout.saturating_sub(now.since(peer.heard))).max().unwrap_or_default()
     }
@@ -237,8 +239,10 @@ impl Watch {
 
     /// Whether nobody was heard in this watch, and the node `dead` has gone: then nobody tells what came first.
     fn is_left_alone(&self, round: &Round, dead: u32) -> bool {
-        let has_gone =
-            |peer: &Peer| matches!(peer.standing, Standing::Refused(_)) || peer.seen.is_some_and(|seen| seen.is_gone);
+        let has_gone = |peer: &Peer| {
+            matches!(peer.standing, Standing::Refused(_))
+                || peer.seen.is_some_and(|seen| seen.process == PeerProcess::Gone)
+        };
         round.heard_at <= round.began && self.peers.get(&dead).is_some_and(has_gone)
     }
 
@@ -249,7 +253,7 @@ impl Watch {
             return None;
         }
         let silent = now.since(round.heard_at);
-        let is_sought = |peer: &&Peer| matches!(peer.standing, Standing::Sought(_) | Standing::Up);
+        let is_sought = |peer: &&Peer| peer.standing.is_sought();
         let is_deaf = |peer: &Peer| {
             now.since(peer.heard) >= self.interval() * 5 / 2 && peer.seen.is_some_and(|seen| !seen.answers)
         };
@@ -302,7 +306,7 @@ impl Peer {
         move |peer| {
             (peer.heard, peer.has_scheduler, peer.seen) = (now, false, None);
             if matches!(peer.standing, Standing::Refused(_)) {
-                peer.standing = Standing::Sought(false);
+                peer.standing = Standing::Down;
             }
         }
     }

@@ -237,9 +237,13 @@ impl Story {
         let sign = |from: usize, sign| Input::of_peer(from as u32, sign);
         match what {
             ToPeer::Look => {
-                let seen =
-                    PeerSign::Seen { is_gone: is_near && gone, lives: is_near && !gone, answers: passes && !gone };
-                self.put(self.now, fed(node, sign(peer, seen)));
+                let process = match (is_near, gone) {
+                    (false, _) => PeerProcess::Unknown,
+                    (true, false) => PeerProcess::Lives,
+                    (true, true) => PeerProcess::Gone,
+                };
+                let seen = Seen { process, answers: passes && !gone };
+                self.put(self.now, fed(node, sign(peer, PeerSign::Seen(seen))));
             }
             _ if !passes => {}
             ToPeer::Watch if gone => {
@@ -307,7 +311,7 @@ impl Story {
                 Happens::Fed(node, input) => {
                     let is_lost = match &*input {
                         Input::Peers(signs) => signs.iter().any(|(from, sign)| {
-                            let is_sent = !matches!(sign, PeerSign::Seen { .. });
+                            let is_sent = !matches!(sign, PeerSign::Seen(_));
                             is_sent && (self.is_cut(node) || self.is_cut(*from as usize))
                         }),
                         _ => false,

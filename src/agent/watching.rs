@@ -6,7 +6,7 @@ use super::line::Line;
 use super::outputs::Outputs;
 use super::seconds::seconds;
 use super::stage::{Member, Stage};
-use super::watch::{Finding, Peer, Round, Seen, Standing, Watch};
+use super::watch::{Finding, Peer, Round, Standing, Watch};
 use crate::error::{Failure, Status};
 use crate::types::Time;
 use crate::wire::{Formed, LinkBeat, PeerState};
@@ -170,24 +170,24 @@ impl Watch {
                 return (true, self.hears_word(index, word, around));
             }
             PeerSign::Refused(how) => {
-                if matches!(peer.standing, Standing::Sought(_)) {
+                if matches!(peer.standing, Standing::Down | Standing::Dialled) {
                     peer.standing = Standing::Refused(how);
                     around.tell_peer(index, ToPeer::Look);
                 }
             }
             PeerSign::Unanswered => {
-                if peer.standing == Standing::Sought(true) {
-                    peer.standing = Standing::Sought(false); // the next look tries again
+                if peer.standing == Standing::Dialled {
+                    peer.standing = Standing::Down; // the next look tries again
                 }
                 return (false, None);
             }
             PeerSign::Unable => {
-                (peer.standing, peer.heard) = (Standing::Sought(false), now); // this node is to blame for its silence
+                (peer.standing, peer.heard) = (Standing::Down, now); // this node is to blame for its silence
                 return (false, None);
             }
             PeerSign::Ended(how) => {
                 if peer.standing == Standing::Up {
-                    (peer.standing, peer.heard) = (Standing::Sought(false), now);
+                    (peer.standing, peer.heard) = (Standing::Down, now);
                     // If the scheduler is back, the connection is closed in peace, or the scheduler finds out.
                     if is_on {
                         (peer.ended, peer.in_doubt_since) = (Some(how), asked);
@@ -195,7 +195,7 @@ impl Watch {
                     }
                 }
             }
-            PeerSign::Seen { is_gone, lives, answers } => peer.seen = Some(Seen { is_gone, lives, answers }),
+            PeerSign::Seen(seen) => peer.seen = Some(seen),
         }
         (true, None)
     }
@@ -279,7 +279,7 @@ impl Watch {
         let has_scheduler = self.round.is_none() && around.has_scheduler();
         let peer = self.peer(index, around.now);
         if has_scheduler && peer.has_scheduler && peer.standing == Standing::Up {
-            peer.standing = Standing::Sought(false);
+            peer.standing = Standing::Down;
             around.tell_peer(index, ToPeer::Close);
         }
     }
@@ -299,7 +299,7 @@ impl Watch {
 
     fn seek(&mut self, around: &mut Around) {
         for index in self.wanted(around.now) {
-            self.peer(index, around.now).standing = Standing::Sought(true);
+            self.peer(index, around.now).standing = Standing::Dialled;
             around.tell_peer(index, ToPeer::Watch);
         }
     }
@@ -321,9 +321,7 @@ impl Watch {
         // While nobody need be judged, a heartbeat is all there is to do, as long as somebody listens.
         self.look_at = (is_on || !self.up().is_empty()).then(|| now + interval / 2);
         if is_on {
-            let is_silent = |peer: &Peer| {
-                matches!(peer.standing, Standing::Sought(_) | Standing::Up) && now.since(peer.heard) >= interval * 2
-            };
+            let is_silent = |peer: &Peer| peer.standing.is_sought() && now.since(peer.heard) >= interval * 2;
             let silent = self.peers.iter().filter(|(_, it)| is_silent(it));
             silent.for_each(|(index, _)| around.tell_peer(*index, ToPeer::Look));
         }

@@ -46,9 +46,9 @@ pub unsafe extern "C" fn muster_free(value: *mut c_void) {
 
 /// Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
 /// live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
-/// time, in the order in which the lines were logged. It may take as long as it likes, and wait for what the program
-/// holds: no call and no sign of life waits for it. Must not call back into this library. A forked child calls it from
-/// a thread of its own.
+/// time, in the order in which the lines were logged. It may take as long as it likes, and may wait for a lock of the
+/// program: no heartbeat waits for it, and a call that fails waits at most 100 ms. Must not call back into this
+/// library. A forked child calls it from a thread of its own.
 pub type muster_log_fn =
     Option<unsafe extern "C" fn(level: i32, target: *const c_char, message: *const c_char, ctx: *mut c_void)>;
 
@@ -59,18 +59,20 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn` instead
-/// of standard error; MUSTER_LOG does not count then. NULL for `fn` goes back to standard error: without a callback warnings and
-/// errors go there, one line each, and MUSTER_LOG=debug or another level changes that.
+/// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
+/// instead of standard error; The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
+/// without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
+/// that.
 ///
-/// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them or 256 KiB at
-/// most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe any more, or standard error
-/// is closed. Dropped lines are counted, and a line in their place, or before the next that is written, tells how many they were.
-/// No SIGPIPE is raised, and the flags of standard error stay what they are. A call that returns an error first waits until the
-/// lines logged before have been written, but no longer than 100 ms after the last of them. This holds for calls that otherwise do
-/// not block, too. Freeing the last handle waits in the same way, and up to 2 s for a thread that has had no processor yet. The
-/// thread ends then. Where it does not return (from `fn`, from a terminal that is held, from a disk that does not answer) it is
-/// left behind, and the library stays mapped.
+/// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
+/// or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe
+/// any more, or standard error is closed. Dropped lines are counted, and a line in their place, or before the next
+/// that is written, tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they
+/// are. A call that returns an error first waits until the lines logged before have been written, but no longer than
+/// 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
+/// waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
+/// for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
+/// disk that does not answer), it goes on to exist, and the library stays in memory.
 ///
 /// Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
 /// the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of

@@ -154,18 +154,19 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
 /// `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
 ///
-/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe), whichever
-/// this process came to know first. Where they all hold, it is what ended one of the groups that the program made: of those that
-/// have not been freed, the one whose end this process heard of first. What ends other groups later changes nothing.
-/// MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only if nothing else has ended a group. While nothing is broken it is
-/// the newest message whose time was up, of the first group that has one (world, servers, universe, then those that were made):
-/// MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). The group still holds then
-/// (muster_group_failure says so), and what breaks later takes its place.
+/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
+/// whichever this process came to know first. If nothing has ended those, it is what ended a group that the program
+/// made and has not freed. If several of these have ended, it is the group whose end this process heard of first.
+/// What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only
+/// if nothing else has ended a group. While nothing is broken it is the newest message whose time was up, of the
+/// first group that has one (world, servers, universe, then those that were made): MUSTER_ERR_TIMEOUT, with the rank
+/// that the message was to or from (-1: any rank). The group still holds then (muster_group_failure says so), and
+/// what breaks later takes its place.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
-/// group: what ended it alone, or else the cluster's. So in a program that uses one of the cluster's own groups, which is
-/// enough for most, calls on it, both structs and muster_cluster_error tell the same. What else ends a message
-/// or a store call alone, and why muster_recover fails, is told by that call only.
+/// group: what ended it alone, or else the cluster's. Most programs use one of the cluster's own groups only. There
+/// the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
+/// else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn muster_cluster_error(
     })
 }
 
-/// The five values with which HCCL starts by its cluster manager (CM_CHIEF_IP, CM_CHIEF_PORT, CM_CHIEF_DEVICE,
+/// The five values that HCCL needs to start through its cluster manager (CM_CHIEF_IP, CM_CHIEF_PORT, CM_CHIEF_DEVICE,
 /// CM_WORKER_SIZE, CM_WORKER_IP).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -222,9 +223,9 @@ pub struct muster_hccl_cm_t {
     pub worker_ip: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// The values with which this node starts HCCL by its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass `sizeof *out` as
-/// `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than 1,024 nodes also what
-/// muster_group_member returns.
+/// The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
+/// `sizeof *out` as `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than
+/// 1,024 nodes also what muster_group_member returns.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -255,8 +256,8 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
 /// NULL and `cap` 0 that is all.
 ///
-/// One server for each host, in order of its lowest rank: `server_id` is its address (the name of the host where
-/// another host has the same one), `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+/// One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
+/// host has the same address, `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
 /// DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
 /// `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
 /// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL

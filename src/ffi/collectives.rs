@@ -29,9 +29,10 @@ pub(super) unsafe fn run(
 /// Returns when every member of the group has called it.
 ///
 /// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
-/// return the same first cause. Only MUSTER_ERR_INVALID, _STATE and _FORKED, with which nothing has begun, do not. (A call that is
-/// under way ends with MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no
-/// member of the group gets MUSTER_ERR_INVALID.
+/// return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then nothing has begun. The same holds
+/// for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and for MUSTER_ERR_MEMORY if there is
+/// no memory for the lists of the arguments. (A call that is under way ends with MUSTER_ERR_STATE, too, when another
+/// thread leaves the cluster or frees the group.) A process that is no member of the group gets MUSTER_ERR_INVALID.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -64,11 +65,12 @@ pub unsafe extern "C" fn muster_broadcast(
 /// Combines `count` elements of every rank, element by element, and gives everyone the result. All ranks pass the same
 /// count, element type and operation.
 ///
-/// In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that the group
-/// keeps (MUSTER_ERR_MEMORY). This holds for all collectives; a copy costs time, so better have buffers apart or in place.
-/// `in` is only read. Both are the caller's again when this returns, and may be NULL where `count` is 0. After an error the
-/// contents of `out` are undefined. Every rank gets the same bits, and the same from run to run with the same count and
-/// ranks; on several hosts see "The same bits" in docs/c-api.md. Blocking and errors as muster_barrier.
+/// In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that
+/// the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
+/// buffers are either separate or in place. `in` is only read. Both are the caller's again when this returns, and may
+/// be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same bits, and
+/// the same from run to run with the same count and ranks; on several hosts see "The same bits" in docs/c-api.md.
+/// Blocking and errors as muster_barrier.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -86,8 +88,8 @@ pub unsafe extern "C" fn muster_allreduce(
     unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
-/// As muster_allreduce, but only the root, which all ranks pass alike, gets the result. Elsewhere `out` is not used and may
-/// be NULL. In place at the root where `in` equals `out`.
+/// As muster_allreduce, but only the root gets the result. All ranks pass the same root. Elsewhere `out` is not used
+/// and may be NULL. In place at the root where `in` equals `out`.
 ///
 /// # Safety
 /// As for muster_allreduce; `out` matters at the root only.
@@ -108,8 +110,8 @@ pub unsafe extern "C" fn muster_reduce(
 /// Gives everyone every rank's `count` elements, in order of rank: `out` takes `count` elements of each of the group's
 /// members. All ranks pass the same count and element type.
 ///
-/// In place where `in` equals `out` plus this rank's `count` elements times its rank. Ownership, overlap, NULL, blocking and
-/// errors as muster_allreduce.
+/// In place where `in` equals `out` plus `count` times this rank's number, in elements. Ownership, overlap, NULL,
+/// blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements and `out` writable for `count` elements
@@ -303,11 +305,11 @@ pub unsafe extern "C" fn muster_alltoall(
     unsafe { run(group, |group| calls::alltoall(group, r#in, out, count, dtype)) }
 }
 
-/// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on go to
-/// rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements means that
-/// the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as the receiver
-/// expects, or the call ends with MUSTER_ERR_MISMATCH. What a
-/// rank sends to itself is looked at before: numbers that differ there are MUSTER_ERR_INVALID, and nothing has begun.
+/// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on
+/// go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements
+/// means that the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as
+/// the receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it
+/// sends to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
 ///
 /// In place where `in` equals `out`, and both counts and displacements are the same.
 ///

@@ -53,8 +53,8 @@ pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
 /// A rank aborted the job, or its scheduler was stopped; or a request was cancelled, or a message given up midway.
 pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
-/// A newer life of this node has taken its place; or the others took this life for lost. This happens with and without
-/// recovery.
+/// A newer process of this node has taken its place, or the others have taken this process for lost. This happens
+/// with and without recovery.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
 /// Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
@@ -120,10 +120,10 @@ pub const MUSTER_MAX: i32 = 3;
 /// Operation: average: the sum divided by the number of ranks. Integers truncate toward zero, once, at the end.
 ///
 /// 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
-/// Averages of these integers are exact. Those of the two half floats are rounded once, from sums in float32. They
-/// cost what an operation on elements of twice the width costs, and the group keeps memory for them: about twice as
-/// much as the input has, and several times as much for a reduce-scatter over several hosts. The sums of 64 bit integers
-/// wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+/// Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
+/// Such an average costs as much as an operation on elements of twice the width. The group keeps memory for it: about
+/// twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
+/// bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;
 /// Operation: bitwise and; integer types only.
 pub const MUSTER_AND: i32 = 5;
@@ -134,10 +134,11 @@ pub const MUSTER_XOR: i32 = 7;
 /// Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
 /// to even.
 ///
-/// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport. Nothing
-/// overflows in between. A sum that is zero is +0, or -0 if all elements are. With a NaN, or infinities of both signs, it is
-/// the canonical NaN. The library may need memory for a piece of every rank's elements, some 512 KiB in all. On several
-/// hosts one rank of each needs up to some 5 MiB, and room for its host's addends in muster_allreduce_addends: up to 64 MiB.
+/// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
+/// Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
+/// both signs, it is the canonical NaN. The library may need memory for a piece of every rank's elements, some 512
+/// KiB in all. With several hosts, one rank of each host needs up to some 5 MiB. In muster_allreduce_addends it also
+/// needs room for its host's addends, up to 64 MiB.
 pub const MUSTER_SUM_EXACT: i32 = 8;
 
 /// In place of a sender's rank: any rank.
@@ -145,7 +146,8 @@ pub const MUSTER_ANY_SOURCE: i32 = -1;
 /// In place of a tag: any tag.
 pub const MUSTER_ANY_TAG: i32 = -1;
 
-/// Flag of muster_store_compare_set_bytes: a key that is not there, where something was expected, answers as in PyTorch's c10d.
+/// Flag of muster_store_compare_set_bytes: if the key is not there and something was expected, the answer is that of
+/// PyTorch's c10d.
 pub const MUSTER_STORE_C10D: i32 = 1;
 
 /// What muster_role answers in a worker.

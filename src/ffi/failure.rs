@@ -15,8 +15,8 @@ pub struct muster_failure_t {
     /// (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members. If several did,
     /// it is the lowest rank. If no call has a majority, there is no culprit.
     pub role: i32,
-    /// Its rank in its role's rank space; -1 where it has none. On a process that is cut off from the others it is that process's
-    /// own rank.
+    /// Its rank among the nodes of its role; -1 where it has none. On a process that is cut off from the others it is
+    /// that process's own rank.
     pub rank: i32,
     /// Its process; 0 where none caused it.
     pub pid: i32,

@@ -96,8 +96,8 @@ pub unsafe extern "C" fn muster_group_size(group: *const muster_group_t) -> i32 
     unsafe { number(group, |group| Ok(group.size())) }
 }
 
-/// The rank among all workers of the member with this rank; MUSTER_ERR_NOT_FOUND for a member that is no worker,
-/// MUSTER_ERR_INVALID for a rank that the group does not have.
+/// Translates the rank of a member of this group to that member's rank among all workers; MUSTER_ERR_NOT_FOUND for a
+/// member that is no worker, MUSTER_ERR_INVALID for a rank that the group does not have.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn muster_group_to_world(group: *const muster_group_t, ran
     unsafe { number(group, |group| group.to_world(rank)) }
 }
 
-/// The rank in the group of the worker with this rank; MUSTER_ERR_NOT_FOUND if that is no member, MUSTER_ERR_INVALID for
-/// a rank that no worker has.
+/// Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if that is
+/// no member, MUSTER_ERR_INVALID for a rank that no worker has.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -178,11 +178,12 @@ pub unsafe extern "C" fn muster_group_member(
 }
 
 /// The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
-/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while the group holds, and where it ended in order (muster_finalize).
-/// muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize has ended
+/// it. muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
 ///
-/// Once told, it stays the same, with one exception: that a rank called muster_recover (MUSTER_ERR_REVOKED) gives way to what
-/// was really wrong, if that becomes known later. Calls on the group then say that, too.
+/// Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
+/// muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
+/// say that, too.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -220,28 +221,32 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
     })
 }
 
-/// Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of rank in the new
-/// group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes part, and no other group's
-/// sequence of collectives does. Gives the group out, which is to be freed with muster_group_free. It has the default time-out.
+/// Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of
+/// rank in the new group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes
+/// part. The call has no place in the order of any group's collectives. Gives the group out, which is to be freed
+/// with muster_group_free. It has the default time-out.
 ///
 /// `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
 /// call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
 /// tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where the
-/// scheduler does not answer. -1 means the setting timeout (1,800 s), 0 that only who has asked already counts, INT64_MAX
-/// no limit. Ends early as muster_interrupt says: then, and after a time-out, the other members are as if it had not been
-/// called, and it may be called again. If the group is made at that moment, it returns MUSTER_OK.
+/// Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where
+/// the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
+/// only if all other members have asked already. muster_interrupt says how it may end early. Then, and after a
+/// time-out, nothing has changed for the other members, and this process may call it again. If the group is made at
+/// that moment, it returns MUSTER_OK.
 ///
 /// Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
-/// MUSTER_ERR_MISMATCH (two members that are in both of two lists ask for one of them each, with the same tag: the sentence names
-/// both; a third hears of it by its time-out); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
-/// called muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
+/// MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
+/// the sentence names both members; members that already wait for either list get the error, too, and one that asks
+/// later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has called
+/// muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
 /// muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
 /// cluster.
 ///
-/// With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each group that
-/// it had, and is answered without the others; of different lists and tags the order does not count. Thread-safe.
+/// With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each
+/// group that it had, and the others need not take part. The order of different lists and tags does not matter.
+/// Thread-safe.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
@@ -275,12 +280,13 @@ pub unsafe extern "C" fn muster_group_create_members(
 /// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
 /// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery it ends, and
-/// parent with it, with MUSTER_ERR_UNREACHABLE, for which no rank is to blame, once the scheduler has not been heard for the
-/// heartbeat time-out and takes no connection. It takes its place among the collectives of parent, and errors are as
-/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes back after
-/// its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the default
-/// time-out.
+/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery
+/// it waits for a scheduler that is away only until two things hold: the scheduler has not been heard for the
+/// heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE without a culprit,
+/// and `parent` is revoked. It takes its place among the collectives of parent, and errors are as muster_barrier's: a
+/// member that passes another list, or calls another collective, is a mismatch. A node that comes back after its loss
+/// makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the
+/// default time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.

@@ -37,9 +37,9 @@ impl muster_cluster_t {
     }
 }
 
-/// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster, and
-/// live as long as it; those that are made of them are the caller's, to be freed with muster_group_free. Every rank must
-/// call a group's collectives in the same order.
+/// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster,
+/// and live as long as it; groups that the program makes of them belong to the caller, who frees them with
+/// muster_group_free. Every rank must call a group's collectives in the same order.
 pub struct muster_group_t {
     /// Shared with the calls that are in it, which may outlive muster_group_free.
     pub(super) handle: Arc<Handle<(Arc<GroupHandle>, Arc<Registry>)>>,

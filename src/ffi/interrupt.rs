@@ -9,11 +9,11 @@ use crate::error::Status;
 use crate::types::Hook;
 use std::ffi::c_void;
 
-/// What the program is asked while a call of it waits: 0 lets the call wait on, anything else ends the wait. `ctx` is what
-/// muster_config_set_interrupt was given.
+/// A function of the program that a waiting call asks. If it returns 0 the call goes on waiting. Any other value ends
+/// the wait. `ctx` is what muster_config_set_interrupt was given.
 ///
-/// Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt and what neither
-/// waits nor frees anything; no call that waits. It must not throw.
+/// Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt, and any
+/// function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
 #[allow(non_camel_case_types)]
 pub type muster_interrupt_fn = Option<unsafe extern "C" fn(ctx: *mut c_void) -> i32>;
 
@@ -35,16 +35,18 @@ impl Asked {
     }
 }
 
-/// Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50 ms from then
-/// on; a blocking collective also when a signal ends its sleep. A call that need not sleep asks nothing. So a program ends its
-/// waits on Ctrl-C without a thread that watches for it: a signal's handler sets a flag, and the hook returns it.
+/// Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
+/// ms from then on; a blocking collective also when a signal ends its sleep. A call that does not have to sleep does
+/// not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's handler
+/// sets a flag, and the hook returns it.
 ///
-/// The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for muster_init
-/// itself. `hook` NULL: none, as in a new configuration. Nothing wakes more often then.
+/// The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for
+/// muster_init itself. NULL for `hook` means no hook, as in a new configuration. Then waiting calls do not wake up
+/// every 50 ms.
 ///
-/// Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the calls that
-/// ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks again. Where its call ends
-/// at that moment by itself, the call returns how it ended.
+/// Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the
+/// calls that ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks
+/// again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
@@ -75,10 +77,11 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 ///   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
 ///   scheduler's word.
 /// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
-///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns MUSTER_OK, otherwise
-///   MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above. A send whose receiver does not say within
-///   250 ms which of the two it is is taken back, and its group goes on. Of a muster_sendrecv one message may
-///   have come or gone.
+///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
+///   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
+///   Only the receiver knows whether a send of more than 64 KiB has met its receive. If it does not say so within 250
+///   ms, the send is taken back, and the group is not revoked. After a muster_sendrecv one of its two messages may
+///   have been sent or received.
 /// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
 ///   requests of several clusters ends with the first that is interrupted.
 /// - The store's calls: one that waits ends. Whether a change was made is not known.

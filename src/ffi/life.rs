@@ -34,13 +34,15 @@ pub(super) unsafe fn settings(
 /// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
 /// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
-/// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
-/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up this node and the
-/// scheduler did not take each other; the sentence says why, as of a certificate), MUSTER_ERR_ABORTED (the job was ended
-/// while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery also: MUSTER_ERR_JOURNAL (what this process
-/// keeps in the recovery path cannot be read or written); MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that
-/// another has left); MUSTER_ERR_FENCED (another process has taken this node's place meanwhile). In a scheduler also
-/// the job's first cause, as MUSTER_ERR_PEER_LOST.
+/// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_LIMIT (this process runs the scheduler, and may not open as many
+/// descriptors as there are nodes), MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
+/// MUSTER_ERR_TIMEOUT (the sentence names who is missing), MUSTER_ERR_SECURITY (until the time was up, this node and
+/// the scheduler did not accept each other's certificate or secret; the sentence says why), MUSTER_ERR_ABORTED (the
+/// job was ended while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery
+/// also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be read or written);
+/// MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another node has left for good); MUSTER_ERR_FENCED
+/// (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
+/// MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -64,13 +66,14 @@ pub unsafe extern "C" fn muster_init(
     })
 }
 
-/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many groups there are.
-/// It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the scheduler or a peer does not
-/// respond, and while another thread of this process is in a call, which then ends with MUSTER_ERR_STATE. It returns MUSTER_OK
-/// then, too; a warning in the log says what was missing. It returns MUSTER_ERR_INTERRUPTED if the program ended the wait
-/// (muster_interrupt). A user's function (muster_op_create) that has not returned by then is waited for by muster_cluster_free.
-/// Peers that need this node afterwards get MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to
-/// leave. Accepts NULL; a second call does nothing.
+/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
+/// groups there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when
+/// the scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends
+/// with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
+/// MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
+/// has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
+/// MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. Accepts NULL; a
+/// second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -85,18 +88,19 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
     })
 }
 
-/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and reason. These mean
-/// what the program likes; `reason` is UTF-8, and cut after 1,024 bytes. A group that was over before keeps its own first cause. If
-/// recovery is on and a node was lost before, muster_failure goes on reporting that loss, and muster_recover returns
-/// MUSTER_ERR_ABORTED.
+/// Ends the job for every rank: their pending and later calls return MUSTER_ERR_ABORTED with this rank, code and
+/// reason. The program decides what `code` and `reason` mean. `reason` is UTF-8, and is cut after 1,024 bytes. A
+/// group that was over before keeps its own first cause. If recovery is on and a node was lost before, muster_failure
+/// goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
 ///
-/// Waits up to 250 ms for the scheduler's word. If that does not come this rank tells every node itself, for 2 s at most.
-/// It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
-/// MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery a scheduler that is started
-/// again tells them, if it still hears of it from any node (muster_finalize gives it 1 s). Of more than 1,024 nodes a rank
-/// can tell those only whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any
-/// loss ends it. With recovery it is MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is
-/// MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
+/// Waits up to 250 ms until the scheduler has told the others. If it does not, this rank tells every node itself, for
+/// 2 s at most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise
+/// it returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the
+/// scheduler is started again and hears of the abort from any node, it tells the nodes that do not know yet.
+/// muster_finalize waits 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows.
+/// Returns MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it is
+/// MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after
+/// muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -114,18 +118,18 @@ pub unsafe extern "C" fn muster_abort(
 }
 
 /// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
-/// servers, is in here. Then every group, those that were made included, is as new under the same handle. Nothing of
-/// what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
-/// time-outs, the store, operations and finished requests stay what they are.
+/// servers, is in this call. Then every group, those that were made included, is as new under the same handle.
+/// Nothing of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks,
+/// members, time-outs, the store, operations and finished requests stay what they are.
 ///
 /// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
-/// are awaited. -1 means the forming time-out (600 s unless set), 0 that only what is there at once counts, INT64_MAX
-/// no limit. The first node's call revokes all groups with other members that were not revoked before, also where
-/// nothing had happened to the cluster: then all go on in the next epoch. Their pending
-/// and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a node that is in here.
-/// (Where the scheduler is away that begins when it is back: it tells the others. Where a node has left they are
-/// revoked, too, and the call fails.) A line a second in the scheduler's log says who is awaited. One thread of a
-/// process at a time; other calls may go on meanwhile.
+/// are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
+/// all other nodes are in this call already. The first node's call revokes all groups of more than one member that
+/// are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
+/// epoch. Their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a
+/// node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the scheduler tells
+/// the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A line a second in
+/// the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
 ///
 /// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
 /// have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
@@ -134,16 +138,17 @@ pub unsafe extern "C" fn muster_abort(
 /// Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
 /// a node.
 ///
-/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node must
-/// be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the epoch begins,
-/// and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may have skipped some.
-/// Work that a loss interrupted is the program's to repeat: agree on the newest state that all have, by an allreduce of its
-/// number with MUSTER_MIN. A node that others have replaced, or taken for lost while it was silent, gets MUSTER_ERR_FENCED
-/// each time. Groups that were made go on under their handles; a node that comes back makes them again in the order in
-/// which it first did, without the others taking part. If it calls the other of muster_group_create and muster_group_split,
-/// or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like every mismatch, this revokes parent on all its
-/// members, because their groups are no longer the same. (Colour and key are not compared: the node gets the place that it
-/// had.) Operations (muster_op_create) are its process's: it creates them again.
+/// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
+/// must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
+/// epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
+/// have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
+/// have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or taken for lost while it
+/// was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their handles; a node that comes
+/// back makes them again in the order in which it first did, without the others taking part. If it calls the other of
+/// muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like
+/// every mismatch, this revokes parent on all its members, because their groups are no longer the same. (Colour and
+/// key are not compared: the node gets the place that it had.) Operations (muster_op_create) belong to a process. So
+/// a process that was started again must create its operations again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -155,12 +160,13 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
     })
 }
 
-/// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose this node. A
-/// scheduler that this process hosts ends with it. With recovery the job goes on when this node is started again; without recovery
-/// it has ended for good. Groups that were made are still to be freed: their ranks and sizes remain, and calls on them are
-/// MUSTER_ERR_STATE. When the last handle has been freed no thread and no descriptor of the library is left. Blocking, without
-/// a limit: it waits for a function of the program's that has not returned (of muster_op_create or muster_request_notify), and for
-/// a scheduler that this process hosts to end.
+/// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
+/// this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
+/// started again; without recovery it has ended for good. Groups that were made are still to be freed: their ranks
+/// and sizes remain, and calls on them are MUSTER_ERR_STATE. When the last handle has been freed no thread and no
+/// descriptor of the library is left, except a thread that waits for a name server, a disk or an output of the log
+/// that does not answer. Blocking, without a limit: it waits for a function of the program's that has not returned
+/// (of muster_op_create or muster_request_notify), and for a scheduler that this process hosts to end.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

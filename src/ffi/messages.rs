@@ -180,25 +180,26 @@ unsafe fn start(
     })
 }
 
-/// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member on
-/// the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do not overtake
-/// each other: of two that a receive fits the one that was sent first is received first. (If a sender leaves, a send's time is up, or its caller is interrupted,
-/// when a receive has just met its message, that receive waits again: it may then get a message that was sent after one which a
-/// later receive got.)
+/// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member
+/// on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do
+/// not overtake each other: of two that a receive fits the one that was sent first is received first. (There is one
+/// exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
+/// call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a
+/// later receive has got.)
 ///
 /// A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
-/// is received. A receiver keeps up to 16 MiB of one sender's; what is beyond waits as longer ones do. A longer one
-/// waits for its receive. To oneself, where no receive is posted for it, an eager message is kept (MUSTER_ERR_LIMIT
-/// beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+/// is received. A receiver keeps up to 16 MiB of eager messages of one sender. A further one waits for its receive,
+/// as a longer message does. A longer one waits for its receive. To oneself, where no receive is posted for it, an
+/// eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
 ///
-/// Messages take no turn among collectives, and progress beside them. `in` may be NULL where `count` is 0, and is the
-/// caller's again when this returns. Blocking, at most for the group's time-out: MUSTER_ERR_TIMEOUT (the message may
-/// still arrive if a part of it had gone), which ends this call alone. These end this call alone, too:
-/// MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element type, or for fewer
-/// elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT if the receiver has
-/// left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a broken cluster ends
-/// this call with its first cause, as muster_barrier. A process that is no member of the group gets
-/// MUSTER_ERR_INVALID. Thread-safe.
+/// Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
+/// `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:
+/// MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had gone), which ends this call alone. These end
+/// this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element
+/// type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT
+/// if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a
+/// broken cluster ends this call with its first cause, as muster_barrier. A process that is no member of the group
+/// gets MUSTER_ERR_INVALID. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -221,16 +222,17 @@ pub unsafe extern "C" fn muster_send(
 /// Receives a message of at most `count` elements from the member with rank `from`, or from any (MUSTER_ANY_SOURCE), under
 /// this tag, or any (MUSTER_ANY_TAG). Of several receives that a message fits, the one that was called first gets it.
 ///
-/// `received`, if it is not NULL, is told whose message it was, its tag, and how many elements came; `size` is
-/// sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH, which ends
-/// this call alone. `received` is written then, too, although the call fails: it has the message's true length and type. A
-/// caller that does not know how long a message is asks muster_probe. `out` may be NULL where `count` is 0; what lies beyond the elements that came is not touched. After
-/// an error its contents are undefined.
+/// If `received` is not NULL, the call writes to it the sender's rank, the tag, and how many elements came; `size` is
+/// sizeof *received. A message of another element type, or longer than `count`, is dropped: MUSTER_ERR_MISMATCH,
+/// which ends this call alone. `received` is written then, too, although the call fails: it has the message's true
+/// length and type. A caller that does not know how long a message is asks muster_probe. `out` may be NULL where
+/// `count` is 0; what lies beyond the elements that came is not touched. After an error its contents are undefined.
 ///
-/// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and nothing of it waits;
-/// for any source, when this rank hears that the last of all others has left. It hears that of the only other member of a group of
-/// two, and else of ranks with which messages went or were wanted: a receive from any source opens no links of its own.
-/// MUSTER_ERR_ABORTED if the sender gave up in the middle. Thread-safe.
+/// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and none of its messages
+/// waits. A receive from any source returns it when this rank has learnt that all other members have left. In a group
+/// of two it always learns this. In a larger group it learns it only of ranks with which it has exchanged messages,
+/// or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender gave up in
+/// the middle. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -283,11 +285,11 @@ pub unsafe extern "C" fn muster_sendrecv(
     unsafe { run((group, "sendrecv"), Report::to(received, size), |group| both(group, send, receive)) }
 }
 
-/// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as the
-/// request tells. Sends start in the order in which they are called; what they wait for does not keep others waiting, as long as
-/// no more than 65,536 sends to one member wait for their receives.
-/// Does not wait. A send that has met its receive is not cancelled any more. Messages are the same in both forms: a
-/// send that waits may meet a receive that does not, and the other way round.
+/// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as
+/// the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
+/// hold up later sends, as long as at most 65,536 sends to one member wait for their receives. Does not wait. A send
+/// that has met its receive is not cancelled any more. Messages are the same in both forms: a send that waits may
+/// meet a receive that does not, and the other way round.
 ///
 /// # Safety
 /// As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -387,9 +389,10 @@ pub unsafe extern "C" fn muster_probe(
     unsafe { run((group, "probe"), Report::to(out, size), post) }
 }
 
-/// As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not written. Moves what
-/// the links hold first, so that asking again and again finds what comes. A thread that asks in a loop and finds nothing
-/// lets others run now and then, as muster_request_test does. Thread-safe.
+/// As muster_probe, but does not wait: MUSTER_IN_PROGRESS where there is no such message yet, and `out` is not
+/// written. Before it looks, it reads what has arrived on the links, so that a program that asks again and again
+/// finds each message. A thread that asks in a loop and finds nothing lets others run now and then, as
+/// muster_request_test does. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).

@@ -13,10 +13,11 @@ use std::ffi::c_void;
 /// muster_allreduce by a function that comes with the call, in place of an operation that was made before.
 ///
 /// `fn` and `ctx` are as for muster_op_create, and are used until this returns. `commutative` is 1 if operands may be
-/// exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type and
-/// `commutative`, or the call ends with MUSTER_ERR_MISMATCH. That their functions do the same nobody can check. A rank that
-/// calls muster_allreduce meanwhile, with whatever operation, disagrees. `dtype` may be an element of the caller's own
-/// (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1.
+/// exchanged, 0 if not; then contributions are folded in order of rank. All ranks pass the same count, element type
+/// and `commutative`, or the call ends with MUSTER_ERR_MISMATCH. Nobody can check that their functions do the same.
+/// If one rank calls muster_allreduce instead, with any operation, the call ends with MUSTER_ERR_MISMATCH, too.
+/// `dtype` may be an element of the caller's own (MUSTER_ELEMENT). MUSTER_ERR_INVALID if `fn` is NULL, or
+/// `commutative` neither 0 nor 1.
 ///
 /// # Safety
 /// As for muster_allreduce; `fn` and `ctx` must be good until this returns.
@@ -188,16 +189,18 @@ pub unsafe extern "C" fn muster_ireduce_scatterv_with(
 /// Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
 /// many vectors as it likes, also none.
 ///
-/// `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass the same
-/// count and element type, a float; `addends` may differ. The result is the real sum of all elements at a place, of all vectors
-/// of all ranks, rounded once. So a fixed list of vectors has the same sum, bit for bit, on any number of ranks. If nobody
-/// brings a vector it is +0.
+/// `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass
+/// the same count and element type, a float; `addends` may differ. Each element of the result is the real sum of the
+/// elements at that place in all vectors of all ranks, rounded once. So a fixed list of vectors has the same sum, bit
+/// for bit, on any number of ranks. If nobody brings a vector it is +0.
 ///
-/// `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks together
-/// are more than one call can add, which takes thousands of them and gigabytes, the call ends with MUSTER_ERR_LIMIT for
-/// everyone. It costs what an exact sum costs on that many times as many bytes. `in` may be NULL where `addends` or `count` is
+/// `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
+/// together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
+/// MUSTER_ERR_LIMIT for everyone. It costs as much as an exact sum (MUSTER_SUM_EXACT) over `addends` times as many
+/// bytes. `in` may be NULL where `addends` or `count` is
 /// 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
-/// errors otherwise as muster_allreduce. A rank that calls muster_allreduce meanwhile disagrees.
+/// errors otherwise as muster_allreduce. If one rank calls muster_allreduce instead, the call ends with
+/// MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for

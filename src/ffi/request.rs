@@ -16,7 +16,8 @@ thread_local! {
     static NOTIFIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a receive tells of the message that it got, or that did not fit it; and a probe of the message that it found.
+/// What a receive says about the message that it got, or about a message that did not fit. A probe says the same
+/// about the message that it has found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct muster_received_t {
@@ -145,9 +146,9 @@ fn test(request: &Request) -> Result<Option<Outcome>> {
 /// Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
 /// its sentence in muster_last_error. Says the same again however often it is asked.
 ///
-/// Operations go on by themselves: nobody need ask for that. A test between pieces of other work only looks. Never
-/// waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from the
-/// thread that does the work. So after some tests that found nothing within microseconds this lets others run
+/// Operations go on by themselves; this call is not needed for that. Between pieces of other work it only looks. It
+/// never waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from
+/// the thread that does the work. So after some tests that found nothing within microseconds this lets others run
 /// (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
 /// does better with muster_request_wait.
 ///
@@ -167,10 +168,11 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
 /// `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
 /// only. Blocking.
 ///
-/// A thread that waits without a limit for a collective carries it out itself, if nobody has begun, and the group's collectives
-/// that were started before: that costs little more than the call that waits. muster_request_wait_all does the same for requests
-/// of one cluster. So a reduction function may run on this thread. An interruption is heard where the collective sleeps. The
-/// thread leaves it there, and it goes on.
+/// If a thread waits without a limit for a collective that no thread has begun, it carries the collective out itself,
+/// and before that the group's earlier collectives. So starting and waiting cost little more than the blocking call.
+/// muster_request_wait_all does the same for requests of one cluster. So a reduction function may run on this thread.
+/// If the wait is interrupted while the collective sleeps, the thread leaves the collective, which goes on without
+/// it.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.
@@ -249,10 +251,10 @@ pub unsafe extern "C" fn muster_request_wait_any(
     })
 }
 
-/// Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed, once all have
-/// ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`, which counts as for
-/// muster_request_wait. An entry that is NULL is passed over; without any other that is MUSTER_OK. The requests may be of
-/// different groups and clusters. Blocking; ends early as muster_interrupt says.
+/// Waits until all of `n` requests have ended: MUSTER_OK, or the error of the first in `requests` that has failed,
+/// once all have ended. muster_request_test tells of each. MUSTER_IN_PROGRESS if one goes on after `timeout_ms`,
+/// which counts as for muster_request_wait. Entries that are NULL are passed over. If all entries are NULL it returns
+/// MUSTER_OK. The requests may be of different groups and clusters. Blocking; ends early as muster_interrupt says.
 ///
 /// # Safety
 /// `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL.
@@ -278,10 +280,10 @@ pub unsafe extern "C" fn muster_request_wait_all(
 
 /// Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
 ///
-/// Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of other
-/// requests, but no operation. It may call this library: muster_request_test tells the error's sentence and writes
-/// what a receive tells, and muster_request_free frees this or another request. It must not free the request's cluster, and
-/// must not throw.
+/// Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of
+/// other requests, but no operation. It may call this library: muster_request_test makes muster_last_error give the
+/// error's sentence, and writes `received` of a receive, and muster_request_free frees this or another request. It
+/// must not free the request's cluster, and must not throw.
 #[allow(non_camel_case_types)]
 pub type muster_notify_fn = Option<unsafe extern "C" fn(status: muster_status_t, ctx: *mut c_void)>;
 
@@ -303,9 +305,9 @@ impl Notified {
     }
 }
 
-/// Has `fn` called, exactly once, when the operation has ended; at once if it has. A thread of the library calls it, never this
-/// call itself. For programs with an event loop: nobody waits. Of a request that is freed meanwhile it is called, too:
-/// muster_request_free waits for it, as does muster_cluster_free.
+/// Has `fn` called, exactly once, when the operation has ended. If it has ended already, `fn` is called at once. A
+/// thread of the library calls it, never this call itself. For programs with an event loop: nobody waits. If the
+/// request is freed meanwhile, `fn` is still called: muster_request_free and muster_cluster_free wait for it.
 ///
 /// One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
 /// cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
@@ -329,8 +331,8 @@ pub unsafe extern "C" fn muster_request_notify(
     })
 }
 
-/// A descriptor that can be read (poll, epoll, select) once the operation has ended, and not before; at once if it has. For
-/// programs with an event loop. The same one each time.
+/// A descriptor that becomes readable (poll, epoll, select) when the operation has ended, and not before. If the
+/// operation has ended already, it is readable at once. For programs with an event loop. The same one each time.
 ///
 /// It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
 /// take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
@@ -352,10 +354,11 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
 /// stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
 /// ended.
 ///
-/// A message ends so as long as it has not met its other half; otherwise it ends as it would have. If the message of a receive does
-/// not come after all, the receive ends so, too. A send of more than 64 KiB
-/// that is under way asks its receiver which of the two it is. It ends when that process has answered, or is lost, or the send's
-/// time is up.
+/// A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
+/// would have without this call. But if the message of a receive does not come after all, the receive also ends with
+/// MUSTER_ERR_ABORTED. For a send of more than 64 KiB that is under way, only the receiver knows whether the two have
+/// met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time is
+/// up.
 ///
 /// One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
 /// every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's

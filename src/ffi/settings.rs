@@ -23,9 +23,9 @@ impl muster_config_t {
 
 /// Makes empty settings. Free them with muster_config_free.
 ///
-/// `abi_version` is what the program was built for: MUSTER_HEADER_VERSION, and a library that is older than the program's header
-/// is found at once; or MUSTER_ABI_VERSION, and any library of this ABI will do. MUSTER_ERR_INVALID for another ABI, and for a
-/// greater minor number than the library's; the sentence has both versions.
+/// `abi_version` says for what the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is older
+/// than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
+/// another ABI, and for a greater minor number than the library's; the sentence has both versions.
 ///
 /// # Safety
 /// `out` must be NULL or writable.
@@ -69,7 +69,8 @@ pub(super) fn load_env(config: &mut Config) {
 }
 
 /// Takes the settings that stand in the environment (MUSTER_..., MS_..., another launcher's); what was set by
-/// muster_config_set stays. A bad value is an error of muster_init, and only if it would count.
+/// muster_config_set stays. If a value is bad, muster_init returns an error, but only if no other source beats that
+/// value.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; no other thread may change the environment meanwhile.
@@ -102,9 +103,10 @@ pub unsafe extern "C" fn muster_config_set(
     })
 }
 
-/// The value that counts for a key, with defaults: copied to `buf`, its length with the zero byte to `needed` (may be
-/// NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for the length), MUSTER_ERR_NOT_FOUND if
-/// it has no value. An unknown key, and one that is a secret, is MUSTER_ERR_CONFIG.
+/// Gives the value that is in effect for a key, defaults included. It is copied to `buf`, and its length with the
+/// zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
+/// the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
+/// MUSTER_ERR_CONFIG.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`

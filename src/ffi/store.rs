@@ -41,19 +41,20 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
 /// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
-/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's count.) Beyond, it is
+/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
 /// MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
 ///
 /// A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
 /// the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
 ///
-/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long as they are
-/// told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at most 300 s (no setting
-/// changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or MUSTER_ERR_UNREACHABLE if the scheduler cannot be
-/// reached. Without recovery it returns the latter as soon as the scheduler has not been heard for the heartbeat time-out and takes
-/// no connection, for what it kept does not come back. In a broken cluster it returns the first cause, also after muster_finalize;
-/// if the cluster was whole that is MUSTER_ERR_STATE then. No error of the store revokes anything. With recovery a call that was
-/// under way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
+/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
+/// as they are told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at
+/// most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
+/// MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns the latter as soon as the
+/// scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
+/// back. In a broken cluster it returns the first cause, also after muster_finalize. After muster_finalize of a whole
+/// cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under
+/// way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -99,9 +100,9 @@ pub unsafe extern "C" fn muster_store_get(
     })
 }
 
-/// Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The number
-/// is kept as decimal text; a value that is none, or a sum beyond 64 bits, is MUSTER_ERR_INVALID. Happens exactly once,
-/// whatever happens to the connection.
+/// Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The
+/// number is kept as decimal text; if the value is not a number, or the sum needs more than 64 bits, it returns
+/// MUSTER_ERR_INVALID. Happens exactly once, whatever happens to the connection.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `out` writable or NULL.

@@ -140,10 +140,10 @@ pub unsafe extern "C" fn muster_store_add_bytes(
     })
 }
 
-/// Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key that is not
-/// there counts as empty. Happens exactly once, whatever happens to the connection. What several nodes append stands there
-/// whole, in the order in which the scheduler had it. Beyond the limits it is MUSTER_ERR_LIMIT, and nothing has changed. With
-/// recovery the whole value is written to the journal each time.
+/// Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key
+/// that is not there counts as empty. Happens exactly once, whatever happens to the connection. If several nodes
+/// append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it
+/// is MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
@@ -170,9 +170,10 @@ pub unsafe extern "C" fn muster_store_append(
     })
 }
 
-/// As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D: then `current`
-/// gets `expected` where the key is not there, and something was expected. That is what the compareSet of PyTorch's c10d
-/// stores answers. Without it `current` gets no bytes there. Either way such a key is not set.
+/// As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D:
+/// then `current` gets `expected` where the key is not there, and something was expected. That is what the compareSet
+/// of PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. Either way such a key is
+/// not set.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
@@ -252,9 +253,10 @@ pub unsafe extern "C" fn muster_store_wait_bytes(
     })
 }
 
-/// Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each that does
-/// not. Waits for the scheduler's answer only. The keys of one call take 1 MiB less 1 KiB together at most (4 bytes for each counted in),
-/// else it is MUSTER_ERR_LIMIT. `keys` and `exists` may be NULL where `n` is 0.
+/// Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
+/// that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
+/// together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. `keys` and
+/// `exists` may be NULL where `n` is 0.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
@@ -303,9 +305,9 @@ pub unsafe extern "C" fn muster_store_count(cluster: *mut muster_cluster_t, coun
 /// then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
 /// freed by one muster_free(keys). A zero byte that does not count stands behind each key.
 ///
-/// Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted meanwhile may stand
-/// in the list or not. All others do. A prefix that is longer than a key may be (4 KiB,
-/// setting store_key_limit) is MUSTER_ERR_LIMIT.
+/// Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted
+/// meanwhile may be in the list or not. All other keys that begin with `prefix` are in it. A prefix that is longer
+/// than a key may be (4 KiB, setting store_key_limit) is MUSTER_ERR_LIMIT.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `prefix` readable for `prefix_len` bytes or NULL, `keys` and `n` writable or NULL
@@ -362,10 +364,11 @@ pub unsafe extern "C" fn muster_store_multi_set(
 }
 
 /// The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
-/// muster_store_get; 0 is MUSTER_ERR_NOT_FOUND where one is not there. The sentence names keys that are missing, as that of
-/// muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and the bytes to which they point. It is
-/// freed by one muster_free(values). A zero byte that does not count stands behind each value. Limits as muster_store_multi_set;
-/// values that are longer together are MUSTER_ERR_LIMIT. For no keys it is MUSTER_OK at once, and `values` gets a block all the same.
+/// muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The sentence names keys
+/// that are missing, as that of muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and
+/// the bytes to which they point. It is freed by one muster_free(values). A zero byte that does not count stands
+/// behind each value. Limits as muster_store_multi_set; values that are longer together are MUSTER_ERR_LIMIT. For no
+/// keys it is MUSTER_OK at once, and `values` gets a block all the same.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be

@@ -63,7 +63,7 @@ impl Nodes {
     /// not the cause.
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
         let own = self.get(&key)?.abandoned.nth().unwrap_or(usize::MAX);
-        let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn.is_none());
+        let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn().is_none());
         let earlier = earlier.filter_map(|(key, node)| Some((node.abandoned.nth()?, *key)));
         earlier.min().filter(|(first, _)| *first < own).map(|(_, key)| key)
     }

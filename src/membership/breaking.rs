@@ -18,7 +18,7 @@ impl Conductor {
         }
         let Some(node) = cluster.nodes.get(&key).filter(|node| node.is_member()) else { return };
         if cluster.job.is_broken_for_good() {
-            if node.detached.as_ref().is_some_and(|detached| now >= detached.since + REATTACH) {
+            if node.attachment.detached().is_some_and(|detached| now >= detached.since + REATTACH) {
                 self.gone_after_verdict(now, key);
             }
             return;
@@ -154,7 +154,7 @@ impl Conductor {
 
     /// A node had been taken for lost before this scheduler was started again.
     fn is_lost_already(&mut self, now: Time, key: u32) {
-        let stands = self.cluster.nodes.get(&key).is_some_and(|node| node.is_member() && !node.is_back());
+        let stands = self.cluster.nodes.get(&key).is_some_and(|node| node.takes_part());
         if !stands || self.cluster.nodes.was_lost(key) {
             return;
         }

@@ -110,7 +110,7 @@ impl Groups {
             }
         }
         let is_here =
-            |key: &u32| cluster.is_present(*key) && cluster.nodes.get(key).is_some_and(|node| node.conn.is_some());
+            |key: &u32| cluster.is_present(*key) && cluster.nodes.get(key).is_some_and(|node| node.conn().is_some());
         let asked: BTreeSet<u32> = members.into_iter().filter(|key| !calls.contains_key(key) && is_here(key)).collect();
         let (id, until, waiting) = (self.next_dispute, now + PATIENCE, asked.clone());
         self.next_dispute += 1;

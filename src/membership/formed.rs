@@ -23,7 +23,7 @@ impl Cluster {
 
     /// Tells every connected node of the epoch.
     pub(super) fn tell_all(&mut self) {
-        let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn?, *index))).collect();
+        let all = self.nodes.iter().filter_map(|(index, node)| Some((node.conn()?, *index))).collect();
         self.out.put_out(Behind::Epoch, Queued::Formed(self.epoch, all));
     }
 

@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::contract::{Closed, ConnId};
 use super::member_table::MemberTable;
-use super::node::{counted, name, span, Detached, Node};
+use super::node::{counted, name, span, Node};
 use super::ranks::{assign, Candidate};
 use super::timers::Due;
 use crate::error::Status;
@@ -89,7 +89,7 @@ impl Forming {
     /// Forms the cluster if everybody is here and connected.
     pub(super) fn complete(&mut self, cluster: &mut Cluster, now: Time) {
         let wanted = [cluster.rules.worker_num, cluster.rules.server_num];
-        let is_away = |node: &Node| node.conn.is_none();
+        let is_away = |node: &Node| node.conn().is_none();
         if !cluster.job.is_forming() || self.here != wanted || cluster.nodes.values().any(|node| is_away(node)) {
             return;
         }
@@ -104,7 +104,7 @@ impl Forming {
         let places = assign(&candidates.collect::<Vec<_>>());
         cluster.nodes.take_places(places, cluster.rules.worker_num);
         for (index, node) in cluster.nodes.iter() {
-            if let Some(conn) = node.conn {
+            if let Some(conn) = node.conn() {
                 cluster.connections.belongs_to(conn, *index);
             }
         }
@@ -120,9 +120,8 @@ impl Forming {
     pub(super) fn detached(&mut self, cluster: &mut Cluster, now: Time, key: u32, how: Closed, words: String) {
         let silence = cluster.silence();
         let Some(node) = cluster.nodes.get_mut(key) else { return };
-        node.conn = None;
         if how == Closed::Broken {
-            node.detached = Some(Detached { since: now, how, words, probe_wait: Duration::ZERO });
+            node.attachment.detach(now, how, words, Duration::ZERO);
             return cluster.out.at(now + silence, Due::Judge(key));
         }
         self.free_place(cluster, key, &format!("its connection ended ({words})"));
@@ -131,7 +130,7 @@ impl Forming {
     /// A broken connection's time for coming back is up.
     pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
         let silence = cluster.silence();
-        let Some(detached) = cluster.nodes.get(&key).and_then(|node| node.detached.as_ref()) else { return };
+        let Some(detached) = cluster.nodes.get(&key).and_then(|node| node.attachment.detached()) else { return };
         if now >= detached.since + silence {
             let (broke, within) = (&detached.words, span(silence));
             let words = format!("its connection broke ({broke}) and it did not come back within {within}");
@@ -148,7 +147,7 @@ impl Forming {
             .iter()
             .filter(|(_, node)| node.signs.heartbeat.is_some() || node.challenged.is_some())
             .filter(|(_, node)| now.since(node.signs.heard) > silence)
-            .filter_map(|(key, node)| Some((*key, node.conn?)))
+            .filter_map(|(key, node)| Some((*key, node.conn()?)))
             .collect();
         for (key, conn) in silent {
             cluster.drop_connection(conn);
@@ -211,7 +210,7 @@ impl Forming {
         if !missing.is_empty() {
             let _ = write!(words, "; missing: {}", missing.join(" and "));
         }
-        let away = cluster.nodes.values().filter(|node| node.conn.is_none()).count();
+        let away = cluster.nodes.values().filter(|node| node.conn().is_none()).count();
         if away > 0 {
             let _ = write!(words, "; the connections of {away} are broken");
         }

@@ -92,8 +92,8 @@ impl Scheduler {
                     reason: format!("this node was taken for lost: {first}"),
                 }),
             );
-            if let Some(node) = self.conductor.cluster.nodes.get_mut(key).filter(|node| node.conn == Some(conn)) {
-                node.conn = None; // it was taken for lost although its connection stood
+            if let Some(node) = self.conductor.cluster.nodes.get_mut(key).filter(|node| node.conn() == Some(conn)) {
+                node.attachment.release(); // it was taken for lost although its connection stood
             }
             return self.conductor.cluster.drop_connection(conn);
         }
@@ -120,7 +120,7 @@ impl Scheduler {
         // answers. A node that waits for an epoch hears the echo of its first heartbeat, says so with its second, and
         // that has to arrive here.
         let hearing = now - (silence - if node.is_back() { interval * 3 } else { interval });
-        let replaced = node.conn.filter(|old| *old != conn);
+        let replaced = node.conn().filter(|old| *old != conn);
         node.attach(conn, now, hearing);
         if let Some(old) = replaced {
             cluster.close_at_once(old);

@@ -49,7 +49,7 @@ impl Scheduler {
         let evidence = if node.register.process == word.process { word.to_string() } else { word.of_its_runner() };
         if cluster.job.is_forming() {
             // A node whose connection ended in another way than by a broken network has lost its place already.
-            if node.conn.is_none() {
+            if node.conn().is_none() {
                 self.conductor.forming.free_place(cluster, key, &format!("it {evidence}"));
             }
             return;

@@ -10,7 +10,7 @@ use crate::wire::{Abort, Message, Record, Verdict};
 impl Conductor {
     pub(super) fn leave(&mut self, now: Time, key: u32) {
         let cluster = &mut self.cluster;
-        let Some((node, conn)) = cluster.nodes.get(&key).and_then(|node| Some((node, node.conn?))) else { return };
+        let Some((node, conn)) = cluster.nodes.get(&key).and_then(|node| Some((node, node.conn()?))) else { return };
         let is_member = !cluster.job.is_forming() && node.is_member();
         let line = format!("{} has left", node.culprit());
         // A node that leaves an abandoned job leaves only this run. In the next run its place is there, as those of the
@@ -25,7 +25,7 @@ impl Conductor {
             return self.forming.free_place(cluster, key, "it left");
         }
         if let Some(node) = cluster.nodes.get_mut(key) {
-            node.conn = None;
+            node.attachment.release();
         }
         if is_member {
             cluster.nodes.leave(key);
@@ -56,7 +56,7 @@ impl Conductor {
             return self.forming.free_place(&mut self.cluster, key, "it gave up");
         }
         if let Some(node) = self.cluster.nodes.get_mut(key) {
-            node.conn = None;
+            node.attachment.release();
         }
         self.answers_no_more(now, key);
         let cause = "is lost: it freed its cluster without leaving it first (muster_finalize)".to_owned();
@@ -97,7 +97,7 @@ impl Conductor {
     /// The time is up of a node that has come back, and waits for the cluster to be whole again.
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_back()) else { return };
-        let Some(conn) = node.conn.take() else { return };
+        let Some(conn) = node.attachment.release() else { return };
         let (next, awaited) = (self.cluster.epoch.0 + 1, self.recovery.awaited(&self.cluster).1);
         self.cluster.reject(conn, Status::Timeout, format!("epoch {next} did not begin in time; {awaited}"));
         self.confirm_lost(now, key, "is lost: it did not wait any longer for the cluster to be whole again".to_owned());

@@ -6,7 +6,7 @@
 
 use super::cluster::Cluster;
 use super::contract::{Closed, ConnId, Liveness, Output};
-use super::node::{span, Detached, Node, Witness};
+use super::node::{span, Node, Witness};
 use super::timers::Due;
 use crate::strangers::Kind;
 use crate::types::{Process, Time};
@@ -64,10 +64,10 @@ impl FailureDetector {
             return Vec::new();
         }
         let (silence, late) = (cluster.silence(), cluster.interval() * LATE);
-        let standing = cluster.nodes.iter();
-        let standing = standing
-            .filter(|(_, node)| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none());
-        let quiet: Vec<u32> = standing
+        let quiet: Vec<u32> = cluster
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.is_well())
             .filter(|(_, node)| now.since(node.signs.heard) >= late || node.signs.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
@@ -133,7 +133,7 @@ impl FailureDetector {
             let is_it = |node: &&mut Node| node.register.process == process && node.is_member();
             let Some(node) = cluster.nodes.get_mut(key).filter(is_it) else { continue };
             let unheard = now.since(node.signs.heard);
-            match (liveness, &mut node.detached) {
+            match (liveness, node.attachment.detached_mut()) {
                 (Liveness::Gone, Some(_)) => {
                     node.evidence.process_gone = true;
                     losses.extend(process_gone(cluster, now, key));
@@ -176,7 +176,7 @@ impl FailureDetector {
         if node.evidence.process_gone {
             return process_gone(cluster, now, key);
         }
-        let detached = node.detached.clone()?;
+        let detached = node.attachment.detached().cloned()?;
         let witness = node.evidence.witness.clone().filter(|witness| now.since(witness.at) < silence);
         let witness = witness.filter(|witness| witness.suffices(detached.how, node.signs.heard));
         let away = now.since(detached.since);
@@ -224,7 +224,7 @@ fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
         .as_ref()
         .filter(|witness| witness.by.is_none() && !witness.is_disproved(node.signs.heard));
     let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
-    let how = match &node.detached {
+    let how = match node.attachment.detached() {
         Some(detached) => format!("and its connection has ended ({})", detached.words),
         None => "although its connection is still open".to_string(),
     };
@@ -236,8 +236,8 @@ impl Cluster {
     /// A node's connection ended. Returns whether the node is to be judged soon.
     pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) -> bool {
         let Some(node) = self.nodes.get_mut(key) else { return false };
-        node.conn = None;
         if !node.is_member() {
+            node.attachment.release();
             return false;
         }
         let culprit = node.culprit().to_string();
@@ -246,7 +246,7 @@ impl Cluster {
             Closed::Broken => Some(format!("the connection of {culprit} broke ({words}): it may come back")),
             Closed::Garbage => Some(format!("the connection of {culprit} was closed: {words}")),
         };
-        node.detached = Some(Detached { since: now, how, words, probe_wait: PROBE_FIRST });
+        node.attachment.detach(now, how, words, PROBE_FIRST);
         if self.job.is_broken_for_good() {
             // The node has been told, and goes; or the verdict was lost with its connection, and the node comes back to
             // hear it.
@@ -270,7 +270,7 @@ impl Cluster {
     /// Asks a node for a heartbeat, unless one is on its way.
     pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get_mut(key) else { return };
-        if node.conn.is_some() && node.signs.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
+        if node.conn().is_some() && node.signs.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
             node.signs.asked = Some(now);
             self.send_to(key, Message::Report);
         }

@@ -3,7 +3,6 @@
 
 use super::cluster::Cluster;
 use super::contract::ConnId;
-use super::node::Node;
 use super::promises::Behind;
 use crate::error::{Failure, Status};
 use crate::wire::{Message, NotRecovered};
@@ -25,8 +24,8 @@ impl Cluster {
     /// that have not asked for the next epoch yet are told, too: when they ask, this scheduler may have ended. (An
     /// abort's verdict says it itself.)
     pub(super) fn refuse_next_epoch(&mut self) {
-        let stay = |node: &Node| node.is_member() && !node.is_back();
-        let conns: Vec<ConnId> = self.nodes.values().filter(|node| stay(node)).filter_map(|node| node.conn).collect();
+        let conns: Vec<ConnId> =
+            self.nodes.values().filter(|node| node.takes_part()).filter_map(|node| node.conn()).collect();
         conns.into_iter().for_each(|conn| self.tell_no_next_epoch(conn));
     }
 
@@ -39,7 +38,7 @@ impl Cluster {
 
     /// A node that is lost wants to go on: another process has its place, or will have.
     pub(super) fn refuse_recovery_of_lost(&mut self, key: u32) {
-        let Some((conn, culprit)) = self.nodes.get(&key).and_then(|node| Some((node.conn?, node.culprit()))) else {
+        let Some((conn, culprit)) = self.nodes.get(&key).and_then(|node| Some((node.conn()?, node.culprit()))) else {
             return;
         };
         let cause = "was taken for lost by the others while it did not answer; it has to be started again".to_owned();

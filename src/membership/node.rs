@@ -3,7 +3,7 @@
 use super::contract::{Closed, ConnId};
 use super::course::Course;
 use super::signs::Signs;
-use super::standing::{AbandonedPlace, Presence};
+use super::standing::{AbandonedPlace, Attachment, Presence};
 use super::timers::HELD;
 use crate::error::Culprit;
 use crate::types::{Epoch, Role, Time, TokenHash};
@@ -12,16 +12,6 @@ use std::time::Duration;
 
 /// How many open suspicions of one node are kept; beyond that the oldest is forgotten.
 pub(super) const SUSPICIONS_MAX: usize = 64;
-
-/// How a member's connection came to be gone.
-#[derive(Clone, Debug)]
-pub(super) struct Detached {
-    pub(super) since: Time,
-    pub(super) how: Closed,
-    pub(super) words: String,
-    /// How long until its process is looked at again (only on the scheduler's own host).
-    pub(super) probe_wait: Duration,
-}
 
 /// A peer that this node found something wrong with.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +67,7 @@ pub(super) struct Evidence {
 pub(super) struct Lives {
     /// With recovery: the hash of the token that lets its next life in.
     pub(super) token: Option<TokenHash>,
-    /// Set where it has come back, and waits for the next epoch: the life that had its place in this epoch.
+    /// The life that had its place in this epoch, if the node has come back and waits for the next one.
     pub(super) before: Option<Box<Register>>,
     /// How often it has come back and taken part again.
     pub(super) restarts: u32,
@@ -92,8 +82,7 @@ pub(super) struct Node {
     pub(super) place: Option<Place>,
     pub(super) since: Time,
     pub(super) presence: Presence,
-    pub(super) conn: Option<ConnId>,
-    pub(super) detached: Option<Detached>,
+    pub(super) attachment: Attachment,
     pub(super) signs: Signs,
     pub(super) evidence: Evidence,
     pub(super) suspicions: Vec<Suspicion>,
@@ -115,8 +104,7 @@ impl Node {
             place: None,
             since: now,
             presence: Presence::Member,
-            conn: Some(conn),
-            detached: None,
+            attachment: Attachment::Attached(conn),
             signs: Signs::new(now),
             evidence: Evidence::default(),
             suspicions: Vec::new(),
@@ -135,8 +123,7 @@ impl Node {
 
     /// A new connection stands for it. It has heard what was sent at `hearing`: see [`Signs::attach`].
     pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
-        self.conn = Some(conn);
-        self.detached = None;
+        self.attachment.attach(conn);
         self.evidence = Evidence::default();
         self.signs.attach(now, hearing);
         self.abandoned = AbandonedPlace::default(); // it lives
@@ -167,8 +154,7 @@ impl Node {
     /// its launcher has given its place up, that is not known before it is heard later, or lost: the end of its
     /// connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
-        let is_there = self.is_member() && self.conn.is_some() && self.evidence.confirmed_lost.is_none();
-        is_there && !self.is_abandoned() && (inside || self.is_back())
+        self.is_well() && !self.is_abandoned() && (inside || self.is_back())
     }
 
     /// Whether it has come back, and waits for the next epoch. It may be lost once more meanwhile.
@@ -178,7 +164,7 @@ impl Node {
 
     /// Whether it was a node before this scheduler was started again, and has not attached since.
     pub(super) fn is_unheard(&self) -> bool {
-        self.conn.is_none() && self.epoch == Epoch(0) && !self.is_back()
+        self.conn().is_none() && self.epoch == Epoch(0) && !self.is_back()
     }
 
     /// When it last gave a sign of life, as the end of a sentence. It is empty where [`Course::heard_in`] says more.
@@ -203,6 +189,21 @@ impl Node {
         self.presence == Presence::Member
     }
 
+    /// Whether it takes part in this epoch: no other life waits in its place.
+    pub(super) fn takes_part(&self) -> bool {
+        self.is_member() && !self.is_back()
+    }
+
+    /// The connection that stands for it, if one does.
+    pub(super) fn conn(&self) -> Option<ConnId> {
+        self.attachment.conn()
+    }
+
+    /// Whether it is a member that is connected, and is not known to be gone.
+    pub(super) fn is_well(&self) -> bool {
+        self.is_member() && self.conn().is_some() && self.evidence.confirmed_lost.is_none()
+    }
+
     pub(super) fn culprit(&self) -> Culprit {
         Culprit {
             role: self.register.role,
@@ -221,7 +222,7 @@ impl Node {
         let heard = self.signs.heard;
         self.evidence.witness.take_if(|witness| witness.is_disproved(heard));
         let asked = self.challenged.iter_mut().chain(self.abandoned.time());
-        let detached = self.detached.iter_mut().map(|detached| &mut detached.since);
+        let detached = self.attachment.detached_mut().map(|detached| &mut detached.since);
         let witness = self.evidence.witness.iter_mut().map(|witness| &mut witness.at);
         let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);
         let times = self.signs.times().into_iter().chain(asked).chain(detached).chain(witness).chain(suspicions);

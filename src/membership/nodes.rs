@@ -104,7 +104,7 @@ impl Nodes {
         node.lives.before.get_or_insert_with(|| Box::new(last));
         node.presence.return_as_member();
         self.present += 1;
-        let conn = node.conn.take();
+        let conn = node.attachment.release();
         self.by_key.insert(key, node);
         conn
     }
@@ -187,12 +187,12 @@ impl Nodes {
     }
 
     pub(super) fn conn(&self, key: u32) -> Option<ConnId> {
-        self.get(&key)?.conn
+        self.get(&key)?.conn()
     }
 
     /// The connections of all nodes that have one.
     pub(super) fn conns(&self) -> Vec<ConnId> {
-        self.values().filter_map(|node| node.conn).collect()
+        self.values().filter_map(|node| node.conn()).collect()
     }
 
     /// A node, as a sentence names it.
@@ -210,7 +210,7 @@ impl Nodes {
 
     /// When a node whose loss is confirmed was gone: its connection ended, or it was last heard.
     pub(super) fn gone_since(&self, key: u32) -> Time {
-        let since = |node: &Node| node.detached.as_ref().map_or(node.signs.heard, |gone| gone.since);
+        let since = |node: &Node| node.attachment.detached().map_or(node.signs.heard, |gone| gone.since);
         self.get(&key).map_or(Time(0), |node| since(node))
     }
 
@@ -218,6 +218,6 @@ impl Nodes {
     pub(super) fn is_well(&self, named: Option<&Culprit>, key: u32) -> bool {
         let missed = named.and_then(|named| self.named(&named.node_id)).filter(|missed| *missed != key);
         let node = missed.and_then(|missed| self.get(&missed));
-        node.is_some_and(|node| node.is_member() && node.conn.is_some() && node.evidence.confirmed_lost.is_none())
+        node.is_some_and(|node| node.is_well())
     }
 }

@@ -157,7 +157,7 @@ impl Recovery {
         }
         // The nodes that had come back are not members of anything that goes on.
         let back: Vec<ConnId> =
-            cluster.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn).collect();
+            cluster.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn()).collect();
         for conn in back {
             let reason = format!("it cannot come back: {failure}");
             cluster.out.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));

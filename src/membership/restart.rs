@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::conductor::Conductor;
 use super::contract::{Closed, ConnId};
 use super::member_table::MemberTable;
-use super::node::{Detached, Node};
+use super::node::Node;
 use super::ranks::places;
 use super::standing::Presence;
 use super::timers::Due;
@@ -114,9 +114,7 @@ impl Cluster {
             }
             let mut node = Node::new(seat.register, None, ConnId(0), now);
             let words = "the scheduler was started again".to_owned();
-            node.conn = None;
-            node.detached =
-                Some(Detached { since: now, how: Closed::Broken, words, probe_wait: Duration::from_millis(1) });
+            node.attachment.detach(now, Closed::Broken, words, Duration::from_millis(1));
             node.place = Some(place);
             node.lives.token = seat.token;
             node.lives.restarts = seat.restarts;

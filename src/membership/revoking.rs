@@ -37,10 +37,11 @@ impl Groups {
         self.revoke_group(cluster, now, group, failure);
     }
 
-    /// The cause that a node's end follows from: one of its groups was revoked before it went. It is not the cause if
-    /// the group was revoked because somebody was missed who may indeed be lost, or who is this node. If the missed
-    /// node is well, it was only out of reach. It is not the cause either if the program had made the group, and this
-    /// node has gone on since it was told: for longer than the heartbeat time-out, or with other groups.
+    /// The cause that a node's end follows from: one of its groups was revoked before it went. There are two exceptions.
+    /// A group may have been revoked because a node was missed. That is not the cause if the missed node is this one, or
+    /// may really be lost. (If the missed node is well, it was only out of reach.) And a program may have made the group.
+    /// Its end is not the cause if this node has gone on since it was told of it: for longer than the heartbeat
+    /// time-out, or with other groups.
     pub(super) fn cause_before(&self, cluster: &Cluster, key: u32, gone: Time) -> Option<Failure> {
         // A program may not mind the end of a group that it has made, and go on.
         let patience = cluster.silence();

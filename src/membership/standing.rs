@@ -1,4 +1,4 @@
-//! Where a node stands, and every transition of it: whether it counts, and whether its place is abandoned.
+//! Where a node stands, and every transition of it: whether it counts, how it is connected, and whether its place is abandoned.
 //!
 //! ```text
 //! member --> left
@@ -7,12 +7,17 @@
 //!  lost        (the same life is heard again, or another has its place)
 //! ```
 //!
+//! A member whose connection ends is detached until it attaches again or is lost. A connection that the scheduler closes
+//! leaves nothing to wait for.
+//!
 //! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes
 //! that word back. `suspicion.rs` decides which loss is a culprit's and which is a consequence.
 
+use super::contract::{Closed, ConnId};
 use super::timers::HELD;
 use crate::types::Time;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 /// Whether a node counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,68 @@ impl Presence {
         match self {
             Presence::Lost { since } => Some(since),
             Presence::Member | Presence::Left => None,
+        }
+    }
+}
+
+/// How a member's connection came to be gone.
+#[derive(Clone, Debug)]
+pub(super) struct Detached {
+    pub(super) since: Time,
+    pub(super) how: Closed,
+    pub(super) words: String,
+    /// How long until its process is looked at again (only on the scheduler's own host).
+    pub(super) probe_wait: Duration,
+}
+
+/// How a node is connected to this scheduler.
+#[derive(Debug)]
+pub(super) enum Attachment {
+    /// This connection stands for it.
+    Attached(ConnId),
+    /// Its connection ended, and it may come back.
+    Detached(Detached),
+    /// No connection stands for it, and none has ended by itself: the node has left, was refused, or is a life that
+    /// has not attached yet.
+    None,
+}
+
+impl Attachment {
+    /// This connection stands for it from now on.
+    pub(super) fn attach(&mut self, conn: ConnId) {
+        *self = Attachment::Attached(conn);
+    }
+
+    /// Its connection has ended. `probe_wait`: how long until its process is looked at again.
+    pub(super) fn detach(&mut self, now: Time, how: Closed, words: String, probe_wait: Duration) {
+        *self = Attachment::Detached(Detached { since: now, how, words, probe_wait });
+    }
+
+    /// The connection that stands for it does so no more; returns it.
+    pub(super) fn release(&mut self) -> Option<ConnId> {
+        let conn = self.conn()?;
+        *self = Attachment::None;
+        Some(conn)
+    }
+
+    pub(super) fn conn(&self) -> Option<ConnId> {
+        match self {
+            Attachment::Attached(conn) => Some(*conn),
+            Attachment::Detached(_) | Attachment::None => None,
+        }
+    }
+
+    pub(super) fn detached(&self) -> Option<&Detached> {
+        match self {
+            Attachment::Detached(detached) => Some(detached),
+            Attachment::Attached(_) | Attachment::None => None,
+        }
+    }
+
+    pub(super) fn detached_mut(&mut self) -> Option<&mut Detached> {
+        match self {
+            Attachment::Detached(detached) => Some(detached),
+            Attachment::Attached(_) | Attachment::None => None,
         }
     }
 }
@@ -170,6 +237,18 @@ mod tests {
         assert_eq!((presence, presence.lost_since()), (Presence::Member, None));
         presence.leave();
         assert_eq!((presence, presence.is_lost()), (Presence::Left, false));
+    }
+
+    #[test]
+    fn a_released_connection_is_not_waited_for_and_one_that_ended_is() {
+        let mut attachment = Attachment::Attached(ConnId(1));
+        assert_eq!((attachment.release(), attachment.conn()), (Some(ConnId(1)), None));
+        assert!(attachment.detached().is_none() && attachment.release().is_none());
+        attachment.detach(Time(3), Closed::Broken, "reset".into(), Duration::ZERO);
+        assert_eq!((attachment.conn(), attachment.release()), (None, None));
+        assert_eq!(attachment.detached().map(|detached| detached.since), Some(Time(3)));
+        attachment.attach(ConnId(2));
+        assert_eq!((attachment.conn(), attachment.detached().is_none()), (Some(ConnId(2)), true));
     }
 
     #[test]

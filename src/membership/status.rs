@@ -20,7 +20,7 @@ use crate::error::Status;
 use crate::strangers::Kind;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{
-    Encoder, JobPhase, Message, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery,
+    Encoder, JobPhase, Message, NodeStanding, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery,
     Watch, Wire, PROTOCOL_HIGHEST, PROTOCOL_LOWEST,
 };
 
@@ -212,7 +212,7 @@ impl JobStatus<'_> {
         if self.view.cluster.job.first_left().is_some() {
             return (JobPhase::Ending, format!("{} of {all} nodes have left", all - self.view.cluster.nodes.present()));
         }
-        let away = self.view.cluster.nodes.values().filter(|node| node.conn.is_none()).count();
+        let away = self.view.cluster.nodes.values().filter(|node| node.conn().is_none()).count();
         let rest = if away > 0 { format!("; {away} of {all} nodes are away") } else { String::new() };
         (JobPhase::Running, format!("{}{rest}", self.view.cluster.size_in_words()))
     }
@@ -220,12 +220,12 @@ impl JobStatus<'_> {
     fn status_of_node(&self, key: u32, node: &Node) -> StatusNode {
         let is_recovering = self.recovery.holds(key);
         let state = match node.presence {
-            Presence::Left => NodeState::Left,
-            Presence::Lost { .. } => NodeState::Lost,
-            Presence::Member if node.conn.is_none() || node.evidence.confirmed_lost.is_some() => NodeState::Away,
-            Presence::Member if node.is_back() => NodeState::Back,
-            Presence::Member if is_recovering => NodeState::Recovering,
-            Presence::Member => NodeState::Member,
+            Presence::Left => NodeStanding::Left,
+            Presence::Lost { .. } => NodeStanding::Lost,
+            Presence::Member if node.conn().is_none() || node.evidence.confirmed_lost.is_some() => NodeStanding::Away,
+            Presence::Member if node.is_back() => NodeStanding::Back,
+            Presence::Member if is_recovering => NodeStanding::Recovering,
+            Presence::Member => NodeStanding::Member,
         };
         let mut calls = if node.is_member() { self.view.calls_of(node) } else { Vec::new() };
         let more = calls.len().saturating_sub(CALLS_MAX);

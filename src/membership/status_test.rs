@@ -39,7 +39,7 @@ fn asked(bench: &mut Bench) -> (StatusJob, Vec<StatusNode>, Vec<StatusGroup>) {
     (part.job.expect("the first part has the job"), part.nodes, part.groups)
 }
 
-fn states(nodes: &[StatusNode]) -> Vec<(Option<u32>, NodeState)> {
+fn states(nodes: &[StatusNode]) -> Vec<(Option<u32>, NodeStanding)> {
     nodes.iter().map(|node| (node.who.rank, node.state)).collect()
 }
 
@@ -81,7 +81,7 @@ fn a_cluster_that_forms_tells_who_has_come_and_who_is_missing() {
     assert_eq!((job.worker_num, job.server_num, job.recovery, job.age_ms), (3, 0, false, 1500));
     let said = "since 1.5 s: 2 of 3 workers have come; missing: rank 1; those that came: 2 from host here";
     assert_eq!((&job.words[..], &job.failure), (said, &None));
-    assert_eq!(states(&nodes), [(Some(2), NodeState::Member), (Some(0), NodeState::Member)]);
+    assert_eq!(states(&nodes), [(Some(2), NodeStanding::Member), (Some(0), NodeStanding::Member)]);
     assert_eq!((nodes[0].who.pid, nodes[0].heard_ms, nodes[1].heard_ms), (1001, Some(1500), Some(500)));
     assert_eq!(groups, []);
     assert_eq!(bench.lines, Vec::<String>::new(), "who asks is no stranger to be warned of");
@@ -225,7 +225,7 @@ fn a_job_that_is_broken_names_the_first_cause_and_no_calls() {
     let (job, nodes, groups) = asked(&mut bench);
     assert_eq!((job.phase, &job.words[..]), (JobPhase::Broken, "it will not be made whole again"));
     assert_eq!(job.failure.and_then(|first| first.culprit?.rank), Some(2));
-    let expected = [(Some(0), NodeState::Member), (Some(1), NodeState::Member), (Some(2), NodeState::Lost)];
+    let expected = [(Some(0), NodeStanding::Member), (Some(1), NodeStanding::Member), (Some(2), NodeStanding::Lost)];
     assert_eq!(states(&nodes), expected);
     assert!(nodes.iter().all(|node| node.calls.is_empty()), "{nodes:?}");
     assert_eq!(groups, []);
@@ -238,7 +238,7 @@ fn recovery_from_the_loss_to_the_next_epoch() {
     let (job, nodes, _) = asked(&mut bench);
     assert_eq!(job.phase, JobPhase::Broken);
     assert!(job.words.starts_with("nobody has called muster_recover yet; awaited: rank 0"), "{}", job.words);
-    assert_eq!(states(&nodes)[2], (Some(2), NodeState::Lost));
+    assert_eq!(states(&nodes)[2], (Some(2), NodeStanding::Lost));
 
     bench.say(0, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
     bench.pass(SECOND);
@@ -249,7 +249,8 @@ fn recovery_from_the_loss_to_the_next_epoch() {
                 1001), rank 2";
     let said = said.replace("worker, ", "");
     assert!(job.words.starts_with(&said), "{}", job.words);
-    let expected = [(Some(0), NodeState::Recovering), (Some(1), NodeState::Member), (Some(2), NodeState::Lost)];
+    let expected =
+        [(Some(0), NodeStanding::Recovering), (Some(1), NodeStanding::Member), (Some(2), NodeStanding::Lost)];
     assert_eq!(states(&nodes), expected);
 
     let mut next = returning(2, 3);
@@ -257,7 +258,7 @@ fn recovery_from_the_loss_to_the_next_epoch() {
     next.reentry = Some(Box::new(Reentry { tokens: vec![Token([3; 32])], next: TokenHash([8; 32]) }));
     bench.join(12, next);
     let (_, nodes, _) = asked(&mut bench);
-    assert_eq!(states(&nodes)[2], (Some(2), NodeState::Back));
+    assert_eq!(states(&nodes)[2], (Some(2), NodeStanding::Back));
 
     bench.say(1, Message::Recover(Recover { epoch: Epoch(1), inside: true }));
     for conn in [0, 1] {
@@ -265,7 +266,7 @@ fn recovery_from_the_loss_to_the_next_epoch() {
     }
     let (job, nodes, _) = asked(&mut bench);
     assert_eq!((job.phase, job.epoch, job.failure), (JobPhase::Running, Epoch(2), None));
-    assert!(nodes.iter().all(|node| node.state == NodeState::Member));
+    assert!(nodes.iter().all(|node| node.state == NodeStanding::Member));
     assert_eq!(nodes.iter().map(|node| node.restarts).collect::<Vec<_>>(), [0, 0, 1]);
 }
 
@@ -289,7 +290,7 @@ fn a_scheduler_that_was_started_again_says_whom_it_has_not_heard() {
     let (job, nodes, _) = asked(&mut bench);
     assert_eq!((job.phase, job.generation, job.age_ms), (JobPhase::Running, 2, 1000));
     assert_eq!(job.words, "2 workers; 1 of 2 nodes are away");
-    assert_eq!(states(&nodes), [(Some(0), NodeState::Away), (Some(1), NodeState::Member)]);
+    assert_eq!(states(&nodes), [(Some(0), NodeStanding::Away), (Some(1), NodeStanding::Member)]);
     assert_eq!((nodes[0].heard_ms, nodes[1].heard_ms), (None, Some(0)));
 }
 
@@ -299,7 +300,7 @@ fn nodes_that_leave() {
     bench.say(1, Message::Leave);
     let (job, nodes, _) = asked(&mut bench);
     assert_eq!((job.phase, &job.words[..]), (JobPhase::Ending, "1 of 2 nodes have left"));
-    assert_eq!(states(&nodes), [(Some(0), NodeState::Member), (Some(1), NodeState::Left)]);
+    assert_eq!(states(&nodes), [(Some(0), NodeStanding::Member), (Some(1), NodeStanding::Left)]);
 }
 
 /// All parts, each as long as it may be.

@@ -70,7 +70,7 @@ impl Stragglers {
         if self.queries.len() < QUERIES_MAX {
             let absent = members.into_iter().filter(|member| view.is_asked_for(*member, &open));
             open.waiting =
-                absent.filter(|member| cluster.nodes.get(member).is_some_and(|node| node.conn.is_some())).collect();
+                absent.filter(|member| cluster.nodes.get(member).is_some_and(|node| node.conn().is_some())).collect();
         }
         if open.waiting.is_empty() {
             return answer(cluster, groups, now, &open);
@@ -207,7 +207,7 @@ impl View<'_> {
             if !has_told && overdue {
                 query.waiting.insert(*key);
             }
-            if has_told || overdue || node.conn.is_none() {
+            if has_told || overdue || node.conn().is_none() {
                 absent.push(*key);
             }
         }
@@ -244,7 +244,7 @@ impl View<'_> {
         let known = node.course.progress_in(query.group);
         let state = match known {
             _ if node.presence == Presence::Left => AbsenceState::Left,
-            _ if node.conn.is_none() || node.presence.is_lost() => AbsenceState::Silent,
+            _ if node.conn().is_none() || node.presence.is_lost() => AbsenceState::Silent,
             // A node that has only just attached again has not answered either: what is known of it is from before.
             _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
             None => AbsenceState::Never,

@@ -58,7 +58,7 @@ impl Cluster {
     pub(super) fn answer_suspicions(&mut self, now: Time, key: u32) {
         let (silence, is_broken) = (self.silence(), self.job.is_broken());
         let Some(node) = self.nodes.get(&key) else { return };
-        if is_broken || node.conn.is_none() {
+        if is_broken || node.conn().is_none() {
             return;
         }
         let mut reports = Vec::new();
@@ -93,7 +93,7 @@ impl Cluster {
     fn is_cleared(&self, now: Time, suspicion: &Suspicion) -> bool {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
-                let is_well = peer.conn.is_some()
+                let is_well = peer.conn().is_some()
                     && peer.evidence.confirmed_lost.is_none()
                     && peer.signs.unhearing(now) <= self.interval() * 2;
                 is_well && peer.signs.heard > suspicion.at && now >= suspicion.at + HELD

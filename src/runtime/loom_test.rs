@@ -41,7 +41,7 @@ fn mailbox() -> (Arc<Mailbox<u32>>, Bell) {
     (Arc::new(Mailbox::new(Signal::new(bell.clone()))), bell)
 }
 
-/// What a sleeper does until it has found what it looks for: as in `drive` and in `messages/attend`.
+/// What a sleeper does until it has found what it looks for: as in `drive` and in `messages/progress_thread`.
 fn sleep_until(mailbox: &Mailbox<u32>, bell: &Bell, mut found: impl FnMut(Vec<u32>) -> bool) {
     loop {
         if !mailbox.take_signal() {

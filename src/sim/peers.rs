@@ -7,7 +7,7 @@ use super::once::Shape;
 use super::plan::{Trouble, When};
 use super::table::Event as Met;
 use super::world::{Event, World};
-use crate::agent::{self, Command, PeerSign, ToPeer};
+use crate::agent::{self, Command, PeerProcess, PeerSign, Seen, ToPeer};
 use crate::membership::{self, ConnId};
 use crate::types::Epoch;
 use crate::wire::{Lane, Message};
@@ -27,7 +27,7 @@ impl World {
         let passes_at = self.now.max(own.apart_until).max(other.apart_until);
         let signs = match what {
             ToPeer::Look => {
-                let sign = PeerSign::Seen { is_gone: false, lives: false, answers: passes_at == self.now };
+                let sign = PeerSign::Seen(Seen { process: PeerProcess::Unknown, answers: passes_at == self.now });
                 return self.queue.put(self.now, Event::ToNode(node, None, agent::Input::of_peer(peer_index, sign)));
             }
             what if passes_at > self.now => return self.queue.put(passes_at, Event::ToPeer(node, peer_index, what)),

@@ -339,7 +339,7 @@ fn status_part() -> StatusPart {
         words: "4 workers".into(),
         failure: Some(failure()),
     };
-    let (state, calls, waits) = (NodeState::Away, vec![progress()], vec![wait()]);
+    let (state, calls, waits) = (NodeStanding::Away, vec![progress()], vec![wait()]);
     let (address, device) = (Some(([10, 0, 0, 3], 4000).into()), Device { id: Some(5), ip: None });
     let place = Some(StatusPlace { host_key: "b/boot".into(), local_rank: 1, address, device });
     let node = StatusNode { who: culprit(), state, heard_ms: Some(300), restarts: 1, calls, more: 2, waits, place };

@@ -76,6 +76,6 @@ pub use record::{
     ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord,
 };
 pub use status::{
-    JobNews, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery, Watch,
+    JobNews, JobPhase, NodeStanding, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery, Watch,
 };
 pub use store::{Blob, Parts, StoreBegin, StoreCancel, StoreOperation, StorePiece, StoreReply, STORE_PIECE_BYTES};

@@ -314,7 +314,7 @@ impl Random {
     fn status_node(&mut self) -> StatusNode {
         StatusNode {
             who: self.culprit(),
-            state: self.choose(&[NodeState::Member, NodeState::Away, NodeState::Back, NodeState::Left]),
+            state: self.choose(&[NodeStanding::Member, NodeStanding::Away, NodeStanding::Back, NodeStanding::Left]),
             heard_ms: self.option(Random::u64),
             restarts: self.u32(),
             calls: self.list(9, Random::progress),

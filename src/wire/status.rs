@@ -61,7 +61,7 @@ code! {
 
 code! {
     /// What a node is to its scheduler.
-    pub enum NodeState {
+    pub enum NodeStanding {
         /// It takes part, and is connected.
         Member = 1,
         /// It takes part, but its connection is gone: it may come back.
@@ -127,7 +127,7 @@ record! {
         /// The node.
         pub who: Culprit,
         /// What the node is to its scheduler.
-        pub state: NodeState,
+        pub state: NodeStanding,
         /// How long ago it was heard, in milliseconds. None if this scheduler has not heard it yet.
         pub heard_ms: Option<u64>,
         /// How often it has come back.

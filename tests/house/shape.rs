@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// From each to those that it names or calls.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// One `impl` block of a type's own methods.
+/// One `impl` block of a type.
 struct Methods {
     of: String,
+    /// Whether the methods are the type's own, and no trait's.
+    inherent: bool,
     file: String,
     names: Vec<String>,
-    /// The methods that it calls on `self` or `Self`.
+    /// The methods of the type that it calls: on `self`, or by the type's name.
     calls: BTreeSet<String>,
 }
 
@@ -139,7 +141,7 @@ pub fn uses(sources: &[Source]) -> Arrows {
         }
     }
     let mut homes = HashMap::new();
-    for own in product(sources).flat_map(methods) {
+    for own in product(sources).flat_map(methods).filter(|own| own.inherent) {
         let told = own.names.into_iter().filter(|name| !twice.contains(name.as_str()) && !AMBIGUOUS.contains(&&**name));
         homes.extend(told.map(|name| (name, (own.of.clone(), own.file.clone()))));
     }
@@ -202,7 +204,7 @@ pub fn large(sources: &[Source]) -> Vec<Large> {
             (large.fields, large.methods) = (large.fields + fields, large.methods + methods);
         };
         fields(source).iter().for_each(|(of, fields)| count(of, *fields, 0));
-        methods(source).iter().for_each(|own| count(&own.of, 0, own.names.len()));
+        methods(source).iter().filter(|own| own.inherent).for_each(|own| count(&own.of, 0, own.names.len()));
     }
     found.into_values().filter(|large| large.fields > FIELDS_MAX || large.methods > METHODS_MAX).collect()
 }
@@ -231,7 +233,7 @@ fn methods(source: &Source) -> Vec<Methods> {
         if word(tokens, at).as_deref() != Some("impl") {
             return;
         }
-        let Some(of) = implemented(&tokens[at + 1..]) else { return };
+        let Some((of, inherent)) = implemented(&tokens[at + 1..]) else { return };
         let body = tokens[at..].iter().find_map(|token| match token {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(trees(group.stream())),
             _ => None,
@@ -240,39 +242,42 @@ fn methods(source: &Source) -> Vec<Methods> {
         let names = (0..body.len()).filter(|at| word(&body, *at).as_deref() == Some("fn"));
         let names = names.filter(|at| !has_test_attribute(&body, *at)).filter_map(|at| word(&body, at + 1)).collect();
         let mut calls = BTreeSet::new();
-        collect_calls(&body, &mut calls);
-        found.push(Methods { of, file: source.path.clone(), names, calls });
+        collect_calls(&body, &of, &mut calls);
+        found.push(Methods { of, inherent, file: source.path.clone(), names, calls });
     });
     found
 }
 
-/// The type of an `impl` without a trait, from what stands behind that word.
-fn implemented(tokens: &[TokenTree]) -> Option<String> {
-    let (mut depth, mut name) = (0, None);
+/// The type of an `impl`, from what stands behind that word, and whether no trait is implemented.
+fn implemented(tokens: &[TokenTree]) -> Option<(String, bool)> {
+    let (mut depth, mut name, mut inherent) = (0, None, true);
     for (at, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
             TokenTree::Punct(punct) if punct.as_char() == '>' && !is_punct(tokens, at.wrapping_sub(1), '-') => {
                 depth -= 1
             }
-            TokenTree::Ident(ident) if *ident == "for" && depth == 0 => return None,
-            TokenTree::Ident(ident) if *ident == "where" && depth == 0 => return name,
+            TokenTree::Ident(ident) if *ident == "for" && depth == 0 => inherent = false,
+            TokenTree::Ident(ident) if *ident == "where" && depth == 0 => break,
             TokenTree::Ident(ident) if depth == 0 => name = Some(ident.to_string()),
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return name,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
             _ => {}
         }
     }
-    None
+    name.map(|name| (name, inherent))
 }
 
-fn collect_calls(tokens: &[TokenTree], into: &mut BTreeSet<String>) {
+/// The methods of this type that are called on `self`, or by the type's name.
+fn collect_calls(tokens: &[TokenTree], of: &str, into: &mut BTreeSet<String>) {
     for at in 0..tokens.len() {
         if let TokenTree::Group(group) = &tokens[at] {
-            collect_calls(&trees(group.stream()), into);
+            collect_calls(&trees(group.stream()), of, into);
         }
         let method = match word(tokens, at).as_deref() {
             Some("self") if is_punct(tokens, at + 1, '.') => word(tokens, at + 2).map(|name| (name, at + 3)),
-            Some("Self") if is_punct(tokens, at + 1, ':') => word(tokens, at + 3).map(|name| (name, at + 4)),
+            Some(name) if ["Self", of].contains(&name) && is_punct(tokens, at + 1, ':') => {
+                word(tokens, at + 3).map(|name| (name, at + 4))
+            }
             _ => None,
         };
         let is_call = |end: usize| matches!(tokens.get(end), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);

@@ -52,8 +52,8 @@ fn compare(what: &str, found: &[(String, String)], known: &[&str]) -> Vec<String
 pub fn picture(sources: &[Source]) -> String {
     let arrows = rooms(sources);
     let mut drawn = String::from(
-        "# The rooms of the runtime\n\nEach arrow says that a room uses another. `tests/house.rs` draws this page from the code \
-         and fails where it has\ndrifted; `MUSTER_BLESS=1 cargo test --test house` draws it anew. No arrow points up.\n\n\
+        "# The rooms of the runtime\n\nEach arrow says that a room uses another. `tests/house.rs` makes this page from the code. \
+         The test fails\nif the page does not match the code any more; `MUSTER_BLESS=1 cargo test --test house` makes it anew. No arrow points up.\n\n\
          ```mermaid\nflowchart TD\n",
     );
     for from in ROOMS.iter().rev() {
@@ -198,6 +198,27 @@ mod planted {
         ];
         let found = circles(&calls(&parsed(&files)));
         assert_eq!(found, [["T in src/wire/a.rs", "T in src/wire/b.rs"]]);
+        let files = [
+            ("src/wire/a.rs", "struct T; impl T { fn a(&self) {} } impl<A> From<A> for T where A: B { fn from(x: A) { x.f(self.b()) } }"),
+            ("src/wire/b.rs", "impl T { fn b(&self) { T::a(self) } }"),
+        ];
+        let found = circles(&calls(&parsed(&files)));
+        assert_eq!(found, [["T in src/wire/a.rs", "T in src/wire/b.rs"]]);
+    }
+
+    #[test]
+    fn what_is_listed_and_no_longer_so_is_caught() {
+        let found = [("wire::A".to_owned(), "A".to_owned())];
+        assert_eq!(compare("is large", &found, &["wire::A"]), Vec::<String>::new());
+        assert_eq!(compare("is large", &found, &["wire::B"]).len(), 2, "A is news, and B is listed in vain");
+    }
+
+    #[test]
+    fn a_new_arrow_changes_the_picture() {
+        let files = [("src/runtime/groups/group.rs", "use crate::runtime::base::log::Logger;")];
+        let more = [files[0], ("src/runtime/groups/handle.rs", "use crate::runtime::state::roster::Roster;")];
+        assert!(picture(&parsed(&files)).contains("    groups --> base\n"));
+        assert!(picture(&parsed(&more)).contains("    groups --> base & state\n"));
     }
 
     #[test]

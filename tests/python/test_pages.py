@@ -11,7 +11,7 @@ from test_demo import NO_OUTER_MAKE
 from test_install import PKG_CONFIG, PROGRAM, cmake, done
 
 HELLO, = Page("README.md").programs
-_, _, PATH, COMPILE, *_ = Page("README.md").commands
+_, PATH, COMPILE, *_ = Page("README.md").commands
 LAUNCH, RUNS = Page("docs", "launcher.md").commands
 SECRET, FILES, PASSWORD, CERTS = Page("docs", "security.md").commands
 INSTALL, BUILD = Page("docs", "install.md").commands

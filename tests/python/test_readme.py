@@ -1,4 +1,4 @@
-"""The program and commands of the README, and of docs/mindspore.md, do what these say when they are pasted, and leave nothing that
+"""The programs and commands of the README, of docs/python.md and docs/mindspore.md do what these say when they are pasted, and leave nothing that
 git would want to add."""
 
 import os
@@ -14,8 +14,9 @@ from test_demo import NO_OUTER_MAKE
 
 README = Page("README.md")
 PROGRAM, = README.programs
-# `make demo` has a test of its own, `make test` runs this one, and packages are made in tests/packages.
-_, _, PATH, HELLO, PYTHON, RECOVERY, STATUS = README.commands
+# `make demo` has a test of its own, and `make test` runs this one.
+_, PATH, HELLO, RECOVERY, STATUS = README.commands
+PYTHON, = Page("docs", "python.md").commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
 TRAINING_LIMIT = 400
@@ -51,7 +52,7 @@ def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
 
 def test_the_program_in_python_runs_with_the_wheel_from_an_empty_environment(tmp_path):
     (tmp_path / "target").symlink_to(TREE / "target")
-    (tmp_path / "hello.py").write_text(re.search(r"```python\n(.*?)```", README.text, re.S)[1])
+    (tmp_path / "hello.py").write_text(re.search(r"```python\n(.*?)```", Page("docs", "python.md").text, re.S)[1])
     with reserved_port() as port, paste(PYTHON, tmp_path, port) as shell:
         assert shell.wait(2 * LIMIT) == 0
         said = sorted(re.findall(r"^\[rank \d\] (.*)", shell.stdout, re.M))

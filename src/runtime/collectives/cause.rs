@@ -11,7 +11,7 @@ use crate::runtime::base::patience::{VERDICT_WAIT, WARN_AFTER};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
-use crate::runtime::state::verdict::{Concern, Inquiry, Unsaid, Word};
+use crate::runtime::state::verdict::{Concern, PeerQuery, Unsaid, Word};
 use crate::types::Call;
 use crate::wire::{Absent, COMPARED_WITHIN};
 use std::cmp::Ordering;
@@ -126,8 +126,8 @@ impl Running<'_> {
     /// A link ended: asks the scheduler what became of the peer.
     fn judge(&self, peer: u32, end: &LinkEnd) -> (Failure, bool) {
         let evidence = end.in_words();
-        let inquiry = Inquiry::about(self.context, peer, &evidence, matches!(end, LinkEnd::Silent(_)));
-        match inquiry.wait(self.context) {
+        let query = PeerQuery::about(self.context, peer, &evidence, matches!(end, LinkEnd::Silent(_)));
+        match query.wait(self.context) {
             Word::Told(failure) => (failure, true),
             Word::Left(culprit) => (self.left(peer, Some(culprit)), false),
             Word::Unsaid(what) => (self.failure_of(what, peer, &evidence), false),

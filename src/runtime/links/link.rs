@@ -7,7 +7,7 @@
 
 use super::keepalive::KeepAlive;
 pub(crate) use super::link_end::LinkEnd;
-use super::link_end::{corrupt, ended};
+use super::link_end::{corrupt, ended, PeerEnd};
 use super::outgoing::{Outgoing, HEAD_BYTES, PACKED_BYTES};
 use super::sink::Sink;
 use crate::error::Failure;
@@ -98,10 +98,7 @@ pub struct Link {
     incoming: Option<Incoming>,
     outgoing: Option<Outgoing>,
     packed: Vec<u8>,
-    /// Whether the peer will send nothing more, and nobody has looked yet at what it sent last.
-    unseen_end: bool,
-    /// Whether the poller has said that the peer will send nothing more.
-    noted_end: bool,
+    peer_end: PeerEnd,
     /// Whether a data frame or a message's frame has come.
     spoken: bool,
     /// Whether the peer's kernel answers.
@@ -124,8 +121,7 @@ impl Link {
             incoming: None,
             outgoing: None,
             packed: Vec::with_capacity(PACKED_BYTES),
-            unseen_end: false,
-            noted_end: false,
+            peer_end: PeerEnd::Open,
             spoken: false,
             keep_alive: KeepAlive::default(),
             checksums: true,
@@ -205,7 +201,7 @@ impl Link {
 
     /// Whether the poller has said so: the peer will send nothing more.
     pub fn end_is_noted(&self) -> bool {
-        self.noted_end
+        self.peer_end != PeerEnd::Open
     }
 
     /// Like `peek`, for a caller that knows which payload should come. If it is long, the part that is there lands at once where
@@ -244,15 +240,14 @@ impl Link {
 
     /// Notes what the poller says: whether the peer will send nothing more.
     pub fn note_end(&mut self, closed: bool) {
-        self.unseen_end |= closed && !self.noted_end;
-        self.noted_end |= closed;
+        self.peer_end.note(closed);
     }
 
     /// Returns the revocation behind the data frame that stands next, if nobody has asked for that frame and the peer will send
     /// nothing more. Reads all that there is, which is no more than the system's buffers hold. Looks once.
     pub fn last_word(&mut self) -> Option<Failure> {
         let waiting = self.incoming.as_ref().filter(|incoming| incoming.landed == 0 && incoming.of_piece == 0)?;
-        if !std::mem::take(&mut self.unseen_end) {
+        if !self.peer_end.look() {
             return None;
         }
         let behind = body_bytes(&waiting.header);

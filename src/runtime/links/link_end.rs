@@ -56,3 +56,32 @@ pub(crate) fn ended(error: &io::Error) -> LinkEnd {
 pub(crate) fn corrupt(error: WireError) -> LinkEnd {
     LinkEnd::Corrupt(error.0)
 }
+
+/// Whether the peer will send nothing more, as far as the poller has said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PeerEnd {
+    /// It may send more.
+    Open,
+    /// It will send nothing more, and nobody has looked yet at what it sent last.
+    Unseen,
+    /// It will send nothing more, and that was looked at.
+    Seen,
+}
+
+impl PeerEnd {
+    /// The poller says whether the peer will send nothing more.
+    pub(super) fn note(&mut self, closed: bool) {
+        if closed && *self == PeerEnd::Open {
+            *self = PeerEnd::Unseen;
+        }
+    }
+
+    /// Looks at what the peer sent last. Returns whether there is something to look at: once.
+    pub(super) fn look(&mut self) -> bool {
+        let is_unseen = *self == PeerEnd::Unseen;
+        if is_unseen {
+            *self = PeerEnd::Seen;
+        }
+        is_unseen
+    }
+}

@@ -8,7 +8,7 @@
 use super::connections::Connections;
 use super::handshake::{frame, leave};
 use super::rosters::Rosters;
-use crate::agent::{PeerSign, PeerWord};
+use crate::agent::{PeerProcess, PeerSign, PeerWord, Seen};
 use crate::net::{host, limit};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::GroupId;
@@ -78,11 +78,12 @@ pub(super) fn look_at(key: LinkKey, connections: &Connections, rosters: &Rosters
     let time_out = formed.map_or(0, |formed| formed.agreed.heartbeat_timeout_ms);
     let owes = OWES.max(Duration::from_millis(time_out / 2));
     let answers = connections.watching(key).any(|transport| transport.silence().is_none_or(|silence| silence < owes));
-    PeerSign::Seen {
-        is_gone: liveness == host::Liveness::Gone,
-        lives: liveness == host::Liveness::Alive,
-        answers: answers || liveness == host::Liveness::Alive,
-    }
+    let process = match liveness {
+        host::Liveness::Gone => PeerProcess::Gone,
+        host::Liveness::Alive => PeerProcess::Lives,
+        host::Liveness::Unknown => PeerProcess::Unknown,
+    };
+    PeerSign::Seen(Seen { process, answers: answers || process == PeerProcess::Lives })
 }
 
 /// What this host knows of a node's process, if the process is on this host and in the same namespace of process ids.

@@ -13,14 +13,13 @@
 //! | [`giving_up`] | what is cancelled, late, refused or dropped, and what the peer says of that |
 //! | [`deadlines`], [`late`], [`unreached`] | when the time of operations is up, and what becomes of them then; peers that may not be reached |
 //! | [`ending`] | what becomes of all that when the group is over |
-//! | [`attend`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
+//! | [`progress_thread`], [`revoke`] | the thread that sees to it that messages go on by themselves; what ends the group because of them |
 //!
 //! A group's messages have links of their own. From the first use on one thread waits for those links. The thread that
 //! posts an operation moves what can be moved at once. A caller that waits drives its message for a short while before
 //! it sleeps. All of it under one lock, so that a message is handed from thread to thread only where somebody sleeps.
 
 mod arrivals;
-mod attend;
 mod buffer_pool;
 mod deadlines;
 mod ending;
@@ -38,6 +37,7 @@ pub(crate) mod messages_test;
 mod operation;
 mod peer;
 mod posting;
+mod progress_thread;
 mod queues;
 mod ranks;
 mod revoke;
@@ -334,13 +334,13 @@ impl Messages {
                 turns: Default::default(),
             });
             let (messages, own) = (Arc::clone(self), Arc::clone(&handle));
-            let attend = move || {
+            let run = move || {
                 let _ = messages.guarded(|| {
-                    messages.attend(&own, poller);
+                    messages.run_progress_thread(&own, poller);
                     Ok(())
                 });
             };
-            progress_thread.thread = Some(thread::spawn("muster-messages", attend)?);
+            progress_thread.thread = Some(thread::spawn("muster-messages", run)?);
             let _ = self.handle.set(handle); // under the lock, so there is none yet
             let _ = self.context.bells.messages.set(signal);
             self.context.interrupt_messages(); // a thread that broke the group before that found no progress thread to tell

@@ -10,7 +10,7 @@ use crate::runtime::base::request::{Operation, Outcome, Request};
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::silence::Finding;
-use crate::runtime::state::verdict::{Concern, Inquiry, Unsaid, Word};
+use crate::runtime::state::verdict::{Concern, PeerQuery, Unsaid, Word};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 impl Messages {
@@ -40,7 +40,7 @@ impl Messages {
     }
 
     /// Something may be wrong with a peer. What the scheduler says of it is looked for at each turn.
-    pub(super) fn judge(&self, handle: &EngineHandle, suspect: Suspect, open: &mut Vec<(Suspect, Inquiry)>) {
+    pub(super) fn judge(&self, handle: &EngineHandle, suspect: Suspect, open: &mut Vec<(Suspect, PeerQuery)>) {
         let evidence = suspect.end.in_words();
         match suspect.finding {
             _ if self.context.told().is_some() => {}
@@ -49,8 +49,8 @@ impl Messages {
             Finding::Unknown if open.iter().any(|(other, _)| other.rank == suspect.rank) => {}
             Finding::Unknown => {
                 let is_silent = matches!(suspect.end, LinkEnd::Silent(_));
-                let inquiry = Inquiry::about(&self.context, suspect.rank, &evidence, is_silent);
-                open.push((suspect, inquiry));
+                let query = PeerQuery::about(&self.context, suspect.rank, &evidence, is_silent);
+                open.push((suspect, query));
             }
         }
     }

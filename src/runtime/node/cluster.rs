@@ -13,7 +13,7 @@ use crate::net::host;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
-use crate::runtime::base::interrupts::{in_call, Attention, Interrupts};
+use crate::runtime::base::interrupts::{in_call, Interrupts};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
@@ -35,7 +35,7 @@ use crate::secret::{self, Guard};
 use crate::types::{Epoch, GroupId, Incarnation, LaunchId, Role, Time};
 use crate::wire::{Abort, Formed, Member, Register, Told, FEATURES, PROTOCOL_HIGHEST, PROTOCOL_LOWEST};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct Cluster {
     pub(crate) registry: Arc<Registry>,
     formed: Arc<Formed>,
     node_id: String,
-    thread: Option<JoinHandle<()>>,
+    pub(super) thread: Option<JoinHandle<()>>,
     /// Threads of groups that had not ended when finalizing had to.
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) scheduler: Option<SchedulerThread>,
@@ -362,25 +362,6 @@ impl Cluster {
             None => "the other nodes were not told either".to_owned(),
         };
         Err(Error::new(Status::Unreachable, format!("abort: the scheduler has not answered, and {who}")))
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.state.ask(AgentCommand::Quit);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // the thread has no result; a panic was printed
-        }
-        let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
-        self.state.program.notices.end();
-        self.state.end_trace(Duration::MAX);
-        self.registry.kept().handles.clear();
-        self.state.free();
-        // This node is lost to the others, and may come back: with recovery the job is still to be there then.
-        let is_in_it = *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) == Leaving::NotYet;
-        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && is_in_it) {
-            scheduler.vanish();
-        }
     }
 }
 

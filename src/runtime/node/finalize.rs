@@ -51,6 +51,25 @@ impl Cluster {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.state.ask(AgentCommand::Quit);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // the thread has no result; a panic was printed
+        }
+        let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
+        self.state.program.notices.end();
+        self.state.end_trace(Duration::MAX);
+        self.registry.kept().handles.clear();
+        self.state.free();
+        // This node is lost to the others, and may come back: with recovery the job is still to be there then.
+        let is_in_it = *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) == Leaving::NotYet;
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && is_in_it) {
+            scheduler.vanish();
+        }
+    }
+}
+
 fn leave(cluster: &Cluster, deadline: Time, attention: &Attention<'_>) -> Result<()> {
     let (state, registry) = (&cluster.state, &cluster.registry);
     let (begun, limit) = (state.clock.now(), cluster.settings().finalize_timeout);

@@ -30,22 +30,41 @@ const DIRTY_MAX: usize = 64;
 
 struct Connection {
     link: ControlLink,
-    /// When to drop the connection, once the brain has closed it.
-    closing: Option<Time>,
-    /// Whether the peer has been told that nothing more follows.
-    shut: bool,
-    /// Whether the peer is to hear a word, or has heard one.
-    spoken_to: bool,
-    /// Whether one side does not take the other: the last word is on the way.
-    refused: bool,
+    phase: Phase,
     /// Whether a node has registered on this connection.
     is_nodes: bool,
+}
+
+/// How far a connection is, from its beginning to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It is open, and nothing was said to the peer.
+    Silent,
+    /// It is open, and the peer is to hear a word, or has heard one.
+    Spoken,
+    /// The brain has closed it: what was sent is being written. `shut`: the peer has been told that nothing more follows.
+    Closing { shut: bool },
+    /// One side does not take the other: the last word is on the way. `shut` as above.
+    Refused { shut: bool },
+}
+
+impl Phase {
+    /// Whether it is being closed.
+    fn is_closing(self) -> bool {
+        matches!(self, Phase::Closing { .. } | Phase::Refused { .. })
+    }
+
+    fn is_refused(self) -> bool {
+        matches!(self, Phase::Refused { .. })
+    }
 }
 
 impl Connection {
     /// Ends this direction, and passes over what still comes. Returns the connection's end, if that has come.
     fn read_on(&mut self, through: &mut [u8]) -> Option<ControlEnd> {
-        self.shut = self.shut || self.link.transport.shutdown_write().is_ok();
+        if self.phase == (Phase::Refused { shut: false }) {
+            self.phase = Phase::Refused { shut: self.link.transport.shutdown_write().is_ok() };
+        }
         match self.link.transport.read(&mut [IoSliceMut::new(through)]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             Err(error) => Some(ControlEnd::from_io(&error)),
@@ -138,9 +157,7 @@ impl Connections {
         let id = ConnId(self.next);
         self.next += 1;
         link.transport.register(registry, Token(id.0 as usize)).ok()?;
-        let connection =
-            Connection { link, closing: None, shut: false, spoken_to: false, refused: false, is_nodes: false };
-        self.open.insert(id, Box::new(connection));
+        self.open.insert(id, Box::new(Connection { link, phase: Phase::Silent, is_nodes: false }));
         Some(id)
     }
 
@@ -158,7 +175,7 @@ impl Connections {
 
     /// Whether a connection may be read at once: a node's may. Others join the line.
     pub fn is_first(&mut self, id: ConnId) -> bool {
-        let is_first = self.open.get(&id).is_some_and(|it| it.is_nodes && it.closing.is_none());
+        let is_first = self.open.get(&id).is_some_and(|it| it.is_nodes && !it.phase.is_closing());
         if !is_first {
             self.line.join(id);
         }
@@ -169,10 +186,10 @@ impl Connections {
     pub fn read(&mut self, id: ConnId) -> Option<Read> {
         self.more.remove(&id);
         let connection = self.open.get_mut(&id)?;
-        if connection.refused {
+        if connection.phase.is_refused() {
             return Some(Read { arrivals: Vec::new(), any: false, end: connection.read_on(&mut self.through) });
         }
-        let (mut arrivals, is_closed) = (Vec::new(), connection.closing.is_some());
+        let (mut arrivals, is_closed) = (Vec::new(), connection.phase.is_closing());
         // Nothing is kept of what comes on a connection that has been closed: many strangers may send much.
         let heard = match is_closed {
             true => connection.link.pass_over(&mut self.through),
@@ -209,7 +226,9 @@ impl Connections {
     pub fn send(&mut self, id: ConnId, message: Message) -> Result<(), ControlEnd> {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.link.queue(message)?;
-            connection.spoken_to = true;
+            if connection.phase == Phase::Silent {
+                connection.phase = Phase::Spoken;
+            }
             self.dirty.insert(id);
         }
         Ok(())
@@ -218,15 +237,14 @@ impl Connections {
     /// Writes what can be written.
     pub fn write(&mut self) {
         while let Some(id) = self.dirty.pop_first() {
-            let Some(connection) = self.open.get_mut(&id).filter(|it| !it.refused) else { continue };
+            let Some(connection) = self.open.get_mut(&id).filter(|it| !it.phase.is_refused()) else { continue };
             if !connection.link.write() {
                 self.more.insert(id);
-            } else if connection.closing.is_some() && !connection.link.has_outbound() {
+            } else if connection.phase == (Phase::Closing { shut: false }) && !connection.link.has_outbound() {
                 // The peer's end is awaited then, so that nothing on the way is cut off. This is said once: each time
                 // is an event on the socket, of which the poller would tell.
-                if !std::mem::replace(&mut connection.shut, true) {
-                    let _ = connection.link.transport.shutdown_write();
-                }
+                connection.phase = Phase::Closing { shut: true };
+                let _ = connection.link.transport.shutdown_write();
             }
         }
     }
@@ -242,21 +260,21 @@ impl Connections {
     pub fn remove(&mut self, id: ConnId) -> bool {
         self.dirty.remove(&id);
         let Some(connection) = self.open.remove(&id) else { return false };
-        self.closing_count -= usize::from(connection.closing.is_some());
-        connection.closing.is_none()
+        let is_closing = connection.phase.is_closing();
+        self.closing_count -= usize::from(is_closing);
+        !is_closing
     }
 
     /// Ends a connection in order on which one side does not take the other: the reason is to arrive. Returns whether
     /// that is news, because it had not been closed.
     pub fn refuse(&mut self, id: ConnId, now: Time) -> bool {
         let Some(connection) = self.open.get_mut(&id) else { return false };
-        if connection.closing.is_some() {
+        if connection.phase.is_closing() {
             self.remove(id);
             return false;
         }
-        connection.refused = true;
-        connection.spoken_to = true; // by the transport
-        self.close(id, now);
+        connection.phase = Phase::Refused { shut: false };
+        self.drain(id, now);
         self.more.insert(id);
         true
     }
@@ -264,15 +282,20 @@ impl Connections {
     /// Closes a connection, once what was sent is written.
     pub fn close(&mut self, id: ConnId, now: Time) {
         let Some(connection) = self.open.get_mut(&id) else { return };
-        if !connection.spoken_to {
-            self.remove(id);
-            return;
+        match connection.phase {
+            Phase::Silent => _ = self.remove(id),
+            Phase::Spoken => {
+                connection.phase = Phase::Closing { shut: false };
+                self.drain(id, now);
+            }
+            Phase::Closing { .. } | Phase::Refused { .. } => _ = self.dirty.insert(id),
         }
-        if connection.closing.is_none() {
-            connection.closing = Some(now + CLOSE_WAIT);
-            self.closing.push_back((now + CLOSE_WAIT, id));
-            self.closing_count += 1;
-        }
+    }
+
+    /// What was sent on a connection that is being closed from now on may take its time to arrive.
+    fn drain(&mut self, id: ConnId, now: Time) {
+        self.closing.push_back((now + CLOSE_WAIT, id));
+        self.closing_count += 1;
         self.dirty.insert(id);
         if self.closing_count > CLOSING_MAX {
             self.first_closing(); // what has ended since is not counted

@@ -17,18 +17,18 @@ const ALONE_WAIT: Duration = Duration::from_millis(125);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A question about a peer that the scheduler was asked.
-pub(crate) struct Inquiry {
+pub(crate) struct PeerQuery {
     index: u32,
     is_silent: bool,
     since: Time,
 }
 
-impl Inquiry {
+impl PeerQuery {
     /// Asks the scheduler what became of a peer. `is_silent`: nothing was heard of the peer; otherwise its link has ended.
-    pub(crate) fn about(context: &Context, peer: u32, evidence: &str, is_silent: bool) -> Inquiry {
+    pub(crate) fn about(context: &Context, peer: u32, evidence: &str, is_silent: bool) -> PeerQuery {
         context.ask_early(peer, evidence);
         let index = context.index_of(peer).expect("a link's peer is a member");
-        Inquiry { index, is_silent, since: context.state.clock.now() }
+        PeerQuery { index, is_silent, since: context.state.clock.now() }
     }
 
     /// What is known of the peer by now; none while the scheduler may still answer.

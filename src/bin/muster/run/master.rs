@@ -20,7 +20,7 @@ const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 /// host, if the environment says what the scheduler binds in place of that address.
 pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Result<Option<TcpListener>, String> {
     match bind {
-        _ if options.placement.scheduler == SchedulerAt::Elsewhere => Ok(None),
+        _ if options.placement.scheduler == SchedulerAt::Remote => Ok(None),
         Some(Value::Addresses(_)) if !options.all_here() && options.placement.first_rank != Some(0) => Ok(None),
         Some(Value::Addresses(addresses)) => bound(&addresses, options.master_port).map(Some),
         _ => match (listen(&look_up(options, voice)?, options.all_here())?, options.placement.scheduler) {
@@ -35,7 +35,7 @@ pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Res
 /// they find this host is bound, and told in place of the name.
 pub fn leave_loopback(options: &mut RunOptions) {
     let name = &options.master_addr;
-    if resolve::asks_nobody(name) || options.all_here() || options.placement.scheduler == SchedulerAt::Elsewhere {
+    if resolve::asks_nobody(name) || options.all_here() || options.placement.scheduler == SchedulerAt::Remote {
         return;
     }
     let found = resolve::resolve(name, options.master_port, RESOLVE_WAIT).unwrap_or_default();

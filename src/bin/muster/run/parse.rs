@@ -37,7 +37,7 @@ pub enum SchedulerAt {
     /// This launcher.
     Here,
     /// Another launcher.
-    Elsewhere,
+    Remote,
 }
 
 /// The place of a launcher in a run, as its options say, or as another launcher has decided.

@@ -16,7 +16,7 @@ use super::children::Child;
 use super::question::Question;
 use crate::status::ask::ask;
 use muster::types::Process;
-use muster::wire::{JobPhase, NodeState, StatusNode};
+use muster::wire::{JobPhase, NodeStanding, StatusNode};
 use std::time::Duration;
 
 /// How soon after an end the scheduler is asked; then the time doubles, up to the second of these.
@@ -143,8 +143,8 @@ fn has_no_place(nodes: &[StatusNode], child: &Child, lives: &[Process]) -> bool 
 fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
     let is_one = lives.iter().any(|life| life.pid == node.who.pid);
     let is_place = child.part.rank().is_none_or(|rank| node.who.rank == Some(rank));
-    let is_sure = node.state == NodeState::Lost && child.part.rank().is_some();
-    let is_awaited = matches!(node.state, NodeState::Member | NodeState::Away | NodeState::Lost);
+    let is_sure = node.state == NodeStanding::Lost && child.part.rank().is_some();
+    let is_awaited = matches!(node.state, NodeStanding::Member | NodeStanding::Away | NodeStanding::Lost);
     is_place && is_awaited && (is_one || is_sure)
 }
 

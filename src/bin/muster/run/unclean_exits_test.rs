@@ -17,7 +17,7 @@ fn life(pid: u32) -> Process {
     Process { pid, start_ticks: 1, pid_namespace: 1 }
 }
 
-fn node(rank: u32, pid: u32, state: NodeState) -> StatusNode {
+fn node(rank: u32, pid: u32, state: NodeStanding) -> StatusNode {
     let (role, node_id, host) = (Role::Worker, rank.to_string(), "h".to_owned());
     let who = Culprit { role, rank: Some(rank), node_id, host, pid, last_call: None };
     StatusNode { who, state, heard_ms: None, restarts: 0, calls: Vec::new(), more: 0, waits: Vec::new(), place: None }
@@ -44,17 +44,17 @@ fn part(phase: JobPhase, nodes: Vec<StatusNode>) -> StatusPart {
 #[test]
 fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
     for (state, awaited) in [
-        (NodeState::Member, true),
-        (NodeState::Away, true),
-        (NodeState::Lost, true),
-        (NodeState::Left, false),
-        (NodeState::Recovering, false),
-        (NodeState::Back, false),
+        (NodeStanding::Member, true),
+        (NodeStanding::Away, true),
+        (NodeStanding::Lost, true),
+        (NodeStanding::Left, false),
+        (NodeStanding::Recovering, false),
+        (NodeStanding::Back, false),
     ] {
         let of = |rank, pid, lives: &[Process]| is_awaited(&node(rank, pid, state), &child(1, 71), lives);
         assert_eq!(of(1, 71, &[life(71)]), awaited, "{state:?}");
         assert_eq!(of(1, 70, &[life(70), life(71)]), awaited, "{state:?}: it ended before it had joined again");
-        let is_sure = state == NodeState::Lost;
+        let is_sure = state == NodeStanding::Lost;
         assert_eq!(of(1, 72, &[life(70), life(71)]), is_sure, "{state:?}: another process, or a script's child");
         assert!(!of(2, 71, &[life(71)]), "{state:?}: on another host, with the same number");
     }
@@ -94,7 +94,7 @@ fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>
 
 #[test]
 fn the_scheduler_says_who_is_awaited() {
-    let nodes = || vec![node(0, 70, NodeState::Recovering), node(1, 71, NodeState::Lost)];
+    let nodes = || vec![node(0, 70, NodeStanding::Recovering), node(1, 71, NodeStanding::Lost)];
     let left = (vec![(1, Without::Leaving)], true);
     assert_eq!(found(Some(part(JobPhase::Recovering, nodes())), true), left, "who was found is asked about no more");
     for phase in [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Ending] {
@@ -107,7 +107,7 @@ fn the_scheduler_says_who_is_awaited() {
 #[test]
 fn while_the_cluster_forms_one_without_a_place_keeps_those_waiting_who_have_one() {
     let forming = |nodes| found(Some(part(JobPhase::Forming, nodes)), false);
-    let waits = |rank, pid| node(rank, pid, NodeState::Member);
+    let waits = |rank, pid| node(rank, pid, NodeStanding::Member);
     assert_eq!(forming(vec![waits(0, 70)]), (vec![(1, Without::Joining(1))], true));
     assert_eq!(forming(vec![]), (Vec::new(), false), "nobody waits yet");
     assert_eq!(forming(vec![waits(0, 70), waits(1, 99)]), (Vec::new(), false), "a script's child has its place");

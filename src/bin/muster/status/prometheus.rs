@@ -6,7 +6,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::types::Role;
-use muster::wire::{AbsenceState, GroupCarrier, JobPhase, NodeState, StatusGroup, StatusNode};
+use muster::wire::{AbsenceState, GroupCarrier, JobPhase, NodeStanding, StatusGroup, StatusNode};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -15,8 +15,14 @@ type Label<'a> = (&'static str, String);
 
 const PHASES: [JobPhase; 5] =
     [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Recovering, JobPhase::Ending];
-const STATES: [NodeState; 6] =
-    [NodeState::Member, NodeState::Away, NodeState::Recovering, NodeState::Back, NodeState::Lost, NodeState::Left];
+const STATES: [NodeStanding; 6] = [
+    NodeStanding::Member,
+    NodeStanding::Away,
+    NodeStanding::Recovering,
+    NodeStanding::Back,
+    NodeStanding::Lost,
+    NodeStanding::Left,
+];
 
 /// The whole answer.
 pub fn shown(told: &Told) -> String {

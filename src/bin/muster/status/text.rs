@@ -4,7 +4,7 @@
 use super::told::Told;
 use muster::runtime::{absent_in_words, wait_in_words};
 use muster::types::GroupId;
-use muster::wire::{GroupProgress, JobPhase, NodeState, StatusGroup, StatusJob, StatusNode, WAITS_AFTER};
+use muster::wire::{GroupProgress, JobPhase, NodeStanding, StatusGroup, StatusJob, StatusNode, WAITS_AFTER};
 use std::fmt::Write;
 
 const HEAD: [&str; 9] = ["ROLE", "RANK", "NODE ID", "HOST", "PID", "STATE", "HEARD", "RESTARTS", "IS IN"];
@@ -117,14 +117,14 @@ pub fn name_of_phase(phase: JobPhase) -> &'static str {
     }
 }
 
-pub fn name_of_state(state: NodeState) -> &'static str {
+pub fn name_of_state(state: NodeStanding) -> &'static str {
     match state {
-        NodeState::Member => "member",
-        NodeState::Away => "away",
-        NodeState::Recovering => "recovering",
-        NodeState::Back => "back",
-        NodeState::Lost => "lost",
-        NodeState::Left => "left",
+        NodeStanding::Member => "member",
+        NodeStanding::Away => "away",
+        NodeStanding::Recovering => "recovering",
+        NodeStanding::Back => "back",
+        NodeStanding::Lost => "lost",
+        NodeStanding::Left => "left",
     }
 }
 
@@ -174,7 +174,7 @@ barrier #6 since 12.0 s
         let failure = Failure { status, culprit: Some(who(1)), cause, epoch, group: None, sequence: 0 };
         told.job.failure = Some(failure.clone());
         told.job.phase = JobPhase::Broken;
-        told.nodes[1].state = NodeState::Lost;
+        told.nodes[1].state = NodeStanding::Lost;
         (told.nodes[1].heard_ms, told.nodes[0].more) = (None, 3);
         told.groups[0].failure = Some(failure);
         let text = shown(&told);

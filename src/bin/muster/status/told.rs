@@ -23,7 +23,9 @@ pub mod testing {
     use super::*;
     use muster::error::Culprit;
     use muster::types::{Call, CallKind, Device, Epoch, GroupId, JobInstance, Role};
-    use muster::wire::{Absence, AbsenceState, Carrier, GroupProgress, JobPhase, MessageWait, NodeState, StatusPlace};
+    use muster::wire::{
+        Absence, AbsenceState, Carrier, GroupProgress, JobPhase, MessageWait, NodeStanding, StatusPlace,
+    };
 
     const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
 
@@ -59,7 +61,7 @@ pub mod testing {
             vec![GroupProgress { group, entered, finished, call, age_ms }]
         };
         let node = |rank, calls| {
-            let (who, state) = (who(rank), NodeState::Member);
+            let (who, state) = (who(rank), NodeStanding::Member);
             let place = StatusPlace {
                 host_key: "a/boot".to_owned(),
                 local_rank: rank,

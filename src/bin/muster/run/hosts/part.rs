@@ -52,7 +52,7 @@ fn launch(words: &[OsString]) -> i32 {
         complain(format!("muster host-part {LAUNCH} is started by muster host-part alone\n"));
         return code::USAGE;
     };
-    let scheduler = if has_scheduler { SchedulerAt::Here } else { SchedulerAt::Elsewhere };
+    let scheduler = if has_scheduler { SchedulerAt::Here } else { SchedulerAt::Remote };
     let placement = Placement { first_rank: Some(first_rank), scheduler };
     crate::run::run_led(words[4..].to_vec(), placement, &Report::to(File::from(report), is_coloured))
 }

@@ -11,16 +11,16 @@ use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::state::node_state::AgentCommand;
-use crate::runtime::state::verdict::Inquiry;
+use crate::runtime::state::verdict::PeerQuery;
 use crate::types::Time;
 use crate::wire::Channel;
 use std::time::Duration;
 
 impl Messages {
     /// Runs the progress thread until the group's messages are ended.
-    pub(super) fn attend(&self, handle: &EngineHandle, mut poller: Poller) {
+    pub(super) fn run_progress_thread(&self, handle: &EngineHandle, mut poller: Poller) {
         let (mut more, mut ready): (Vec<u32>, Vec<u32>) = Default::default();
-        let mut open: Vec<(Suspect, Inquiry)> = Vec::new();
+        let mut open: Vec<(Suspect, PeerQuery)> = Vec::new();
         let state = &self.context.state;
         loop {
             #[cfg(test)]
@@ -48,7 +48,7 @@ impl Messages {
                 continue;
             }
             let now = state.clock.now();
-            let until = open.iter().map(|(_, inquiry)| now + inquiry.pause(now)).fold(until, Time::min);
+            let until = open.iter().map(|(_, query)| now + query.pause(now)).fold(until, Time::min);
             let wait = if has_more { Some(Duration::ZERO) } else { state.clock.until(until) };
             poller.poll(wait).expect("epoll_wait fails only for bad arguments");
             ready.extend(poller.ready().filter(|ready| ready.token.0 != WAKER).map(|ready| ready.token.0 as u32));
@@ -75,7 +75,7 @@ impl Messages {
     }
 
     /// Does what takes time, or needs other threads: opening links, and judging peers that may be lost.
-    fn see_to(&self, handle: &EngineHandle, open: &mut Vec<(Suspect, Inquiry)>) {
+    fn see_to(&self, handle: &EngineHandle, open: &mut Vec<(Suspect, PeerQuery)>) {
         let (wanted, suspects, trouble) = {
             let mut engine = lock(&handle.engine);
             let Transfers { wanted, suspects, .. } = &mut engine.transfers;
@@ -86,7 +86,7 @@ impl Messages {
         }
         trouble.into_iter().for_each(|trouble| self.revoke_for(trouble));
         suspects.into_iter().for_each(|suspect| self.judge(handle, suspect, open));
-        open.retain(|(suspect, inquiry)| match inquiry.word(&self.context) {
+        open.retain(|(suspect, query)| match query.word(&self.context) {
             Some(word) => {
                 self.heed(handle, suspect, word);
                 false
