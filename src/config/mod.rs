@@ -19,6 +19,7 @@ mod docs;
 mod environment;
 mod hccl;
 mod host_list;
+mod host_slots;
 mod json;
 mod launcher;
 mod launcher_remarks;
@@ -40,6 +41,7 @@ mod value;
 pub use derived::DerivedJob;
 pub use docs::{settings_help, settings_markdown};
 pub use hccl::hccl_chief_port;
+pub use host_slots::{hosts_of_lines, hosts_of_words, HostSlots};
 pub use json::parse as parse_json;
 pub use launcher::DEFAULT_PORT;
 pub use nearest::closest;
@@ -58,7 +60,18 @@ pub(crate) fn fuzz_rank_table(bytes: &[u8]) {
     let _ = rank_table::RankTable::parse(bytes);
 }
 
-/// The decoders of a hostfile and of a list of hosts, as a function of bytes.
+/// The launcher's decoders of hosts and their slots, as a function of bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_host_slots(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for host in [hosts_of_lines(&text).ok(), hosts_of_words(&text).ok()].into_iter().flatten().flatten() {
+        let is_odd = |c: char| c.is_whitespace() || ['=', '[', ']'].contains(&c);
+        assert!(!host.name.is_empty() && !host.name.starts_with('-') && !host.name.contains(is_odd), "{host:?}");
+        assert!(host.slots != Some(0) && !host.address().contains('@'), "{host:?}");
+    }
+}
+
+/// The decoders of a hostfile and of a list of hosts, of which the first counts, as a function of bytes.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz_host_lists(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);

@@ -2,7 +2,7 @@
 //! in `cargo test` of what it has found and of many small changes to right input.
 //!
 //! A target returns for any bytes. What it decodes it encodes again where that is possible: that must give the same. Deliberately absent:
-//! the launcher's `--hostfile`, which is not the library's and has a test beside it, and TLS records, which are rustls's matter.
+//! TLS records, which are rustls's matter.
 
 #[cfg(test)]
 mod replay_test;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("frames", frames),
     ("messages", messages),
     ("links", links),
@@ -30,6 +30,7 @@ pub const TARGETS: [Target; 12] = [
     ("identity", identity),
     ("rank_table", rank_table),
     ("host_lists", config::fuzz_host_lists),
+    ("host_slots", config::fuzz_host_slots),
     ("tls_file", tls_file),
     ("pkcs12", pkcs12),
     ("ciphers", ciphers),

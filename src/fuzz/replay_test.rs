@@ -54,6 +54,10 @@ fn right(target: &str) -> Vec<Vec<u8>> {
         "rank_table" => vec![br#"{"version": "1.0", "server_count": "1", "status": "completed", "server_list": [{"server_id":
             "10.0.0.1", "device": [{"device_id": "0", "device_ip": "192.168.0.1", "rank_id": "0"}], "host_nic_ip": "reserve"}]}"#.to_vec()],
         "host_lists" => vec![b"# all\n one:2\ntwo slots=4 max_slots=8\n[fe80::1]:3\n".to_vec(), b"rack[07-09,12]-a,login".to_vec()],
+        "host_slots" => vec![
+            b"# all\n me@one:2\ntwo slots=4 max_slots=8\n[fe80::1]:3\n".to_vec(),
+            b"one:4,me@two,[fd77::1]:8,fd77::2".to_vec(),
+        ],
         "tls_file" => vec![br#"{"server_cert_path": "s", "client_cert_path": "c", "ca_cert_path": "a", "crl_path": "", "cipher_list":
             "A:B", "cert_expire_warning_time_in_day": 90}"#.to_vec()],
         "pkcs12" => key_files(),

@@ -4,7 +4,7 @@
 
 use super::ciphers;
 use super::names;
-use super::parts::{end, end_of_list, not_in_effect, out_of_time, useless_key, Use};
+use super::parts::{end, end_of_list, is_ca, not_in_effect, out_of_time, useless_key, Use};
 use super::password::password;
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::{of_list, sentence};
@@ -315,6 +315,17 @@ impl Reader<'_> {
         })
     }
 
+    /// What to add to an error that says that the CA has not signed: the file that should have the CA has another certificate.
+    fn wrong_ca(&self, error: &rustls::Error) -> String {
+        let is_foreign = matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        let NamedFile { key, path } = &self.file.ca_cert;
+        let found = file::read(path, FILE_MAX_BYTES).ok().and_then(|bytes| certificates(&bytes).ok());
+        match found.filter(|found| is_foreign && !found.iter().any(is_ca)) {
+            Some(_) => format!("; {key} \"{}\" has no CA's certificate", path.display()),
+            None => String::new(),
+        }
+    }
+
     /// Judges whether others will accept a certificate of ours, now and for some days. Returns the error or the
     /// warning.
     fn judge(
@@ -325,7 +336,7 @@ impl Reader<'_> {
         let now = UnixTime::now();
         judge(now).map_err(|error| match (&error, &self.file.crl) {
             (rustls::Error::InvalidCertRevocationList(why), Some(list)) => self.error(list, &of_list(why)),
-            _ => self.error(file, &format!("others will not take: {}", sentence(&error))),
+            _ => self.error(file, &format!("others will not take: {}{}", sentence(&error), self.wrong_ca(&error))),
         })?;
         let ahead = |days: u32| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + DAY * days);
         let days = self.file.warning_days;
@@ -408,7 +419,7 @@ fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Id
         (Ok(key), _) => key,
         (Err(_), Some(sealed)) => private_key(pkcs12::open_key(&sealed, password).map_err(unlocked)?)?,
         (Err(pem::Error::NoItemsFound), None) => {
-            return Err("has a certificate, but no key: expected both in one file".to_owned());
+            return Err(without_key(&chain));
         }
         (Err(error), None) => return Err(wrong_pem(&error)),
     };
@@ -419,12 +430,22 @@ fn of_pkcs12(opened: Opened) -> Said<Identity> {
     let Opened { certificates, mut keys, .. } = opened;
     match (certificates.is_empty(), keys.len()) {
         (true, _) => Err("has no certificate in it".to_owned()),
-        (false, 0) => Err("has a certificate, but no key: expected both in one file".to_owned()),
-        (false, 1) => {
-            let chain = certificates.into_iter().map(CertificateDer::from).collect();
-            Ok(Identity { chain, key: private_key(keys.remove(0))? })
+        (false, 0 | 1) => {
+            let chain: Vec<CertificateDer<'static>> = certificates.into_iter().map(CertificateDer::from).collect();
+            let key = keys.pop().ok_or_else(|| without_key(&chain))?;
+            Ok(Identity { chain, key: private_key(key)? })
         }
         (false, many) => Err(format!("has {many} keys in it: expected one")),
+    }
+}
+
+/// What is wrong with a file that has these certificates, and no key.
+fn without_key(chain: &[CertificateDer<'_>]) -> String {
+    match chain.iter().all(is_ca) {
+        true => "has a CA's certificate, and no key: expected the process's own certificate with its key (a CA's belongs into \
+                 ca_cert_path)"
+            .to_owned(),
+        false => "has a certificate, but no key: expected both in one file".to_owned(),
     }
 }
 

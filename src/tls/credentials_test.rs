@@ -28,8 +28,17 @@ fn files_that_are_not_what_they_should_be() {
     assert_eq!(wrong(&files), "has ca_cert_path \"ca.pem\", which has no certificate in PEM in it");
     let files = Files::new();
     files.write("server.pem", files.ca.pem());
+    let wrong_place = "has a CA's certificate, and no key: expected the process's own certificate with its key (a CA's belongs into ca_cert_path)";
+    assert_eq!(wrong(&files), format!("has server_cert_path \"server.pem\", which {wrong_place}"));
+    let own = files.node("server", |_| ());
+    files.write("server.pem", &own[..own.find("-----BEGIN PRIVATE KEY").expect("it has a key")]);
     let without_key = "has a certificate, but no key: expected both in one file";
     assert_eq!(wrong(&files), format!("has server_cert_path \"server.pem\", which {without_key}"));
+    files.write("server.pem", &own);
+    files.write("ca.pem", &own);
+    let end =
+        "is not signed by the CA that is trusted here (ca_cert_path); ca_cert_path \"ca.pem\" has no CA's certificate";
+    assert!(wrong(&files).ends_with(end), "{}", wrong(&files));
     files.write("tls.json", "{");
     assert!(wrong(&files).starts_with("is not JSON as expected"), "{}", wrong(&files));
 }

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use x509_cert::crl::CertificateList;
+use x509_cert::ext::pkix::BasicConstraints;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 use x509_cert::Certificate;
 
@@ -94,6 +95,12 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
         Ok((modulus.as_bytes().len() as u32 * 8).saturating_sub(first.leading_zeros()))
     });
     read.ok()
+}
+
+/// Whether a certificate says of itself that it is a CA's.
+pub fn is_ca(certificate: &CertificateDer<'_>) -> bool {
+    let Ok(certificate) = Certificate::from_der(certificate) else { return false };
+    matches!(certificate.tbs_certificate.get::<BasicConstraints>(), Ok(Some((_, constraints))) if constraints.ca)
 }
 
 /// Says that a certificate has ended or not begun, in words that follow `a CA certificate that`.

@@ -111,12 +111,7 @@ pub fn open(bytes: &[u8], password: &str) -> Result<Opened, Wrong> {
 /// The key of an encrypted PKCS#8 file.
 pub fn open_key(bytes: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
     let info = der(EncryptedPrivateKeyInfo::from_der(bytes))?;
-    let key = decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)?;
-    // Of 256 wrong passwords one gives bytes that look as if they had been sealed. They are no key.
-    match Any::from_der(&key) {
-        Ok(whole) if whole.tag() == Tag::Sequence => Ok(key),
-        _ => Err(Wrong::Password),
-    }
+    decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)
 }
 
 fn decrypted_part(part: &Any, password: &str) -> Result<Vec<u8>, Wrong> {
@@ -194,7 +189,17 @@ fn rounds(rounds: i32) -> Result<i32, Wrong> {
     }
 }
 
+/// What was sealed: a key or a list, each of which is a sequence.
 fn decrypt(algorithm: &AlgorithmIdentifierOwned, sealed: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
+    let plain = decrypt_any(algorithm, sealed, password)?;
+    // Of 256 wrong passwords one gives bytes that look as if they had been sealed. They are no sequence.
+    match Any::from_der(&plain) {
+        Ok(whole) if whole.tag() == Tag::Sequence => Ok(plain),
+        _ => Err(Wrong::Password),
+    }
+}
+
+fn decrypt_any(algorithm: &AlgorithmIdentifierOwned, sealed: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
     match algorithm.oid {
         PBE_SHA1_3DES => {
             let (key, iv) = derive(algorithm, password, 24)?;

@@ -166,6 +166,11 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
         word.chmod(mode)
         with Process(node(), by_file) as alone:
             assert alone.wait(timeout=LIMIT) == 0, alone.describe()
+    files.configure(client_cert_path="ca.pem")
+    alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "has a CA's certificate, and no key", "ca_cert_path")
+    files.configure(ca_cert_path="client.crt")
+    alone_fails_at_once(files.env(), "CONFIG", "is not signed by the CA", "client.crt\" has no CA's certificate")
+    files.configure()
     files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")
     files.sign("client")

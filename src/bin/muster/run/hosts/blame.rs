@@ -123,14 +123,14 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
 
 #[cfg(test)]
 mod tests {
-    use super::super::list::Host;
     use super::super::report::Summary;
     use super::*;
+    use muster::config::HostSlots;
     use std::time::Duration;
 
     fn places() -> Vec<HostShare> {
         let place = |(name, first_rank): (&str, u32)| {
-            let host = Host { name: name.to_owned(), slots: None };
+            let host = HostSlots { name: name.to_owned(), slots: None };
             HostShare { host, workers: 4, first_rank }
         };
         [("one", 0), ("two", 4), ("three", 8)].map(place).to_vec()

@@ -1,17 +1,18 @@
 //! The leading launcher: calls the hosts, hands on what comes from them, and carries out what [`Conduct`] decides.
 
+use super::blame;
 use super::conduct::{Action, Conduct, End, ANSWER};
 use super::frames::{text, texts, Frame, Kind};
 use super::line::{Come, Event, Line};
 use super::plan::{HostShare, Plan};
 use super::report::Summary;
 use super::show::Show;
-use super::{blame, list::Host};
 use crate::run::join::Signals;
 use crate::run::progress::Shown;
 use crate::run::tail::{has_colours, Lines, Pane};
 use crate::sys;
 use crate::voice::Voice;
+use muster::config::HostSlots;
 use muster::net::{host, interface, resolve};
 use std::ffi::OsString;
 use std::io;
@@ -261,7 +262,7 @@ fn quoted(word: &str) -> String {
 
 /// Whether that host is this one, so that nothing need lead there. A name that is not found in time belongs to another
 /// host.
-fn is_here(host: &Host, until: Instant) -> bool {
+fn is_here(host: &HostSlots, until: Instant) -> bool {
     let is_own = || {
         let found = resolve::resolve(host.address(), 0, until.saturating_duration_since(Instant::now()));
         found.is_ok_and(|addresses| {

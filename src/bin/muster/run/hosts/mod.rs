@@ -2,7 +2,6 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`list`] | hosts and their slots, from words and files |
 //! | [`plan`] | which workers run on which host, in which order of ranks |
 //! | [`frames`] | what this launcher and a host send each other |
 //! | [`report`] | what a launcher tells of its run, to be passed on |
@@ -22,7 +21,6 @@ mod conduct;
 mod frames;
 mod lead;
 mod line;
-mod list;
 pub mod part;
 mod plan;
 pub mod report;

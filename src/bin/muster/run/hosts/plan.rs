@@ -2,10 +2,9 @@
 //! launcher is told.
 
 use super::frames::Job;
-use super::list::{of_file, of_words, Host};
 use crate::cli::words::Words;
 use crate::run::parse::{self, Placement, SchedulerAt};
-use muster::config::Key;
+use muster::config::{hosts_of_lines, hosts_of_words, HostSlots, Key};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::Path;
@@ -31,7 +30,7 @@ const OF_ONE: [Key; 9] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShare {
     /// The host.
-    pub host: Host,
+    pub host: HostSlots,
     /// How many workers it starts.
     pub workers: u32,
     /// The rank of its first worker; the others follow.
@@ -68,7 +67,7 @@ pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<
     let hosts = match (words.value("host"), words.value("hostfile")) {
         (None, None) => return without_hosts(words),
         (Some(_), Some(_)) => return Err("-H and --hostfile both name the hosts: leave one of them out".to_owned()),
-        (Some(text), None) => of_words(text)?,
+        (Some(text), None) => hosts_of_words(text)?,
         (None, Some(path)) => of_file(Path::new(path))?,
     };
     if words.value("node_rank").is_some_and(|rank| rank != "-1") {
@@ -147,6 +146,17 @@ impl Plan {
     }
 }
 
+/// The hosts of `--hostfile`.
+fn of_file(path: &Path) -> Result<Vec<HostSlots>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("--hostfile is {path:?}: {error}"))?;
+    let hosts =
+        hosts_of_lines(&text).map_err(|(line, words)| format!("--hostfile is {path:?}: line {line}: {words}"))?;
+    match hosts.is_empty() {
+        true => Err(format!("--hostfile is {path:?}, which names no host: each line has one, as `host slots=8`")),
+        false => Ok(hosts),
+    }
+}
+
 /// Refuses options that are only for other hosts, if there are no other hosts.
 fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
     match words.get("ssh") {
@@ -156,7 +166,7 @@ fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
 }
 
 /// Each host with its workers: as many as it has slots, host by host, until there are enough.
-fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<HostShare>, String> {
+fn places(hosts: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String> {
     let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
     let number = |name: &str| -> Result<Option<u32>, String> {
         let Some(text) = words.value(name) else { return Ok(None) };
@@ -168,7 +178,7 @@ fn places(hosts: Vec<Host>, words: &Words) -> Result<Vec<HostShare>, String> {
     let count = hosts.len() as u32;
     let is_unsaid = local.is_none() && hosts.iter().all(|host| host.slots.is_none());
     // If nobody says how many workers a host takes, they are divided evenly.
-    let slots = |(index, host): (u32, &Host)| match (is_unsaid, asked) {
+    let slots = |(index, host): (u32, &HostSlots)| match (is_unsaid, asked) {
         (true, Some(total)) => total / count + u32::from(index < total % count),
         _ => host.slots.or(local).unwrap_or(1),
     };

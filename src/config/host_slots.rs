@@ -1,18 +1,18 @@
-//! Hosts and their slots: `-H one:4,two:4`, and the lines of a hostfile as Open MPI and MPICH have them.
+//! Hosts and their slots, as the launcher's user names them: `-H one:4,two:4`, and the lines of a hostfile as Open MPI and MPICH have
+//! them.
 
-use muster::config::NODES_LIMIT;
-use std::path::Path;
+use super::table::NODES_LIMIT;
 
 /// A host, and how many workers it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct HostSlots {
     /// The host as ssh is told: a name or an address, with or without a user before it.
     pub name: String,
     /// The number of workers; none if it was not given.
     pub slots: Option<u32>,
 }
 
-impl Host {
+impl HostSlots {
     /// The address at which others reach it: without the user.
     pub fn address(&self) -> &str {
         self.name.rsplit_once('@').map_or(&self.name, |(_, address)| address)
@@ -20,24 +20,15 @@ impl Host {
 }
 
 /// The hosts of `-H`.
-pub fn of_words(text: &str) -> Result<Vec<Host>, String> {
+pub fn hosts_of_words(text: &str) -> Result<Vec<HostSlots>, String> {
     let hosts = text.split(',').map(|word| {
         host(word.trim()).ok_or_else(|| format!("-H is {text:?}; {word:?} must be HOST or HOST:N, with N from 1"))
     });
-    hosts.collect::<Result<Vec<Host>, String>>().map(gathered)
+    hosts.collect::<Result<Vec<HostSlots>, String>>().map(gathered)
 }
 
-/// The hosts of `--hostfile`.
-pub fn of_file(path: &Path) -> Result<Vec<Host>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("--hostfile is {path:?}: {error}"))?;
-    let hosts = of_lines(&text).map_err(|(line, words)| format!("--hostfile is {path:?}: line {line}: {words}"))?;
-    match hosts.is_empty() {
-        true => Err(format!("--hostfile is {path:?}, which names no host: each line has one, as `host slots=8`")),
-        false => Ok(hosts),
-    }
-}
-
-fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
+/// The hosts of a hostfile. An error comes with the number of its line, from 1.
+pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
@@ -60,7 +51,7 @@ fn of_lines(text: &str) -> Result<Vec<Host>, (usize, String)> {
 }
 
 /// `host`, `host:8`, `[fd77::1]:8` or `fd77::1`.
-fn host(word: &str) -> Option<Host> {
+fn host(word: &str) -> Option<HostSlots> {
     let plain = |name: &str| {
         let (user, host) = name.rsplit_once('@').map_or(("", name), |(user, host)| (&name[..=user.len()], host));
         let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -73,8 +64,8 @@ fn host(word: &str) -> Option<Host> {
     };
     let is_bare_address = word.matches(':').count() > 1 && !word.contains("]:");
     match word.rsplit_once(':') {
-        Some((name, number)) if !is_bare_address => Some(Host { name: plain(name)?, slots: Some(slots(number)?) }),
-        _ => Some(Host { name: plain(word)?, slots: None }),
+        Some((name, number)) if !is_bare_address => Some(HostSlots { name: plain(name)?, slots: Some(slots(number)?) }),
+        _ => Some(HostSlots { name: plain(word)?, slots: None }),
     }
 }
 
@@ -83,8 +74,8 @@ fn slots(text: &str) -> Option<u32> {
 }
 
 /// Each host once, in the order of its first mention. What is said of it later adds to its slots.
-fn gathered(hosts: Vec<Host>) -> Vec<Host> {
-    let mut each: Vec<Host> = Vec::new();
+fn gathered(hosts: Vec<HostSlots>) -> Vec<HostSlots> {
+    let mut each: Vec<HostSlots> = Vec::new();
     for host in hosts {
         match each.iter_mut().find(|other| other.name == host.name) {
             Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
@@ -98,7 +89,7 @@ fn gathered(hosts: Vec<Host>) -> Vec<Host> {
 mod tests {
     use super::*;
 
-    fn told(hosts: Vec<Host>) -> Vec<(String, Option<u32>)> {
+    fn told(hosts: Vec<HostSlots>) -> Vec<(String, Option<u32>)> {
         hosts.into_iter().map(|host| (host.name, host.slots)).collect()
     }
 
@@ -117,9 +108,9 @@ mod tests {
             ("one,two,one", &[("one", Some(2)), ("two", None)]),
             ("one:3,one:2", &[("one", Some(5))]),
         ] {
-            assert_eq!(told(of_words(text).unwrap()), known(hosts), "{text}");
+            assert_eq!(told(hosts_of_words(text).unwrap()), known(hosts), "{text}");
         }
-        assert_eq!(of_words("me@one").unwrap()[0].address(), "one");
+        assert_eq!(hosts_of_words("me@one").unwrap()[0].address(), "one");
     }
 
     #[test]
@@ -136,7 +127,7 @@ mod tests {
             "gpu[01-02]:4",
             "gpu[01,02]",
         ] {
-            let error = of_words(text).unwrap_err();
+            let error = hosts_of_words(text).unwrap_err();
             assert!(error.starts_with("-H is ") && error.contains("HOST:N"), "{text}: {error}");
         }
     }
@@ -145,7 +136,7 @@ mod tests {
     fn lines_are_open_mpis_or_mpichs() {
         let text = "# all of them\none slots=4\n  two:8  # the big one\n\nthree slots=2 max_slots=4\nfour\nme@five max-slots=1\n";
         let five = [("one", Some(4)), ("two", Some(8)), ("three", Some(2)), ("four", None), ("me@five", None)];
-        assert_eq!(told(of_lines(text).unwrap()), known(&five));
+        assert_eq!(told(hosts_of_lines(text).unwrap()), known(&five));
     }
 
     #[test]
@@ -153,10 +144,8 @@ mod tests {
         for (text, number) in
             [("one\ntwo slots=x", 2), ("one binding=user:4", 1), ("\n\none two", 3), ("one:4x", 1), ("slots=4", 1)]
         {
-            let (line, words) = of_lines(text).unwrap_err();
+            let (line, words) = hosts_of_lines(text).unwrap_err();
             assert!(line == number && words.contains("slots=8"), "{text}: {line}: {words}");
         }
-        let error = of_file(Path::new("/no/such/hosts")).unwrap_err();
-        assert!(error.starts_with("--hostfile is \"/no/such/hosts\": "), "{error}");
     }
 }
