@@ -19,8 +19,8 @@ def env(tmp_path_factory):
     return fetch_torch.installed(tmp_path_factory.mktemp("installed"))
 
 
-def succeed(env, lines, ranks=2, version=NEWEST):
-    with Ranks(python(version), lines, env, ranks) as running:
+def succeed(env, lines, ranks=2, version=NEWEST, env_of_all=()):
+    with Ranks(python(version), lines, {**env, **dict(env_of_all)}, ranks) as running:
         return [said(rank) for rank in running.succeed(TIMEOUT_S)]
 
 
@@ -344,6 +344,41 @@ def test_a_group_can_be_made_again(env):
             assert x.item() == size
             dist.destroy_process_group()
     """)
+
+
+def test_the_next_group_on_a_store_never_finds_the_address_of_the_one_before(env):
+    """Rank 0 is slow to remove it, and rank 1 hurries on."""
+    succeed(env, """
+        import datetime, os, time
+        from muster.torch import _joining
+        rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        joined_at = _joining._joined_at
+        def slow(*words):
+            cluster = joined_at(*words)
+            time.sleep(0.5)  # the other rank has joined, too
+            return cluster
+        if rank == 0:
+            _joining._joined_at = slow
+        store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+        for _ in range(3):
+            dist.init_process_group("muster", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=20))
+            dist.destroy_process_group()
+    """)
+
+
+def test_all_hear_that_rank_0_could_start_no_scheduler(env):
+    for rank, told in enumerate(succeed(env, """
+        import os
+        rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+        try:
+            dist.init_process_group("muster", store=store, rank=rank, world_size=size)
+        except RuntimeError as error:
+            say(told=str(error))
+        store.set("heard", "") if rank else store.get("heard")  # rank 0 has the store
+    """, env_of_all={"MUSTER_SCHED_HOST": "192.0.2.1"})):
+        assert "192.0.2.1" in told["told"], (rank, told)
+        assert rank == 0 or "rank 0 started no scheduler: " in told["told"], told
 
 
 def test_a_group_leaves_no_address_in_its_store(env):

@@ -17,13 +17,15 @@ from typing import Any, Dict, List, Optional
 
 from .. import _life
 from .._cluster import Cluster, init
-from .._errors import InvalidError, MusterError, StateError
+from .._errors import InvalidError, MusterError, StateError, UnreachableError
 from .._scheduler import Scheduler
 from ._backend import Backend
 from ._store import Store
 from ._work import none_is_left, translated
 
 _ADDRESS = "muster/scheduler"
+# In the place of an address: rank 0 has no scheduler, for this reason.
+_NONE = "none: "
 _LINGER_S = 30.0
 
 _schedulers: List[Scheduler] = []
@@ -84,14 +86,34 @@ def _innermost(store: Any) -> Any:
 
 def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
     """Makes a cluster of the ranks that torch's launcher has given."""
-    if rank != 0:
-        return _joined_at(options.store.get(_ADDRESS).decode(), options, rank, size)
+    if rank == 0:
+        cluster = _hosted(options, store, size)
+    else:
+        address = options.store.get(_ADDRESS).decode()
+        if address.startswith(_NONE):
+            raise UnreachableError(f"init_process_group: rank 0 started no scheduler: {address[len(_NONE):]}")
+        cluster = _joined_at(address, options, rank, size)
+    try:
+        # No rank goes on, perhaps to the next group, before rank 0 has removed the address from the store.
+        cluster.world.barrier()
+    except MusterError as error:
+        cluster._leave(error)
+        raise
+    return cluster
+
+
+def _hosted(options: Any, store: Any, size: int) -> Cluster:
+    """The cluster, with the scheduler in this process, which is rank 0."""
     host = os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1"
-    scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
+    try:
+        scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
+    except MusterError as error:
+        options.store.set(_ADDRESS, f"{_NONE}{error}")  # or the others would wait for an address
+        raise
     _schedulers.append(scheduler)
     options.store.set(_ADDRESS, scheduler.address)
     try:
-        return _joined_at(scheduler.address, options, rank, size)
+        return _joined_at(scheduler.address, options, 0, size)
     finally:
         # All have read it, or it leads nowhere. The next group may have the same store, and must not find this address there.
         with contextlib.suppress(RuntimeError):  # of a store that cannot
