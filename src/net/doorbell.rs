@@ -3,8 +3,8 @@
 //!
 //! A sleeper watches its own doorbell. To ring it, another process sends a byte to its name. A doorbell that is full has
 //! been rung, so nothing is lost if there is no room for the byte. But what others have not taken yet also counts against
-//! the sender's own buffer (some 270 rings), and a ring for which that has no room is lost. So a sender rings each sleeper
-//! once, and a sleeper takes its rings when it wakes. A stranger on the host can ring, too: that costs the sleeper one look.
+//! the sender's own buffer (some 270 rings), and a ring for which that has no room is lost. So a sender asks for a buffer of that
+//! size, whatever the host's default is. It rings each sleeper once, and a sleeper takes its rings when it wakes. A stranger on the host can ring, too: that costs the sleeper one look.
 //!
 //! Abstract names belong to a network namespace, so processes of several containers reach each other if they share one.
 //!
@@ -25,6 +25,8 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 pub const NAME_BYTES: usize = 16;
 /// How many bytes prove that a descriptor is the one that was announced.
 pub const PROOF_BYTES: usize = 32;
+/// The sender's buffer: Linux's usual default.
+const SEND_BYTES: usize = 212_992;
 /// How many datagrams are looked at for a descriptor: more than a doorbell holds.
 const LOOKED_AT: usize = 1024;
 
@@ -54,6 +56,7 @@ impl Doorbell {
         let kind = Type::DGRAM.cloexec().nonblocking();
         let socket = Guarded::create(|| Socket::new_raw(Domain::UNIX, kind, None))?;
         set_option(&*socket, libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
+        let _ = socket.set_send_buffer_size(SEND_BYTES / 2); // Linux doubles it; a host may allow less
         socket.bind(&Address::of(name)?.0)?;
         Ok(Doorbell(socket))
     }
@@ -63,11 +66,11 @@ impl Doorbell {
         self.0.as_raw_fd()
     }
 
-    /// Rings another doorbell. Nothing need be done if that is full, or gone.
-    pub fn ring(&self, other: &Address) {
-        if !self.0.is_inherited() {
-            let _ = self.0.send_to(&[0], &other.0);
-        }
+    /// Rings another doorbell. Nothing need be done if that is full, or gone. Returns false if the system had no memory for it: then
+    /// it is to be rung again.
+    pub fn ring(&self, other: &Address) -> bool {
+        let rung = if self.0.is_inherited() { Ok(1) } else { self.0.send_to(&[0], &other.0) };
+        !matches!(rung.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOBUFS | libc::ENOMEM)))
     }
 
     /// Takes all rings that have come.
@@ -218,7 +221,7 @@ mod tests {
         let others: Vec<_> =
             (0..63).map(|_| name()).map(|name| (Doorbell::bind(&name).unwrap(), Address::of(&name).unwrap())).collect();
         for _ in 0..2 {
-            others.iter().for_each(|(_, address)| own.ring(address));
+            assert!(others.iter().all(|(_, address)| own.ring(address)));
         }
         let (one, address) = &others[0];
         one.drain();

@@ -119,6 +119,17 @@ def test_a_log_that_is_a_pipe_without_a_reader_is_refused_at_once(tmp_path):
     assert "a pipe that nobody reads" in ended.stderr
 
 
+def test_a_failure_does_not_wait_for_what_a_pipe_as_a_log_has(tmp_path):
+    (tmp_path / "logs").mkdir()
+    pipe = tmp_path / "logs" / "worker_1.log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    ended = run("run", "--worker_num=2", *JOINED, f"--log_dir={tmp_path}/logs", "sh", "-c", "echo said; exit $((RANK_ID * 3))")
+    said = os.read(reader, 1000)
+    os.close(reader)
+    assert ended.returncode == 3 and said == b"said\n", (ended, said)
+
+
 def test_help_and_version():
     assert "--cluster_time_out" in run("run", "--help").stdout
     assert "MUSTER_SCHED_PORT" in run("scheduler", "--help").stdout

@@ -237,8 +237,9 @@ impl HostMemory {
         let others = (0..self.floor.ranks as u32).filter(|rank| *rank != self.rank);
         let sleepers = others.map(|rank| (rank, self.floor.counter(rank, Counter::Asleep)));
         shared_flags::publish(&self.segment, at, value, self.rank, sleepers, |rank, sleep| {
-            if self.rung[rank as usize].replace(sleep) != sleep {
-                self.own.ring(&self.others[rank as usize]);
+            let rung = &self.rung[rank as usize];
+            if rung.get() != sleep && self.own.ring(&self.others[rank as usize]) {
+                rung.set(sleep);
             }
         });
     }
@@ -253,7 +254,7 @@ impl HostMemory {
     pub(super) fn come(&self, call: u64, running: &Running<'_>, called: &[u8; DATA_HEADER_BYTES]) {
         let line = self.floor.line(self.rank, call);
         self.segment.write(line + CALLED, called);
-        self.segment.store(line + CHECK, check_of(&running.data));
+        self.segment.store(line + CHECK, check_of(&running.data, self.pieces));
         self.publish_at(line, call);
     }
 
@@ -261,7 +262,7 @@ impl HostMemory {
     #[inline]
     pub(super) fn compare(&self, rank: u32, call: u64, running: &Running<'_>) -> Result<(), Stop> {
         let line = self.floor.line(rank, call);
-        if self.segment.load(line) == call && self.segment.load(line + CHECK) == check_of(&running.data) {
+        if self.segment.load(line) == call && self.segment.load(line + CHECK) == check_of(&running.data, self.pieces) {
             return Ok(());
         }
         Err(self.difference(rank, line, running))
@@ -277,7 +278,7 @@ impl HostMemory {
                 Stop::Mismatch(rank, data.sequence, data.call)
             }
             Ok(data) if data.digest != running.data.digest => Stop::Earlier(rank),
-            _ => Stop::Ended(rank, LinkEnd::Corrupt("what it called, in shared memory, makes no sense".to_owned())),
+            _ => Stop::Ended(rank, LinkEnd::Corrupt("what it called, in shared memory, is damaged".to_owned())),
         }
     }
 
@@ -337,16 +338,31 @@ impl HostMemory {
     }
 }
 
-/// A check of a call. It differs, but for chance, where ranks are in different calls, or have called something else
-/// before.
-fn check_of(data: &DataHeader) -> u64 {
+/// A check of a call. It differs, but for chance, if ranks are in different calls, have called something else before, or have not
+/// counted as many `pieces` before: then a count was damaged that another rank had told.
+fn check_of(data: &DataHeader, pieces: u64) -> u64 {
     let before = u64::from(data.digest) << 32 | data.sequence & 0xffff_ffff;
-    data.signature.rotate_left(23) ^ before.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    data.signature.rotate_left(23) ^ (before ^ pieces.rotate_left(48)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_tells_calls_histories_and_counts_of_pieces_apart() {
+        let (dtype, op, root, count, layout) = (None, None, None, 0, 0);
+        let call = crate::types::Call { kind: crate::types::CallKind::Barrier, dtype, op, root, count, layout };
+        let data = |sequence, digest, signature| {
+            let (epoch, group) = (crate::types::Epoch(1), crate::types::GroupId::WORLD);
+            DataHeader { epoch, group, sequence, signature, call, digest }
+        };
+        let calls =
+            [(data(1, 2, 3), 4), (data(2, 2, 3), 4), (data(1, 3, 3), 4), (data(1, 2, 4), 4), (data(1, 2, 3), 5)];
+        let checks: std::collections::HashSet<u64> =
+            calls.iter().map(|(data, pieces)| check_of(data, *pieces)).collect();
+        assert_eq!(checks.len(), calls.len());
+    }
 
     /// Where everything lies that ranks write, with its length.
     fn places(floor: &Floor) -> Vec<(usize, usize)> {

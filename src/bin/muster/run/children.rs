@@ -310,7 +310,7 @@ fn inherited() -> Vec<(OsString, OsString)> {
 /// Opens the same file once more, after putting these words on a line of their own.
 fn next_page(path: &Path, words: &str) -> io::Result<File> {
     let last = || -> io::Result<u8> {
-        let (mut file, mut last) = (File::open(path)?, [0]);
+        let (mut file, mut last) = (folder::open_to_look(path)?, [0]);
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last).map(|()| last[0])
     };

@@ -325,6 +325,11 @@ pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
     make().map(Some)
 }
 
+/// Opens a log to look at what it has. Of a pipe that is nothing: to open it does not wait for one that writes.
+pub fn open_to_look(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Opens a log to which several processes can append without overwriting each other. If somebody has planted a link
 /// there, nothing is written to what it leads to.
 pub fn open_log(path: &Path) -> io::Result<File> {
@@ -364,8 +369,7 @@ pub fn lock(log: &File) -> io::Result<bool> {
 }
 
 fn is_locked(path: &Path) -> bool {
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    opened.is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    open_to_look(path).is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// What tells a file from every other.

@@ -3,13 +3,13 @@
 //! stands in the logs.
 
 use super::children::{Child, NEXT_LIFE};
+use super::folder;
 use super::part::Part;
 use super::supervise::Verdict;
 use crate::code;
 use crate::scheduler::LAST_WORDS;
 use crate::sys::Ending;
 use muster::net::host;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -207,7 +207,7 @@ pub fn signal_name(signal: i32) -> String {
 /// The end of a log; empty when it can't be read.
 pub fn tail_of(log: &Path) -> String {
     let read = || {
-        let mut file = File::open(log)?;
+        let mut file = folder::open_to_look(log)?;
         let length = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(length.saturating_sub(SEARCHED)))?;
         let mut bytes = Vec::new();

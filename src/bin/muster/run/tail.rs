@@ -8,6 +8,7 @@
 //! is shown in whole lines, each with its worker before it.
 
 use super::children::Child;
+use super::folder;
 use super::join::Signals;
 use crate::sys;
 use crate::voice::{Row, PATIENCE};
@@ -39,21 +40,20 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins to show the output of these children. With `several` workers, here or in all, each line has its worker
+    /// Begins to show the output of these children, as far as their logs are files. With `several` workers, here or in all, each line has its worker
     /// before it.
     ///
     /// Each worker has a colour if that is wanted. `row` is what else is shown on a terminal.
     pub fn start(shown: &[&Child], several: bool, is_coloured: bool, row: Arc<Row>) -> io::Result<Tail> {
-        let paths = shown.iter().map(|child| child.log.clone()).collect();
-        let logs = shown
-            .iter()
-            .map(|child| {
-                Ok(Log {
-                    file: File::open(&child.log)?,
-                    lines: Lines::new(several.then(|| prefix(child, is_coloured))),
-                })
-            })
-            .collect::<io::Result<Vec<Log>>>()?;
+        let (mut paths, mut logs) = (Vec::new(), Vec::new());
+        for child in shown {
+            let file = folder::open_to_look(&child.log)?;
+            // What goes into a pipe is for the pipe's reader alone.
+            if file.metadata()?.is_file() {
+                paths.push(child.log.clone());
+                logs.push(Log { file, lines: Lines::new(several.then(|| prefix(child, is_coloured))) });
+            }
+        }
         let stop = Arc::new(sys::bell()?);
         let done = Arc::new(sys::bell()?);
         let shown = Arc::new(AtomicU64::new(0));
