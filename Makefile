@@ -61,6 +61,8 @@ CTEST := $(CMAKE_FOLDER)/ctest
 # What must have been installed before it is called.
 CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
+# How many tests run at once: each waits for a part of its time.
+AT_ONCE := $(shell echo $$(($(JOBS) + 1)))
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
 .PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
@@ -171,17 +173,17 @@ rust-tests:
 loom:
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
-# Side by side, as many as there are processors. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
+# Side by side, one more than there are processors: each waits for a part of its time. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
 # Python file, or of one resource (tests/python/conftest.py), one after another.
 ctest: ctests clang
-	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
+	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(AT_ONCE)
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
 TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \
     ml_dtypes mypy matplotlib)
 
 pytest: $(TEST_PACKAGES) wheel storm-worker mpi gloo
-	$(PYTHON) -m pytest --numprocesses $(JOBS) --dist loadgroup tests/python
+	$(PYTHON) -m pytest --numprocesses $(AT_ONCE) --dist loadgroup tests/python
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.
 clang:
