@@ -111,7 +111,8 @@
  *
  * 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
  * Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
- * Such an average costs as much as an operation on elements of twice the width. The group keeps memory for it: about
+ * An average of such elements costs as much as an operation on elements of twice the width, or of four times the
+ * width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for it: about
  * twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
  * bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
  */
@@ -476,7 +477,7 @@ void muster_free(void *value);
 
 /**
  * Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
- * instead of standard error; The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
+ * instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
  * without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
  * that.
  *
@@ -488,7 +489,7 @@ void muster_free(void *value);
  * 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
  * waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
  * for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
- * disk that does not answer), it goes on to exist, and the library stays in memory.
+ * disk that does not answer), it continues to exist, and the library stays in memory.
  *
  * Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
  * the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
@@ -625,7 +626,7 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  *
  * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
  * are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
- * all other nodes are in this call already. The first node's call revokes all groups of more than one member that
+ * all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member that
  * are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
  * epoch. Their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a
  * node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the scheduler tells
@@ -674,7 +675,7 @@ void muster_cluster_free(muster_cluster_t *cluster);
 /**
  * Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
  * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. NULL for
- * `config` means the environment's settings. Returns when the port is bound. Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+ * `config` means the environment's settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
  * MUSTER_ERR_LIMIT (too few descriptors) and, with recovery, MUSTER_ERR_JOURNAL.
  *
  * Requires:
@@ -853,7 +854,7 @@ muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t
  * NULL and `cap` 0 that is all.
  *
  * One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
- * host has the same address, `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+ * host has the same address, and `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
  * DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
  * `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
  * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
@@ -1570,7 +1571,7 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
  *
  * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
  * is received. A receiver keeps up to 16 MiB of eager messages of one sender. A further one waits for its receive,
- * as a longer message does. A longer one waits for its receive. To oneself, where no receive is posted for it, an
+ * as a longer message does. To oneself, where no receive is posted for it, an
  * eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
  *
  * Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
@@ -1863,7 +1864,7 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
  *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
  *   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
- *   Only the receiver knows whether a send of more than 64 KiB has met its receive. If it does not say so within 250
+ *   Only the receiver knows whether a send that waits has met its receive. If it does not say so within 250
  *   ms, the send is taken back, and the group is not revoked. After a muster_sendrecv one of its two messages may
  *   have been sent or received.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for

@@ -82,7 +82,7 @@ pub enum PeerProcess {
     Gone,
     /// It runs, or is stopped.
     Lives,
-    /// It runs on another host, if at all, or in another namespace of process ids.
+    /// This host cannot tell: it is on another host, or in another namespace of process ids, or the kernel does not say.
     Unknown,
 }
 

@@ -60,7 +60,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
-/// instead of standard error; The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
+/// instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
 /// without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
 /// that.
 ///
@@ -72,7 +72,7 @@ unsafe impl Sync for Context {}
 /// 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
 /// waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
 /// for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
-/// disk that does not answer), it goes on to exist, and the library stays in memory.
+/// disk that does not answer), it continues to exist, and the library stays in memory.
 ///
 /// Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
 /// the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of

@@ -257,7 +257,7 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// NULL and `cap` 0 that is all.
 ///
 /// One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
-/// host has the same address, `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
+/// host has the same address, and `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
 /// DEVICE_ID, or its local rank where that was not set. `device_ip` is its setting `device_ip`, or what
 /// `/etc/hccn.conf` on its host says of that device. It is left out where neither is known. HCCL wants it on hosts
 /// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL

@@ -121,7 +121,8 @@ pub const MUSTER_MAX: i32 = 3;
 ///
 /// 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
 /// Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
-/// Such an average costs as much as an operation on elements of twice the width. The group keeps memory for it: about
+/// An average of such elements costs as much as an operation on elements of twice the width, or of four times the
+/// width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for it: about
 /// twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
 /// bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;

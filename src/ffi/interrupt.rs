@@ -79,7 +79,7 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 /// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
 ///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
 ///   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
-///   Only the receiver knows whether a send of more than 64 KiB has met its receive. If it does not say so within 250
+///   Only the receiver knows whether a send that waits has met its receive. If it does not say so within 250
 ///   ms, the send is taken back, and the group is not revoked. After a muster_sendrecv one of its two messages may
 ///   have been sent or received.
 /// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn muster_abort(
 ///
 /// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
 /// are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
-/// all other nodes are in this call already. The first node's call revokes all groups of more than one member that
+/// all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member that
 /// are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
 /// epoch. Their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a
 /// node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the scheduler tells

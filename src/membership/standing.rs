@@ -7,8 +7,8 @@
 //!  lost        (the same life is heard again, or another has its place)
 //! ```
 //!
-//! A member whose connection ends is detached until it attaches again or is lost. A connection that the scheduler closes
-//! leaves nothing to wait for.
+//! A member whose connection ends is detached until it attaches again. A node that says that it goes, or whose next life has
+//! taken its place, has no connection, and none is waited for.
 //!
 //! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes
 //! that word back. `suspicion.rs` decides which loss is a culprit's and which is a consequence.
@@ -78,8 +78,8 @@ pub(super) enum Attachment {
     Attached(ConnId),
     /// Its connection ended, and it may come back.
     Detached(Detached),
-    /// No connection stands for it, and none has ended by itself: the node has left, was refused, or is a life that
-    /// has not attached yet.
+    /// No connection stands for it, and none is waited for: the node has left, has said that it ends, was refused, is lost
+    /// already, or is a life that has not attached yet.
     None,
 }
 

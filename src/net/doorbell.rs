@@ -4,7 +4,8 @@
 //! A sleeper watches its own doorbell. To ring it, another process sends a byte to its name. A doorbell that is full has
 //! been rung, so nothing is lost if there is no room for the byte. But what others have not taken yet also counts against
 //! the sender's own buffer (some 270 rings), and a ring for which that has no room is lost. So a sender asks for a buffer of that
-//! size, whatever the host's default is. It rings each sleeper once, and a sleeper takes its rings when it wakes. A stranger on the host can ring, too: that costs the sleeper one look.
+//! size where the host's default is less. It rings each sleeper once, and a sleeper takes its rings when it wakes. A
+//! stranger on the host can ring, too: that costs the sleeper one look.
 //!
 //! Abstract names belong to a network namespace, so processes of several containers reach each other if they share one.
 //!
@@ -56,7 +57,9 @@ impl Doorbell {
         let kind = Type::DGRAM.cloexec().nonblocking();
         let socket = Guarded::create(|| Socket::new_raw(Domain::UNIX, kind, None))?;
         set_option(&*socket, libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
-        let _ = socket.set_send_buffer_size(SEND_BYTES / 2); // Linux doubles it; a host may allow less
+        if socket.send_buffer_size()? < SEND_BYTES {
+            let _ = socket.set_send_buffer_size(SEND_BYTES / 2); // Linux doubles it; a host may allow less
+        }
         socket.bind(&Address::of(name)?.0)?;
         Ok(Doorbell(socket))
     }
@@ -66,8 +69,8 @@ impl Doorbell {
         self.0.as_raw_fd()
     }
 
-    /// Rings another doorbell. Nothing need be done if that is full, or gone. Returns false if the system had no memory for it: then
-    /// it is to be rung again.
+    /// Rings another doorbell. Nothing need be done if that is full, or gone. Returns false if the system
+    /// had no memory for it: then it is to be rung at the next opportunity.
     pub fn ring(&self, other: &Address) -> bool {
         let rung = if self.0.is_inherited() { Ok(1) } else { self.0.send_to(&[0], &other.0) };
         !matches!(rung.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOBUFS | libc::ENOMEM)))

@@ -320,7 +320,7 @@ impl Reader<'_> {
         let is_foreign = matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
         let NamedFile { key, path } = &self.file.ca_cert;
         let found = file::read(path, FILE_MAX_BYTES).ok().and_then(|bytes| certificates(&bytes).ok());
-        match found.filter(|found| is_foreign && !found.iter().any(is_ca)) {
+        match found.filter(|found| is_foreign && found.iter().all(|found| is_ca(found) == Some(false))) {
             Some(_) => format!("; {key} \"{}\" has no CA's certificate", path.display()),
             None => String::new(),
         }
@@ -441,7 +441,7 @@ fn of_pkcs12(opened: Opened) -> Said<Identity> {
 
 /// What is wrong with a file that has these certificates, and no key.
 fn without_key(chain: &[CertificateDer<'_>]) -> String {
-    match chain.iter().all(is_ca) {
+    match chain.iter().all(|certificate| is_ca(certificate) == Some(true)) {
         true => "has a CA's certificate, and no key: expected the process's own certificate with its key (a CA's belongs into \
                  ca_cert_path)"
             .to_owned(),

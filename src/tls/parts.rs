@@ -12,7 +12,7 @@ use std::time::Duration;
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::BasicConstraints;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
-use x509_cert::Certificate;
+use x509_cert::{Certificate, Version};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 const RSA: &str = "1.2.840.113549.1.1.1";
@@ -97,10 +97,11 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
     read.ok()
 }
 
-/// Whether a certificate says of itself that it is a CA's.
-pub fn is_ca(certificate: &CertificateDer<'_>) -> bool {
-    let Ok(certificate) = Certificate::from_der(certificate) else { return false };
-    matches!(certificate.tbs_certificate.get::<BasicConstraints>(), Ok(Some((_, constraints))) if constraints.ca)
+/// Whether a certificate says of itself that it is a CA's. One of version 1 cannot say so.
+pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
+    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
+    let constraints = certificate.get::<BasicConstraints>().ok()?;
+    (certificate.version != Version::V1).then(|| constraints.is_some_and(|(_, constraints)| constraints.ca))
 }
 
 /// Says that a certificate has ended or not begun, in words that follow `a CA certificate that`.

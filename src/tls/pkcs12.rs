@@ -90,11 +90,20 @@ pub fn open(bytes: &[u8], password: &str) -> Result<Opened, Wrong> {
         return Err(content("it is signed with a key, and not with a password"));
     }
     let safe = der(file.auth_safe.content.decode_as::<OctetString>())?;
-    if let Some(mac) = &file.mac_data {
-        verify(mac, safe.as_bytes(), password)?;
-    }
+    let Some(mac) = &file.mac_data else { return opened(safe.as_bytes(), password) };
+    verify(mac, safe.as_bytes(), password)?;
+    opened(safe.as_bytes(), password).map_err(|wrong| match wrong {
+        Wrong::Password => {
+            content("what is encrypted in it does not open with the password of the whole, or is damaged")
+        }
+        other => other,
+    })
+}
+
+/// What the parts of a file hold.
+fn opened(parts: &[u8], password: &str) -> Result<Opened, Wrong> {
     let mut opened = Opened::default();
-    for part in der(Vec::<cms::content_info::ContentInfo>::from_der(safe.as_bytes()))? {
+    for part in der(Vec::<cms::content_info::ContentInfo>::from_der(parts))? {
         let plain = match part.content_type {
             DATA => der(part.content.decode_as::<OctetString>())?.as_bytes().to_vec(),
             ENCRYPTED_DATA => decrypted_part(&part.content, password)?,

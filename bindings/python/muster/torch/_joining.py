@@ -96,7 +96,7 @@ def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
     try:
         # No rank goes on, perhaps to the next group, before rank 0 has removed the address from the store.
         cluster.world.barrier()
-    except MusterError as error:
+    except BaseException as error:
         cluster._leave(error)
         raise
     return cluster
@@ -108,7 +108,9 @@ def _hosted(options: Any, store: Any, size: int) -> Cluster:
     try:
         scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
     except MusterError as error:
-        options.store.set(_ADDRESS, f"{_NONE}{error}")  # or the others would wait for an address
+        # Or the others would wait for an address. The word stays: another attempt needs another store, or another prefix.
+        with contextlib.suppress(RuntimeError):  # of a store that is gone
+            options.store.set(_ADDRESS, f"{_NONE}{error}")
         raise
     _schedulers.append(scheduler)
     options.store.set(_ADDRESS, scheduler.address)

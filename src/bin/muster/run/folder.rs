@@ -325,7 +325,7 @@ pub fn fresh_log(path: &Path) -> io::Result<Option<File>> {
     make().map(Some)
 }
 
-/// Opens a log to look at what it has. Of a pipe that is nothing: to open it does not wait for one that writes.
+/// Opens a log to look at what it has. A pipe shows nothing, and to open it does not wait for a writer.
 pub fn open_to_look(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }

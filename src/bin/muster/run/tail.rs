@@ -40,8 +40,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins to show the output of these children, as far as their logs are files. With `several` workers, here or in all, each line has its worker
-    /// before it.
+    /// Begins to show the output of these children, as far as their logs are files. With `several` workers, here or in
+    /// all, each line has its worker before it.
     ///
     /// Each worker has a colour if that is wanted. `row` is what else is shown on a terminal.
     pub fn start(shown: &[&Child], several: bool, is_coloured: bool, row: Arc<Row>) -> io::Result<Tail> {
