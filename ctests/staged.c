@@ -68,14 +68,16 @@ static muster_status_t other_length(struct part *part) {
 }
 
 /* The root of the one tree has sent and is done. The rank that waits for the root of another tree hears nothing from
- * anybody. */
+ * anybody. In memory it sees at once what that root called, so a rank that is late may be told before it returns. */
 static muster_status_t no_frames_meet(struct part *part) {
     CHECK(part->odd > 2); /* no other rank's part of the tree comes from it */
     muster_status_t status = muster_broadcast(part->world, part->out, 2, MUSTER_UINT8, part->is_odd ? 1 : 0);
     if (!part->is_odd) {
-        CHECK_OK(status);
+        const char *shm = getenv("MUSTER_SHM");
+        bool is_linked = shm != NULL && strcmp(shm, "off") == 0;
+        CHECK(status == MUSTER_OK || (!is_linked && status == MUSTER_ERR_MISMATCH));
         await(&part->ranks->note[part->rank].go);
-        return muster_barrier(part->world);
+        return or_next(part, status);
     }
     for (int i = 0; i < size; i++) {
         CHECK(i == part->odd || sem_post(&part->ranks->note[i].go) == 0);

@@ -604,14 +604,14 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * group that was over before keeps its own first cause. If recovery is on and a node was lost before, muster_failure
  * goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
  *
- * Waits up to 250 ms until the scheduler has told the others. If it does not, this rank tells every node itself, for
- * 2 s at most. It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise
- * it returns MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the
- * scheduler is started again and hears of the abort from any node, it tells the nodes that do not know yet.
- * muster_finalize waits 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows.
- * Returns MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it is
- * MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after
- * muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL.
+ * Waits up to 250 ms for the scheduler's answer. If none comes, this rank tells every node itself, for 2 s at most.
+ * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
+ * MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the scheduler is
+ * started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits
+ * 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows. Returns MUSTER_OK at
+ * once if the job is already over: without recovery any loss ends it. With recovery it is MUSTER_ERR_FENCED if the
+ * others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after muster_finalize, and
+ * MUSTER_ERR_INVALID if `reason` is NULL.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -626,12 +626,13 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  *
  * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
  * are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
- * all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member that
- * are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
- * epoch. Their pending and later calls return MUSTER_ERR_REVOKED with that node's name, so that nobody waits for a
- * node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the scheduler tells
- * the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A line a second in
- * the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on meanwhile.
+ * all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member
+ * that are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
+ * epoch. Pending and later calls on those groups return MUSTER_ERR_REVOKED with that node's name, so that nobody
+ * waits for a node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the
+ * scheduler tells the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A
+ * line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
+ * meanwhile.
  *
  * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
  * have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
@@ -2246,9 +2247,9 @@ int32_t muster_request_descriptor(muster_request_t *request);
  *
  * A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
  * would have without this call. But if the message of a receive does not come after all, the receive also ends with
- * MUSTER_ERR_ABORTED. For a send of more than 64 KiB that is under way, only the receiver knows whether the two have
- * met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time is
- * up.
+ * MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the
+ * two have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's
+ * time is up.
  *
  * One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
  * every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's

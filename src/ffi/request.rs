@@ -356,9 +356,9 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
 ///
 /// A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
 /// would have without this call. But if the message of a receive does not come after all, the receive also ends with
-/// MUSTER_ERR_ABORTED. For a send of more than 64 KiB that is under way, only the receiver knows whether the two have
-/// met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time is
-/// up.
+/// MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the
+/// two have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's
+/// time is up.
 ///
 /// One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
 /// every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
