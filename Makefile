@@ -61,7 +61,7 @@ CTEST := $(CMAKE_FOLDER)/ctest
 # What must have been installed before it is called.
 CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
-# How many tests run at once: each waits for a part of its time.
+# How many tests in Python run at once: each waits for a part of its time.
 AT_ONCE := $(shell echo $$(($(JOBS) + 1)))
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
@@ -173,10 +173,10 @@ rust-tests:
 loom:
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
-# Side by side, one more than there are processors: each waits for a part of its time. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
+# Side by side, as many as there are processors. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
 # Python file, or of one resource (tests/python/conftest.py), one after another.
 ctest: ctests clang
-	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(AT_ONCE)
+	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
 TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \

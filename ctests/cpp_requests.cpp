@@ -229,6 +229,7 @@ void interrupted(muster::cluster &cluster, int rank) {
     if (rank == 1) {
         store.get("first");
         world.barrier();
+        store.set("returned", "");  // or the interruption might end this barrier, too
         store.get("second");
         aborts("rank 0", [&] { world.barrier(); });
         return;
@@ -238,6 +239,7 @@ void interrupted(muster::cluster &cluster, int rank) {
     CHECK(!request.test());
     store.set("first", "");
     request.wait();
+    store.get("returned");
     interrupted_call(cluster, [&] { world.barrier(); });
     store.set("second", "");
     aborts("rank 0", [&] { world.barrier(); });
