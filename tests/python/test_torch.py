@@ -355,7 +355,8 @@ def test_the_next_group_on_a_store_never_finds_the_address_of_the_one_before(env
         joined_at = _joining._joined_at
         def slow(*words):
             cluster = joined_at(*words)
-            time.sleep(0.5)  # the other rank has joined, too
+            # Time for the other rank to come to its next group, if nothing holds it. No length of this sleep makes the test fail.
+            time.sleep(0.5)
             return cluster
         if rank == 0:
             _joining._joined_at = slow
