@@ -4,8 +4,9 @@ use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, Identity, Input, Rules};
 use crate::types::{Call, CallKind, JobInstance, Token, TokenHash};
 use crate::wire::{
-    Absence, AbsenceState, Carrier, FreeGroup, GroupCarrier, GroupProgress, GroupWish, Heartbeat, InEpoch, Later,
-    MakeGroup, MessageWait, Recover, Reentry, Register, Revoke, FEATURES, FEATURE_CARRIERS, UNREGISTERED_PAYLOAD_MAX,
+    Carrier, FreeGroup, GroupCarrier, GroupProgress, GroupWish, Heartbeat, InEpoch, Later, MakeGroup, MessageWait,
+    Recover, Reentry, Register, Revoke, Straggler, StragglerState, FEATURES, FEATURE_CARRIERS,
+    UNREGISTERED_PAYLOAD_MAX,
 };
 use std::time::Duration;
 
@@ -185,12 +186,12 @@ fn an_absent_rank_is_named_with_what_it_is_in() {
     let [group] = &groups[..] else { panic!("{groups:?}") };
     assert_eq!((group.group, group.sequence, group.call), (GroupId::WORLD, 5, Some(ALLREDUCE)));
     assert_eq!((group.inside, group.age_ms, group.absent), (2, 1100, 2));
-    let told = |it: &Absence| (it.culprit.rank, it.state, it.sequence, it.call, it.age_ms);
+    let told = |it: &Straggler| (it.culprit.rank, it.state, it.sequence, it.call, it.age_ms);
     assert_eq!(
         group.members.iter().map(told).collect::<Vec<_>>(),
         [
-            (Some(1), AbsenceState::Inside, 4, Some(BARRIER), 12_000),
-            (Some(3), AbsenceState::Outside, 4, Some(BARRIER), 13_000),
+            (Some(1), StragglerState::Inside, 4, Some(BARRIER), 12_000),
+            (Some(3), StragglerState::Outside, 4, Some(BARRIER), 13_000),
         ]
     );
 }
@@ -208,11 +209,11 @@ fn who_has_said_nothing_since_a_call_began_is_absent_only_when_it_should_have() 
     assert_eq!(asked(&mut bench).2, [], "a heartbeat of the others is still to come");
     idle(&mut bench, 2);
     let groups = asked(&mut bench).2;
-    assert_eq!((groups[0].absent, groups[0].members[0].state), (1, AbsenceState::Never), "rank 2 has said that");
+    assert_eq!((groups[0].absent, groups[0].members[0].state), (1, StragglerState::Never), "rank 2 has said that");
     bench.pass(SECOND);
     let groups = asked(&mut bench).2;
     let told: Vec<_> = groups[0].members.iter().map(|it| (it.culprit.rank, it.state)).collect();
-    assert_eq!(told, [(Some(1), AbsenceState::Silent), (Some(2), AbsenceState::Never)]);
+    assert_eq!(told, [(Some(1), StragglerState::Silent), (Some(2), StragglerState::Never)]);
 }
 
 #[test]

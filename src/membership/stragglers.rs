@@ -8,7 +8,7 @@ use super::standing::Presence;
 use super::timers::{Due, PATIENCE};
 use crate::types::{GroupId, Time};
 use crate::wire::{
-    Absence, AbsenceState, Absent, GroupCarrier, GroupProgress, Message, MessageWait, StatusGroup, WhereAre,
+    Absent, GroupCarrier, GroupProgress, Message, MessageWait, StatusGroup, Straggler, StragglerState, WhereAre,
     WAITS_AFTER,
 };
 use std::collections::BTreeSet;
@@ -178,7 +178,7 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     /// The members that a question asks about: how many there are, and the first of them.
-    fn absent(&self, query: &Query) -> (u32, Vec<Absence>) {
+    fn absent(&self, query: &Query) -> (u32, Vec<Straggler>) {
         let members = self.groups.table.members_of(query.group).into_iter().flatten();
         let absent: Vec<u32> = members.filter(|member| self.is_asked_for(*member, query)).collect();
         (absent.len() as u32, self.first_of(&absent, query))
@@ -235,26 +235,26 @@ impl View<'_> {
     }
 
     /// The first of these absent members: as many as an answer lists.
-    fn first_of(&self, absent: &[u32], query: &Query) -> Vec<Absence> {
-        absent.iter().take(LISTED_MAX).filter_map(|member| self.absence(*member, query)).collect()
+    fn first_of(&self, absent: &[u32], query: &Query) -> Vec<Straggler> {
+        absent.iter().take(LISTED_MAX).filter_map(|member| self.straggler(*member, query)).collect()
     }
 
-    fn absence(&self, key: u32, query: &Query) -> Option<Absence> {
+    fn straggler(&self, key: u32, query: &Query) -> Option<Straggler> {
         let node = self.cluster.nodes.get(&key)?;
         let known = node.course.progress_in(query.group);
         let state = match known {
-            _ if node.presence == Presence::Left => AbsenceState::Left,
-            _ if node.conn().is_none() || node.presence.is_lost() => AbsenceState::Silent,
+            _ if node.presence == Presence::Left => StragglerState::Left,
+            _ if node.conn().is_none() || node.presence.is_lost() => StragglerState::Silent,
             // A node that has only just attached again has not answered either: what is known of it is from before.
-            _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => AbsenceState::Silent,
-            None => AbsenceState::Never,
-            Some((progress, _)) if progress.entered == 0 => AbsenceState::Never,
-            Some((progress, _)) if progress.entered > progress.finished => AbsenceState::Inside,
-            Some(_) => AbsenceState::Outside,
+            _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => StragglerState::Silent,
+            None => StragglerState::Never,
+            Some((progress, _)) if progress.entered == 0 => StragglerState::Never,
+            Some((progress, _)) if progress.entered > progress.finished => StragglerState::Inside,
+            Some(_) => StragglerState::Outside,
         };
         let age =
             known.map_or(0, |(progress, told)| progress.age_ms.saturating_add(milliseconds(self.now.since(*told))));
-        Some(Absence {
+        Some(Straggler {
             culprit: node.culprit(),
             state,
             sequence: known.map_or(0, |(progress, _)| progress.entered),

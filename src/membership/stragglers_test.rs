@@ -1,7 +1,7 @@
 use crate::membership::testing::{host, named, Bench};
 use crate::membership::Closed;
 use crate::types::{Call, CallKind, GroupId, JobInstance};
-use crate::wire::{AbsenceState, Absent, GroupProgress, Heartbeat, Message, MessageWait, Register, WhereAre};
+use crate::wire::{Absent, GroupProgress, Heartbeat, Message, MessageWait, Register, StragglerState, WhereAre};
 use std::time::Duration;
 
 const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -75,11 +75,11 @@ fn those_who_have_not_entered_are_asked_where_they_are() {
     assert_eq!(
         told,
         [
-            (Some(1), AbsenceState::Inside, 4, 12_100),
-            (Some(2), AbsenceState::Outside, 4, 1_000),
-            (Some(4), AbsenceState::Never, 0, 0),
-            (Some(5), AbsenceState::Left, 0, 0),
-            (Some(6), AbsenceState::Silent, 0, 0),
+            (Some(1), StragglerState::Inside, 4, 12_100),
+            (Some(2), StragglerState::Outside, 4, 1_000),
+            (Some(4), StragglerState::Never, 0, 0),
+            (Some(5), StragglerState::Left, 0, 0),
+            (Some(6), StragglerState::Silent, 0, 0),
         ]
     );
     assert_eq!(absent.members[0].call, Some(BARRIER));
@@ -115,12 +115,12 @@ fn who_attaches_while_somebody_asks_has_said_nothing_yet() {
     bench.pass(MS * 100);
     let absent = answer(&mut bench, 0).expect("answered");
     let told: Vec<_> = absent.members.iter().map(|it| (it.culprit.rank, it.state, it.sequence)).collect();
-    assert_eq!(told, [(Some(1), AbsenceState::Silent, 4), (Some(2), AbsenceState::Silent, 0)]);
+    assert_eq!(told, [(Some(1), StragglerState::Silent, 4), (Some(2), StragglerState::Silent, 0)]);
     is_at(&mut bench, 10, 4, 3, 200);
     ask(&mut bench, 0, 2);
     is_at(&mut bench, 10, 4, 3, 200);
     bench.pass(MS * 100);
-    assert_eq!(answer(&mut bench, 0).expect("answered").members[0].state, AbsenceState::Inside);
+    assert_eq!(answer(&mut bench, 0).expect("answered").members[0].state, StragglerState::Inside);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn who_is_found_lost_while_somebody_asks_has_not_answered() {
     let [Message::Absent(absent), Message::LostNodes(_), Message::Verdict(_)] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!((absent.total, absent.members[0].state), (1, AbsenceState::Silent));
+    assert_eq!((absent.total, absent.members[0].state), (1, StragglerState::Silent));
 }
 
 #[test]

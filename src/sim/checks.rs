@@ -8,7 +8,7 @@ use super::world::World;
 use crate::error::{Failure, Status};
 use crate::membership::Scheduler;
 use crate::types::{Epoch, GroupId, Incarnation, Role, Time};
-use crate::wire::{AbsenceState, Absent, Formed, GroupMade, Member, Members, Message, Record};
+use crate::wire::{Absent, Formed, GroupMade, Member, Members, Message, Record, StragglerState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -289,20 +289,20 @@ pub(super) fn absent(world: &World, node: usize, question: &Question, absent: &A
     let since = |index: &u32| entered.and_then(|entered| entered.get(index)).copied();
     let which = || format!("collective {sequence} on {group} of epoch {}", process.epoch.0);
     let mut named = BTreeSet::new();
-    for absence in &absent.members {
+    for straggler in &absent.members {
         let place = |member: &&std::sync::Arc<Member>| {
-            (member.role, Some(member.rank)) == (absence.culprit.role, absence.culprit.rank)
+            (member.role, Some(member.rank)) == (straggler.culprit.role, straggler.culprit.rank)
         };
         let member = formed.members.iter().find(place);
         // A node that has come back has its place, and is not in this epoch, which is broken for that reason.
-        let is_back = |member: &Member| member.process.pid != absence.culprit.pid;
+        let is_back = |member: &Member| member.process.pid != straggler.culprit.pid;
         let Some(member) = member.filter(|member| !is_back(member) || process.broken.is_some()) else {
-            return Err(format!("node {node} was told that a stranger is absent from {}: {absence:?}", which()));
+            return Err(format!("node {node} was told that a stranger is absent from {}: {straggler:?}", which()));
         };
         let has_said = !is_back(member)
-            && matches!(absence.state, AbsenceState::Never | AbsenceState::Inside | AbsenceState::Outside);
+            && matches!(straggler.state, StragglerState::Never | StragglerState::Inside | StragglerState::Outside);
         if has_said && since(&member.index).is_some_and(|since| since + STALE < *asked) {
-            return Err(format!("node {node} was told that one who is in {} is absent: {absence:?}", which()));
+            return Err(format!("node {node} was told that one who is in {} is absent: {straggler:?}", which()));
         }
         named.insert(member.index);
     }

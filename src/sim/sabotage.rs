@@ -8,7 +8,7 @@ use super::world::World;
 use crate::agent;
 use crate::error::{Error, Failure, Status};
 use crate::types::{Epoch, Role, Secret};
-use crate::wire::{AbsenceState, Blob, Members, Message, Record};
+use crate::wire::{Blob, Members, Message, Record, StragglerState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
             let own = asks.and_then(|formed| formed.members.get(formed.index as usize));
             if let (Some(own), Some(first)) = (own, absent.members.first_mut()) {
                 (first.culprit.role, first.culprit.rank) = (own.role, Some(own.rank));
-                (first.culprit.pid, first.state) = (own.process.pid, AbsenceState::Outside);
+                (first.culprit.pid, first.state) = (own.process.pid, StragglerState::Outside);
             }
         }
         (Sabotage::EndUntold, Message::NotRecovered(_)) if one => message = Message::Report,

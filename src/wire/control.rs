@@ -357,7 +357,7 @@ record! {
 
 code! {
     /// Where a member is that has not entered a collective.
-    pub enum AbsenceState {
+    pub enum StragglerState {
         /// It has entered the collective that `call`, `sequence` and `age_ms` tell, and is still inside.
         Inside = 1,
         /// It has finished that collective and not entered another on the group. `age_ms` counts from when it entered it.
@@ -373,11 +373,11 @@ code! {
 
 record! {
     /// One member that has not entered a collective.
-    pub struct Absence {
+    pub struct Straggler {
         /// The node.
         pub culprit: Culprit,
         /// Where it is.
-        pub state: AbsenceState,
+        pub state: StragglerState,
         /// The newest collective that it entered on the group.
         pub sequence: u64,
         /// What that collective is.
@@ -397,7 +397,7 @@ record! {
         /// How many have not entered.
         pub total: u32,
         /// The first few of them.
-        pub members: Vec<Absence>,
+        pub members: Vec<Straggler>,
     }
 }
 

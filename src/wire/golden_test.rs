@@ -136,9 +136,9 @@ fn wait() -> MessageWait {
 }
 
 fn absent() -> Absent {
-    let state = AbsenceState::Outside;
-    let absence = Absence { culprit: culprit(), state, sequence: 41, call: Some(call()), age_ms: 12_000, wait: None };
-    Absent { query: 7, total: 1, members: vec![absence] }
+    let (culprit, state, call) = (culprit(), StragglerState::Outside, Some(call()));
+    let member = Straggler { culprit, state, sequence: 41, call, age_ms: 12_000, wait: None };
+    Absent { query: 7, total: 1, members: vec![member] }
 }
 
 fn store_begin() -> StoreBegin {

@@ -46,8 +46,8 @@ pub use change::{
 };
 pub use codec::{Decoder, Encoder, Later, Wire, WireError};
 pub use control::{
-    Abort, Absence, AbsenceState, Absent, Agreed, Creations, Formed, Known, Locate, Located, LostNodes, PassBy,
-    PeerReport, PeerState, Reentry, Register, Rejected, Revoke, Revoked, Suspect, Told, Verdict, WhereAre,
+    Abort, Absent, Agreed, Creations, Formed, Known, Locate, Located, LostNodes, PassBy, PeerReport, PeerState,
+    Reentry, Register, Rejected, Revoke, Revoked, Straggler, StragglerState, Suspect, Told, Verdict, WhereAre,
 };
 pub use frame::{
     body_bytes, encode_frame, peek_frame, Frame, FrameHeader, CHECKSUM_BYTES, FLAG_UNCHECKED, HEADER_BYTES, MAGIC,

@@ -239,9 +239,9 @@ impl Random {
         }
     }
 
-    fn absence(&mut self) -> Absence {
-        use AbsenceState::*;
-        Absence {
+    fn straggler(&mut self) -> Straggler {
+        use StragglerState::*;
+        Straggler {
             culprit: self.culprit(),
             state: self.choose(&[Inside, Outside, Never, Silent, Left]),
             sequence: self.u64(),
@@ -342,7 +342,7 @@ impl Random {
             inside: self.u32(),
             age_ms: self.u64(),
             absent: self.u32(),
-            members: self.list(9, Random::absence),
+            members: self.list(9, Random::straggler),
         }
     }
 
@@ -462,7 +462,7 @@ impl Random {
                 Message::WhereAre(WhereAre { query: self.u64(), group, sequence: self.u64(), about })
             }
             Message::Absent(_) => {
-                let members = self.list(20, Random::absence);
+                let members = self.list(20, Random::straggler);
                 Message::Absent(Absent { query: self.u64(), total: self.u32(), members })
             }
             Message::MakeGroup(_) => Message::MakeGroup(self.make_group()),

@@ -1,7 +1,7 @@
 //! How the job is: the question, and the parts of the scheduler's answer.
 
 use super::codec::{code, record, Later};
-use super::control::Absence;
+use super::control::Straggler;
 use super::heartbeat::{GroupCarrier, GroupProgress, MessageWait};
 use crate::error::{Culprit, Failure};
 use crate::types::{Call, Device, Epoch, GroupId, JobInstance};
@@ -161,7 +161,7 @@ record! {
         /// How many have not entered it.
         pub absent: u32,
         /// The first few of them.
-        pub members: Vec<Absence>,
+        pub members: Vec<Straggler>,
     }
 }
 

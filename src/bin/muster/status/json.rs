@@ -4,7 +4,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::runtime::place_in_words;
-use muster::wire::{Absence, AbsenceState, GroupCarrier, GroupProgress, MessageWait, StatusGroup, StatusNode};
+use muster::wire::{GroupCarrier, GroupProgress, MessageWait, StatusGroup, StatusNode, Straggler, StragglerState};
 use serde_json::{json, Value};
 
 /// The whole answer.
@@ -91,20 +91,20 @@ fn group(told: &StatusGroup) -> Value {
     if let Some(cause) = &told.failure {
         return json!({ "group": told.group.to_string(), "revoked": failure(cause) });
     }
-    let absence = |absence: &Absence| {
-        let mut value = who(&absence.culprit);
-        value["state"] = match absence.state {
-            AbsenceState::Inside => "inside",
-            AbsenceState::Outside => "outside",
-            AbsenceState::Never => "never",
-            AbsenceState::Silent => "silent",
-            AbsenceState::Left => "left",
+    let straggler = |straggler: &Straggler| {
+        let mut value = who(&straggler.culprit);
+        value["state"] = match straggler.state {
+            StragglerState::Inside => "inside",
+            StragglerState::Outside => "outside",
+            StragglerState::Never => "never",
+            StragglerState::Silent => "silent",
+            StragglerState::Left => "left",
         }
         .into();
-        value["sequence"] = absence.sequence.into();
-        value["collective"] = absence.call.map(|call| call.kind.name()).into();
-        value["age_ms"] = absence.age_ms.into();
-        value["words"] = place_in_words(absence, told.group).into();
+        value["sequence"] = straggler.sequence.into();
+        value["collective"] = straggler.call.map(|call| call.kind.name()).into();
+        value["age_ms"] = straggler.age_ms.into();
+        value["words"] = place_in_words(straggler, told.group).into();
         value
     };
     json!({
@@ -115,7 +115,7 @@ fn group(told: &StatusGroup) -> Value {
         "inside": told.inside,
         "age_ms": told.age_ms,
         "absent": told.absent,
-        "members": told.members.iter().map(absence).collect::<Vec<_>>(),
+        "members": told.members.iter().map(straggler).collect::<Vec<_>>(),
     })
 }
 

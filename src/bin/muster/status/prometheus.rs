@@ -6,7 +6,7 @@ use super::text::{name_of_phase, name_of_state, short};
 use super::told::Told;
 use muster::error::{Culprit, Failure};
 use muster::types::Role;
-use muster::wire::{AbsenceState, GroupCarrier, JobPhase, NodeStanding, StatusGroup, StatusNode};
+use muster::wire::{GroupCarrier, JobPhase, NodeStanding, StatusGroup, StatusNode, StragglerState};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -143,11 +143,11 @@ fn groups(page: &mut Page, groups: &[StatusGroup]) {
     let members = waiting.iter().flat_map(|group| {
         group.members.iter().map(|member| {
             let state = match member.state {
-                AbsenceState::Inside => "inside",
-                AbsenceState::Outside => "outside",
-                AbsenceState::Never => "never",
-                AbsenceState::Silent => "silent",
-                AbsenceState::Left => "left",
+                StragglerState::Inside => "inside",
+                StragglerState::Outside => "outside",
+                StragglerState::Never => "never",
+                StragglerState::Silent => "silent",
+                StragglerState::Left => "left",
             };
             (
                 with(&member.culprit, [("group", group.group.to_string()), ("state", state.to_owned())]),

@@ -24,7 +24,7 @@ pub mod testing {
     use muster::error::Culprit;
     use muster::types::{Call, CallKind, Device, Epoch, GroupId, JobInstance, Role};
     use muster::wire::{
-        Absence, AbsenceState, Carrier, GroupProgress, JobPhase, MessageWait, NodeStanding, StatusPlace,
+        Carrier, GroupProgress, JobPhase, MessageWait, NodeStanding, StatusPlace, Straggler, StragglerState,
     };
 
     const BARRIER: Call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
@@ -71,9 +71,9 @@ pub mod testing {
             let (heard_ms, waits, place) = (Some(250), Vec::new(), Some(place));
             StatusNode { who, state, heard_ms, restarts: rank, calls, more: 0, waits, place }
         };
-        let absence = Absence {
+        let straggler = Straggler {
             culprit: who(1),
-            state: AbsenceState::Inside,
+            state: StragglerState::Inside,
             sequence: 6,
             call: Some(BARRIER),
             age_ms: 12_000,
@@ -87,7 +87,7 @@ pub mod testing {
             inside: 1,
             age_ms: 11_000,
             absent: 1,
-            members: vec![absence],
+            members: vec![straggler],
         };
         let mut nodes = vec![node(0, call(7, 11_000)), node(1, call(6, 12_000))];
         let (group_id, tag) = (GroupId::WORLD, Some(7));
