@@ -280,9 +280,23 @@ fn collect_calls(tokens: &[TokenTree], of: &str, into: &mut BTreeSet<String>) {
             }
             _ => None,
         };
-        let is_call = |end: usize| matches!(tokens.get(end), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
-        into.extend(method.filter(|(_, end)| is_call(*end)).map(|(name, _)| name));
+        into.extend(method.filter(|(_, end)| are_arguments(tokens, *end)).map(|(name, _)| name));
     }
+}
+
+/// Whether arguments stand here: `(…)` or `::<…>(…)`.
+fn are_arguments(tokens: &[TokenTree], at: usize) -> bool {
+    let mut end = at;
+    if is_punct(tokens, at, ':') && is_punct(tokens, at + 1, ':') && is_punct(tokens, at + 2, '<') {
+        end += 2;
+        let mut depth = 0;
+        while end < tokens.len() && (depth > 0 || end == at + 2) {
+            let is_closing = is_punct(tokens, end, '>') && !is_punct(tokens, end - 1, '-');
+            depth += i32::from(is_punct(tokens, end, '<')) - i32::from(is_closing);
+            end += 1;
+        }
+    }
+    matches!(tokens.get(end), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
 }
 
 /// The methods that the product code calls on anything but `self`.
@@ -296,9 +310,7 @@ fn collect_method_calls(tokens: &[TokenTree], into: &mut BTreeSet<String>) {
         }
         let before = at.wrapping_sub(1);
         let is_dot = is_punct(tokens, at, '.') && !is_punct(tokens, before, '.');
-        let called =
-            matches!(tokens.get(at + 2), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
-        if is_dot && called && word(tokens, before).as_deref() != Some("self") {
+        if is_dot && are_arguments(tokens, at + 2) && word(tokens, before).as_deref() != Some("self") {
             into.extend(word(tokens, at + 1));
         }
     }

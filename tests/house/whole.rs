@@ -120,6 +120,8 @@ mod planted {
         for (text, is_circle) in [
             ("pub struct B; fn f(all: &[T]) { all.iter().for_each(|one| { one.left.turn(1); }) }", true),
             ("pub struct B; impl B { fn f(&self) { self.left.turn(1) } }", true),
+            ("pub struct B; fn f(one: T) { one.turn::<Vec<u8>>(1) }", true),
+            ("pub struct B; fn f(one: T) { one.turn::<fn(u8) -> u8>; (1) }", false),
             ("pub struct B; impl B { fn f(&self) { self.turn(1) } }", false), // another rule's
             ("pub struct B; fn f(one: T) { one.turn; one.entry(1); 0..turn(1) }", false),
             ("pub struct B; fn f(one: T) { one.turn(1) } fn turn() {}", false),
@@ -200,7 +202,7 @@ mod planted {
         assert_eq!(found, [["T in src/wire/a.rs", "T in src/wire/b.rs"]]);
         let files = [
             ("src/wire/a.rs", "struct T; impl T { fn a(&self) {} } impl<A> From<A> for T where A: B { fn from(x: A) { x.f(self.b()) } }"),
-            ("src/wire/b.rs", "impl T { fn b(&self) { T::a(self) } }"),
+            ("src/wire/b.rs", "impl T { fn b(&self) { T::a::<fn(u8) -> u8>(self) } }"),
         ];
         let found = circles(&calls(&parsed(&files)));
         assert_eq!(found, [["T in src/wire/a.rs", "T in src/wire/b.rs"]]);
