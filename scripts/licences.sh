@@ -1,7 +1,17 @@
 #!/bin/sh
 # Prints the licences of all that the library and the command carry within them: licences.sh <cargo's features, or nothing>
 set -eu
-sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
+cached=${CARGO_HOME:-$HOME/.cargo}/registry/src
+# Where a packager has put the crates (`cargo vendor`), cargo knows their folders: name@version|folder. Otherwise it tells them only if
+# the crates of the tests have been downloaded, too, and there is its cache.
+known=$(cargo metadata --locked --offline --format-version 1 "$@" 2>/dev/null | tr ',' '\n' |
+    sed -n -e 's/^"id":".*[#/]\(.*@.*\)"$/=\1/p' -e 's/^"manifest_path":"\(.*\)\/Cargo.toml".*$/\1/p' |
+    while read -r line; do
+        case $line in
+            =*) crate=${line#=} ;;
+            *) echo "${crate-}|$line" ;;
+        esac
+    done)
 echo "muster carries these crates within it. Each stands here with its licence, and the text that came with it."
 cargo tree --locked --edges normal,no-proc-macro --prefix none --format '{p}|{l}' "$@" | sed 's/ (\*)$//' | sort -u |
     while IFS='|' read -r crate licence; do
@@ -10,7 +20,9 @@ cargo tree --locked --edges normal,no-proc-macro --prefix none --format '{p}|{l}
         version=${version%% *}
         [ "$name" = muster ] && continue
         printf '\n%s\n%s %s: %s\n' "========================================" "$name" "$version" "$licence"
-        for text in "$sources"/*/"$name-$version"/LICEN[CS]E* "$sources"/*/"$name-$version"/COPYING*; do
+        folder=$(printf '%s\n' "$known" | sed -n "s#^$name@$version|##p")
+        [ -n "$folder" ] || folder=$(find "$cached" -mindepth 2 -maxdepth 2 -name "$name-$version" | head -n 1)
+        for text in "$folder"/LICEN[CS]E* "$folder"/COPYING*; do
             [ -f "$text" ] || continue
             printf '\n--- %s\n' "${text##*/}"
             cat "$text"

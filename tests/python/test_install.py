@@ -176,6 +176,21 @@ def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
     assert not (tmp_path / "usr/share/doc/muster").exists() and not (tmp_path / "usr/lib/cmake/muster").exists()
 
 
+def test_licences_of_crates_that_a_packager_has_put_into_a_folder(tmp_path):
+    for one in ("src", "examples", "benches", "tests"):
+        shutil.copytree(TREE / one, tmp_path / one)
+    for one in ("build.rs", "Cargo.toml", "Cargo.lock"):
+        shutil.copy(TREE / one, tmp_path)
+    # Cargo prints the configuration with which it takes the crates from that folder.
+    setting = done("cargo", "vendor", "--locked", "crates", cwd=tmp_path)
+    (tmp_path / ".cargo").mkdir()
+    (tmp_path / ".cargo" / "config.toml").write_text(setting)
+    script = TREE / "scripts" / "licences.sh"
+    told = done(script, cwd=tmp_path, env={"CARGO_HOME": tmp_path / "nothing"})
+    assert told == done(script, cwd=TREE)
+    assert told.count("--- LICENSE") > 50
+
+
 def test_a_path_that_leads_nowhere_is_named():
     ended = subprocess.run(["make", "-C", TREE, "install", "PREFIX=relative"], env=clean_environment(HERE), capture_output=True,
                            text=True, timeout=LIMIT)
