@@ -58,7 +58,7 @@ pub struct Agent {
     line: Line,
     stage: Stage,
     asks: asks::Asks,
-    store: store::Requests,
+    store: store::StoreRequests,
     watch: Watch,
     out: Outputs,
 }
@@ -71,7 +71,7 @@ impl Agent {
             line: Line::new(&profile, now, deadline),
             stage: Stage::Forming(Forming::new(now, deadline)),
             asks: asks::Asks::default(),
-            store: store::Requests::default(),
+            store: store::StoreRequests::default(),
             watch: Watch::new(&profile.register.host.key),
             out: Outputs::default(),
             profile,

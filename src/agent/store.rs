@@ -33,7 +33,7 @@ struct Pending {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct StoreRequests {
     pending: BTreeMap<Ask, Pending>,
     cancelled: VecDeque<Ask>,
     value_max: u64,
@@ -42,7 +42,7 @@ pub(super) struct Requests {
     change: u64,
 }
 
-impl Requests {
+impl StoreRequests {
     /// Sets the limits that the scheduler keeps. Before they are known no request is compared with them.
     pub(super) fn set_limits(&mut self, agreed: &Agreed) {
         self.value_max = agreed.store_value_max;

@@ -37,7 +37,7 @@ fn process(serial: u32) -> Process {
 }
 
 /// A launcher says of these lives that their places are abandoned, over a connection of its own, which is closed.
-fn gives_up(bench: &mut Bench, serials: &[u32], on: &str) {
+fn abandons(bench: &mut Bench, serials: &[u32], on: &str) {
     let conn = WORD + bench.closed.len() as u64;
     bench.open(conn);
     let processes = serials.iter().map(|serial| process(*serial)).collect();
@@ -81,7 +81,7 @@ fn survivors_are_told_the_first_cause_at_once() {
     lose(&mut bench);
     recover(&mut bench, 0);
     assert_eq!(end_of_recovery(&mut bench, 0), None, "it may come back");
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
     assert_eq!(
         end_of_recovery(&mut bench, 2),
@@ -108,7 +108,7 @@ fn the_job_ends_when_the_survivors_have_gone_and_can_go_on_when_all_are_started_
     for gone in [true, false] {
         let mut bench = formed();
         lose(&mut bench);
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         if gone {
             [0, 2, 3].into_iter().for_each(|conn| bench.close(conn, Closed::Ended));
         }
@@ -136,7 +136,7 @@ fn who_leaves_then_leaves_this_run_and_not_the_job() {
         bench.say(conn, Message::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth: 1, sequence: 1, digest: 0, wish }));
     }
     lose(&mut bench);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     let kept = bench.written.clone();
     for conn in [0, 2] {
         bench.sent.clear();
@@ -171,7 +171,7 @@ fn who_had_left_before_the_word_had_left_the_job() {
     let mut bench = formed();
     lose(&mut bench);
     bench.say(0, Message::Leave);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert_eq!(end_of_recovery(&mut bench, 2), Some((Status::PeerLeft, 0)));
     [2, 3].into_iter().for_each(|conn| bench.say(conn, Message::Leave));
     assert!(bench.ended.is_some() && bench.written.contains(&Record::Left(2)) && bench.written.contains(&Record::Done));
@@ -184,7 +184,7 @@ fn where_nobody_is_left_the_job_ends_at_once() {
     bench.say(0, Message::Gone);
     bench.pass(MS * 100);
     assert!(bench.ended.is_none(), "somebody may start them again");
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     let error = bench.ended.clone().expect("nobody is left").expect_err("it is broken");
     assert_eq!(error.status(), Status::PeerLost);
 }
@@ -193,7 +193,7 @@ fn where_nobody_is_left_the_job_ends_at_once() {
 fn a_word_that_comes_before_the_loss_counts_once_it_is_one() {
     let mut bench = formed();
     recover(&mut bench, 0);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), None, "it takes nobody's place");
     lose(&mut bench);
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
@@ -201,7 +201,7 @@ fn a_word_that_comes_before_the_loss_counts_once_it_is_one() {
     let mut bench = formed();
     bench.close(2, Closed::Ended);
     bench.pass(MS * 100);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), None);
     lose(&mut bench);
     assert_eq!(end_of_recovery(&mut bench, 0), Some((Status::PeerLost, 2)), "the first cause");
@@ -211,7 +211,7 @@ fn a_word_that_comes_before_the_loss_counts_once_it_is_one() {
 fn a_node_that_is_heard_later_or_attaches_again_has_disproved_it() {
     for attaches in [true, false] {
         let mut bench = formed();
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         let mut conn = 1;
         if attaches {
             bench.close(1, Closed::Broken);
@@ -233,9 +233,9 @@ fn it_counts_for_no_other_process_and_for_none_that_cannot_be_told_from_another(
     let mut bench = formed();
     lose(&mut bench);
     recover(&mut bench, 0);
-    gives_up(&mut bench, &[1], "elsewhere");
-    gives_up(&mut bench, &[0, 2, 5], "there");
-    gives_up(&mut bench, &[], "there");
+    abandons(&mut bench, &[1], "elsewhere");
+    abandons(&mut bench, &[0, 2, 5], "there");
+    abandons(&mut bench, &[], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), None);
     let mut bench = Bench::new(recovering());
     let unknown = |serial| Process { start_ticks: 0, ..process(serial) };
@@ -274,12 +274,12 @@ fn the_place_of_a_life_that_is_lost_once_more_is_known_by_any_of_its_lives() {
     bench.now = bench.now + Duration::from_secs(31);
     bench.join(7, register(7, 1));
     assert!(bench.lines.iter().any(|line| line.contains("is back")), "{:?}", bench.lines);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), None, "another life has its place");
     bench.close(7, Closed::Ended);
     bench.pass(MS * 100);
     assert_eq!(end_of_recovery(&mut bench, 0), None);
-    gives_up(&mut bench, &[1, 7, 8], "there");
+    abandons(&mut bench, &[1, 7, 8], "there");
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
 }
 
@@ -291,7 +291,7 @@ fn who_had_come_back_and_waits_is_sent_away() {
     bench.pass(MS * 100);
     bench.now = bench.now + Duration::from_secs(31);
     bench.join(7, register(7, 1));
-    gives_up(&mut bench, &[2], "there");
+    abandons(&mut bench, &[2], "there");
     let told = bench.told(7);
     let in_vain = |message: &Message| matches!(message, Message::Rejected(word) if word.status == Status::PeerLost);
     assert!(told.iter().any(in_vain), "{told:?}");
@@ -300,14 +300,14 @@ fn who_had_come_back_and_waits_is_sent_away() {
 #[test]
 fn without_recovery_and_while_forming_it_changes_nothing() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     bench.close(1, Closed::Ended);
     bench.pass(MS * 100);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert!(!bench.told(0).iter().any(|message| matches!(message, Message::NotRecovered(_))));
     let mut bench = Bench::new(recovering());
     bench.join(1, register(1, 1));
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     assert!(bench.told(1).is_empty());
 }
 
@@ -315,7 +315,7 @@ fn without_recovery_and_while_forming_it_changes_nothing() {
 #[test]
 fn the_log_says_who_gave_places_up() {
     let mut bench = formed();
-    gives_up(&mut bench, &[1, 2], "there");
+    abandons(&mut bench, &[1, 2], "there");
     let line = "a launcher at 10.0.0.100:5000 says that it will not restart these processes on \"there\": 1001, 1002";
     assert_eq!(bench.lines, [line]);
 }
@@ -324,7 +324,7 @@ fn the_log_says_who_gave_places_up() {
 fn an_abort_ends_the_job_for_good_all_the_same() {
     let mut bench = formed();
     lose(&mut bench);
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     bench.say(2, Message::Abort(Abort { code: 3, reason: "enough".to_owned() }));
     assert_eq!(bench.verdict(0).map(|failure| failure.status), Some(Status::Aborted));
     bench.pass(Duration::from_secs(6));
@@ -357,7 +357,7 @@ fn known() -> Message {
 #[test]
 fn a_scheduler_that_is_started_again_hears_it_before_it_knows_of_the_loss() {
     let mut again = started_again(&formed(), true);
-    gives_up(&mut again, &[1], "there");
+    abandons(&mut again, &[1], "there");
     attach(&mut again, 0);
     again.say(0, known());
     assert_eq!(end_of_recovery(&mut again, 0), FIRST_CAUSE);
@@ -381,7 +381,7 @@ fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
         if lost_before {
             lose(&mut bench);
         }
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         // The scheduler dies twice.
         let again = started_again(&bench, rewritten);
         let mut again = started_again(&again, true);
@@ -413,9 +413,9 @@ fn who_left_that_run_is_not_the_cause_that_the_next_scheduler_finds() {
         let mut bench = formed();
         bench.close(2, Closed::Ended);
         bench.pass(MS * 100);
-        gives_up(&mut bench, &[2], "there");
+        abandons(&mut bench, &[2], "there");
         bench.say(1, Message::Leave); // it was told, which is not written down: rank 3 was not
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         let mut again = started_again(&bench, rewritten);
         if comes_again {
             // Somebody is started in that place all the same, and has to wait.
@@ -431,13 +431,13 @@ fn who_left_that_run_is_not_the_cause_that_the_next_scheduler_finds() {
 #[test]
 fn a_word_that_was_disproved_and_is_said_again_is_in_a_rewritten_journal() {
     let mut bench = formed();
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     bench.now = bench.now + HELD;
     bench.beat(1, 1);
     let rewritten = bench.scheduler.snapshot();
     lose(&mut bench);
     let before = bench.written.len();
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     recover(&mut bench, 0);
     assert_eq!(end_of_recovery(&mut bench, 0), FIRST_CAUSE);
     let later = &bench.written[before..];
@@ -450,7 +450,7 @@ fn a_word_that_was_disproved_and_is_said_again_is_in_a_rewritten_journal() {
 #[test]
 fn one_that_was_in_the_epoch_and_had_not_heard_of_it_is_told_by_the_next_scheduler_too() {
     let mut bench = formed();
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     let mut again = started_again(&bench, false);
     again.join(0, register(0, 0)); // the scheduler had died before this one was told
     again.pass_with(Duration::from_secs(5), |again| recover(again, 0));
@@ -464,7 +464,7 @@ fn nobody_is_told_before_it_is_durable() {
     recover(&mut bench, 0);
     bench.sent.clear();
     bench.syncs = false;
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     recover(&mut bench, 2);
     assert_eq!((end_of_recovery(&mut bench, 0), end_of_recovery(&mut bench, 2)), (None, None));
     bench.feed(Input::Persisted(bench.written.len() as u64));
@@ -476,7 +476,7 @@ fn nobody_is_told_before_it_is_durable() {
 fn what_was_said_to_the_scheduler_before_does_not_keep_out_who_is_started_in_that_place_nor_its_node() {
     for comes in [true, false] {
         let mut bench = formed();
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         let mut again = started_again(&bench, false);
         match comes {
             true => again.join(7, register(7, 1)),
@@ -503,7 +503,7 @@ fn the_next_epoch_does_not_begin_with_one_whose_end_is_on_its_way() {
     let mut bench = formed();
     (0..3).for_each(|conn| recover(&mut bench, conn));
     bench.now = bench.now + MS * 300;
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     bench.now = bench.now + MS * 10;
     recover(&mut bench, 3);
     assert!(!has_begun(&bench), "rank 1 may be dead: {:?}", bench.lines);
@@ -515,7 +515,7 @@ fn the_next_epoch_does_not_begin_with_one_whose_end_is_on_its_way() {
 fn one_of_which_that_was_said_wrongly_delays_the_next_epoch_until_its_next_heartbeat() {
     let mut bench = formed();
     (0..3).for_each(|conn| recover(&mut bench, conn));
-    gives_up(&mut bench, &[1], "there");
+    abandons(&mut bench, &[1], "there");
     recover(&mut bench, 3);
     bench.now = bench.now + HELD - MS;
     bench.beat(1, 1);
@@ -530,7 +530,7 @@ fn one_of_which_that_was_said_wrongly_delays_the_next_epoch_until_its_next_heart
 #[test]
 fn the_next_epoch_knows_nothing_of_it() {
     let mut bench = formed();
-    gives_up(&mut bench, &[1], "there"); // it lives
+    abandons(&mut bench, &[1], "there"); // it lives
     bench.now = bench.now + HELD;
     bench.beat(1, 1);
     (0..u64::from(NODES)).for_each(|conn| recover(&mut bench, conn));
@@ -547,13 +547,13 @@ fn who_says_it_again_and_again_fills_no_disk() {
     let mut bench = formed();
     let before = bench.written.len();
     for _ in 0..20 {
-        gives_up(&mut bench, &[1], "there");
+        abandons(&mut bench, &[1], "there");
         bench.now = bench.now + HELD;
         bench.beat(1, 1);
     }
     assert_eq!(bench.written.len(), before + 1);
     let mut again = started_again(&bench, false);
     let before = again.written.len();
-    (0..20).for_each(|_| gives_up(&mut again, &[1], "there"));
+    (0..20).for_each(|_| abandons(&mut again, &[1], "there"));
     assert_eq!(again.written.len(), before);
 }

@@ -126,7 +126,7 @@ impl Node {
         self.attachment.attach(conn);
         self.evidence = Evidence::default();
         self.signs.attach(now, hearing);
-        self.abandoned = AbandonedPlace::default(); // it lives
+        self.abandoned.clear();
     }
 
     /// It takes part in this epoch, which begins now. What was said in the epoch before does not concern it.
@@ -134,7 +134,7 @@ impl Node {
         self.course = Course::default();
         self.suspicions.clear();
         self.evidence.witness = None;
-        self.abandoned = AbandonedPlace::default();
+        self.abandoned.clear();
         self.lives.token = self.next_token();
         if self.lives.before.take().is_some() {
             self.lives.restarts += 1;
@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// Whether it can take part in the next epoch; `inside` says whether it waits for it inside `muster_recover`. If
-    /// its launcher has given its place up, that is not known before it is heard later, or lost: the end of its
+    /// its launcher has abandoned its place, that is not known before it is heard later, or lost: the end of its
     /// connection may be on its way.
     pub(super) fn is_ready(&self, inside: bool) -> bool {
         self.is_well() && !self.is_abandoned() && (inside || self.is_back())

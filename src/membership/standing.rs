@@ -204,6 +204,11 @@ impl AbandonedPlace {
         self.nth
     }
 
+    /// Forgets what was said: the node lives, or a new epoch begins.
+    pub(super) fn clear(&mut self) {
+        *self = AbandonedPlace::default();
+    }
+
     /// Gives it this number in the order of words, unless it has one.
     pub(super) fn count_as(&mut self, nth: usize) {
         self.nth.get_or_insert(nth);

@@ -26,7 +26,8 @@
 //! | [`host`] | host name, boot, process identity, randomness |
 //!
 //! Invariants: every descriptor made here is 3 or more, close-on-exec, non-blocking and in the fork table while it is open; no call
-//! raises SIGPIPE; an interrupted call is repeated here. `unsafe` stands only around single libc calls.
+//! raises SIGPIPE; an interrupted call is repeated here. A block of `unsafe` has one
+//! call of libc at most; those of `shm`, `doorbell` and `interface` also read what the kernel or a peer has left in memory.
 //!
 //! Nothing here knows a rank, a message or a setting. The hot path returns `io::Error`, so that the caller sees
 //! `WouldBlock`; what is done once returns [`crate::error::Error`] with a whole sentence.

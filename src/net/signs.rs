@@ -11,7 +11,7 @@ pub struct Acknowledged {
     pub owes: bool,
 }
 
-/// Signs of life. A link that knows none keeps the defaults: it is never silent.
+/// Signs of life, and what our kernel does so that they come in time. A link that knows none keeps the defaults: it is never silent.
 pub trait Signs {
     /// Whether the peer's kernel acknowledges what is written. (No kernel acknowledges bytes in memory that two processes share.)
     fn is_acknowledged(&self) -> bool {

@@ -171,7 +171,7 @@ fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
         ask(&state, || Time::NEVER).expect("without limit there is an answer");
         other.join().unwrap();
         state.ask(AgentCommand::Quit);
-        state.wait(Time::NEVER, |view| view.over.then_some(())).expect("it ends");
+        state.wait(Time::NEVER, |view| view.participation.is_over().then_some(())).expect("it ends");
         agent.join().unwrap();
         state.ask(AgentCommand::Quit);
         assert!(state.next_command().is_none(), "nothing is kept that nobody takes");

@@ -74,7 +74,7 @@ pub(super) enum Sabotage {
     /// A node's address is another; nobody is said to be absent; a node is said to be absent that is not.
     WrongAddress,
     NobodyAbsent,
-    WrongAbsence,
+    WrongStragglers,
     /// The word that a place is abandoned: it is told of as durable before it is; is forgotten at the scheduler's restart;
     /// is not
     /// told to one node, or with another cause; one node is told of an epoch all the same; and the job is called done.
@@ -198,7 +198,7 @@ pub(super) fn tampered(world: &World, to: Option<usize>, mut message: Message) -
         (Sabotage::OtherGroup, Message::GroupMade(made)) if one => made.members.reverse(),
         (Sabotage::WrongAddress, Message::Located(located)) => located.member.addresses.clear(),
         (Sabotage::NobodyAbsent, Message::Absent(absent)) => (absent.total, absent.members) = (0, Vec::new()),
-        (Sabotage::WrongAbsence, Message::Absent(absent)) => {
+        (Sabotage::WrongStragglers, Message::Absent(absent)) => {
             let asks = to.and_then(|node| world.processes[node].formed.as_ref());
             let own = asks.and_then(|formed| formed.members.get(formed.index as usize));
             if let (Some(own), Some(first)) = (own, absent.members.first_mut()) {
@@ -425,7 +425,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongAborter, "who is said to have aborted the job did not"),
         (Sabotage::WrongAddress, "asked for the address of"),
         (Sabotage::NobodyAbsent, "was not told that"),
-        (Sabotage::WrongAbsence, "was told that one who is in"),
+        (Sabotage::WrongStragglers, "was told that one who is in"),
         (Sabotage::AbandonedEarly, "was said before it was durable why"),
         (Sabotage::ForgetAbandoned, "the scheduler has forgotten that slot"),
         (Sabotage::EndUntold, "was there when the job was abandoned, and was not told"),

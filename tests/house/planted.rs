@@ -198,6 +198,10 @@ fn long_files_and_functions_are_caught() {
     caught("short_files", "src/wire/frame_test.rs", &"\n".repeat(601));
     clean("src/wire/frame.rs", &"\n".repeat(500));
     clean("src/wire/frame_test.rs", &"\n".repeat(600));
+    let tests = |lines: usize| format!("#[cfg(test)]\nmod tests {{\n{}}}", "    use x::y;\n".repeat(lines - 2));
+    caught("long_tests_beside", "src/wire/frame.rs", &tests(151));
+    clean("src/wire/frame.rs", &tests(150));
+    clean("src/wire/frame_test.rs", &tests(151));
     let function = |lines: usize| format!("impl X {{\n    fn f() {{\n{}    }}\n}}", "        g();\n".repeat(lines - 2));
     caught("short_functions", "src/wire/frame.rs", &function(71));
     clean("src/wire/frame.rs", &function(70));

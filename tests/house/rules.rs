@@ -18,6 +18,7 @@ pub const RULES: &[Rule] = &[
     ("unsafe_says_why", unsafe_says_why),
     ("single_libc_calls", single_libc_calls),
     ("short_files", short_files),
+    ("long_tests_beside", long_tests_beside),
     ("short_functions", short_functions),
     ("named_statics", named_statics),
     ("no_foreign_files", no_foreign_files),
@@ -138,6 +139,7 @@ const UNSAFE_ROOMS: &[&str] =
     &["src/ffi/", "src/schedules/kernels", "src/runtime/memory/buffer", "src/wiping/", "src/net/", "src/bin/"];
 
 const FILE_LINES_MAX: usize = 500;
+const INLINE_TEST_LINES_MAX: usize = 150;
 const TEST_FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const TEST_FUNCTION_LINES_MAX: usize = 80;
@@ -272,6 +274,15 @@ fn short_files(source: &Source) -> Broken {
         lines if lines > max => vec![(max + 1, format!("{lines} lines: {max} at most"))],
         _ => Vec::new(),
     }
+}
+
+/// Tests that are long stand in a file of their own.
+fn long_tests_beside(source: &Source) -> Broken {
+    let long = source.test_modules.iter().filter(|(_, lines)| *lines > INLINE_TEST_LINES_MAX);
+    long.map(|(line, lines)| {
+        (*line, format!("{lines} lines of tests: more than {INLINE_TEST_LINES_MAX} stand in a file beside this one"))
+    })
+    .collect()
 }
 
 fn short_functions(source: &Source) -> Broken {

@@ -353,7 +353,7 @@ fn count_fields(body: &[TokenTree]) -> usize {
     count
 }
 
-/// Shows every token of the file's product code at the level of items.
+/// Shows every token of the file's product code at the level of items, within modules and macros (`record! { pub struct … }`), too.
 fn items(source: &Source, show: &mut impl FnMut(&[TokenTree], usize)) {
     fn level(tokens: &[TokenTree], show: &mut impl FnMut(&[TokenTree], usize)) {
         for at in 0..tokens.len() {
@@ -361,8 +361,10 @@ fn items(source: &Source, show: &mut impl FnMut(&[TokenTree], usize)) {
                 continue;
             }
             show(tokens, at);
-            if let (Some("mod"), Some(TokenTree::Group(body))) = (word(tokens, at).as_deref(), tokens.get(at + 2)) {
-                level(&trees(body.stream()), show);
+            if let (Some(before), Some(TokenTree::Group(body))) = (word(tokens, at), tokens.get(at + 2)) {
+                if before == "mod" || is_punct(tokens, at + 1, '!') {
+                    level(&trees(body.stream()), show);
+                }
             }
         }
     }

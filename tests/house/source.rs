@@ -62,6 +62,8 @@ pub struct Source {
     pub unsafes: Vec<Unsafe>,
     pub functions: Vec<Function>,
     pub statics: Vec<Static>,
+    /// The modules for tests within the file: their first line, and how many lines they have.
+    pub test_modules: Vec<(usize, usize)>,
     /// Every identifier, with its line.
     pub words: Vec<(String, usize)>,
     /// What `#[path = ".."]` attributes and `include!` name.
@@ -173,7 +175,12 @@ impl Source {
         };
         let mut module = context.module.clone();
         module.push(name);
-        let inner = ModuleContext { module, test: context.test || has_test_attribute(tokens, at) };
+        let is_test = has_test_attribute(tokens, at);
+        if is_test && !context.test {
+            let (first, last) = (tokens[at].span().start().line, body.span_close().end().line);
+            self.test_modules.push((first, last + 1 - first));
+        }
+        let inner = ModuleContext { module, test: context.test || is_test };
         self.walk(&trees(body.stream()), &inner);
         at + 3
     }

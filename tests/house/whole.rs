@@ -233,6 +233,8 @@ mod planted {
         for (f, m, is_large) in [(15, 40, false), (16, 0, true), (0, 41, true)] {
             let found = large(&parsed(&[("src/wire/a.rs", &text(f, m))]));
             assert_eq!(!found.is_empty(), is_large, "{found:?}");
+            let within = format!("record! {{ {} }}", text(f, m));
+            assert_eq!(!large(&parsed(&[("src/wire/a.rs", &within)])).is_empty(), is_large, "a macro makes it");
         }
         let spread = [("src/wire/a.rs", text(1, 30)), ("src/wire/b.rs", format!("impl T<u8> {{ {} }}", methods(11)))];
         let spread: Vec<(&str, &str)> = spread.iter().map(|(path, text)| (*path, text.as_str())).collect();

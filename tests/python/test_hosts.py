@@ -254,7 +254,7 @@ def test_a_launcher_that_gives_up_ends_the_job_which_can_go_on_when_it_is_starte
         assert re.search(r"joined as rank 0 in epoch 3, restarts \d", hosts[0].log("worker_0.log"))
 
 
-def test_survivors_that_leave_when_a_place_is_given_up_leave_this_run_and_not_the_job(tmp_path):
+def test_survivors_that_leave_when_a_place_is_abandoned_leave_this_run_and_not_the_job(tmp_path):
     """A launcher whose scheduler has ended does not start them again either, for nobody would be there."""
     with recovering(tmp_path, restarts=1, limit_ms=3_600_000, env={"LEAVES": 1}) as (here, there):
         os.kill(there.child("worker 3"), signal.SIGKILL)

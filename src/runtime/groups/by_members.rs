@@ -8,6 +8,7 @@ use crate::error::{Error, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::participation::left_error;
 use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Formed, MakeByMembers};
 use std::collections::HashMap;
@@ -41,7 +42,7 @@ impl Registry {
             return Err(Error::invalid(format!("tag has {} bytes: expected {TAG_MAX} at most", tag.len())));
         }
         let formed = state.view().epoch.formed.clone();
-        let formed = formed.ok_or_else(|| Error::new(Status::State, "this process has left its cluster"))?;
+        let formed = formed.ok_or_else(left_error)?;
         let name = (members(world_ranks, &formed)?, tag.to_owned());
         let nth = {
             let mut kept = self.kept();
@@ -85,7 +86,7 @@ impl Registry {
         };
         let made = outcome?.unwrap_or_else(|| Err(silent()));
         let id = made.map_err(|error| Error::new(error.status(), format!("{title}: {}", error.message())))?;
-        self.handle(id).ok_or_else(|| Error::new(Status::State, "this process has left its cluster"))
+        self.handle(id).ok_or_else(left_error)
     }
 }
 
@@ -102,8 +103,7 @@ fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>
         let ended = format!("epoch {} has ended: every node has called muster_recover", epoch.0);
         return Some(Err(Error::new(Status::Revoked, ended)));
     }
-    let gone = view.left.is_some() || view.over;
-    gone.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
+    view.participation.is_over().then(|| Err(left_error()))
 }
 
 /// The members' indices, which are workers' ranks. This node must be among them.

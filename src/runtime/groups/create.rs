@@ -13,6 +13,7 @@ use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::collectives::stop::{Running, Stop};
 use crate::runtime::links::handshake::leave;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::participation::left_error;
 use crate::types::{hash, Call, CallKind, Time};
 use crate::wire::{GroupWish, MakeGroup, WAITS_AFTER};
 use std::collections::HashMap;
@@ -111,10 +112,7 @@ impl Registry {
                 if let Some(failure) = group.context.first_cause(view) {
                     return Some(Err(Stop::Told(Box::new(failure))));
                 }
-                view.over.then(|| {
-                    let over = Error::new(Status::State, "this process has left its cluster");
-                    Err(Stop::Failed(over))
-                })
+                view.participation.is_over().then(|| Err(Stop::Failed(left_error())))
             };
             match state.wait_attentively(until, running.attention, told) {
                 Ok(Some(outcome)) => break outcome,
@@ -142,7 +140,7 @@ impl Registry {
         if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
             self.free(&handle.present()); // it came when the wait was over
         }
-        let gone = || Stop::Failed(Error::new(Status::State, "this process has left its cluster"));
+        let gone = || Stop::Failed(left_error());
         outcome?.map(|id| self.handle(id).ok_or_else(gone)).transpose()
     }
 

@@ -55,7 +55,7 @@ impl Engine {
 
     /// Memory for a payload from a peer that has no place in a caller's memory.
     fn buffer(&mut self, rank: u32, bytes: usize) -> Result<Vec<u8>, String> {
-        let buffer = self.transfers.spare.try_take(bytes);
+        let buffer = self.transfers.pool.try_take(bytes);
         buffer.map_err(|_| self.lacks_memory(rank, bytes))
     }
 
@@ -156,7 +156,7 @@ impl Engine {
                     let to = Span::new(Buffer::Output, 0, bytes.len());
                     buffers.window(0, bytes.len()).memory().bytes_mut(to).copy_from_slice(bytes);
                 }
-                self.transfers.spare.give(own.unwrap_or_default());
+                self.transfers.pool.give(own.unwrap_or_default());
                 self.transfers.peer(rank).inbound.remove(&number);
                 self.transfers.received(op, rank, tag, count, dtype);
             }
@@ -166,7 +166,7 @@ impl Engine {
             }
             // It met a receive that it does not fit.
             (None, own) => {
-                self.transfers.spare.give(own.unwrap_or_default());
+                self.transfers.pool.give(own.unwrap_or_default());
                 self.transfers.peer(rank).inbound.remove(&number);
             }
         }

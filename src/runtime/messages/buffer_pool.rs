@@ -86,40 +86,40 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_for_what_fits_it() {
-        let mut spare = BufferPool::default();
+        let mut pool = BufferPool::default();
         for (first, then) in [(1, 64), (64, 1), (65, 128), (4096, 2049), (EAGER_MAX, EAGER_MAX)] {
-            let buffer = spare.take(first);
+            let buffer = pool.take(first);
             let at = buffer.as_ptr();
             assert_eq!(buffer.len(), first);
-            spare.give(buffer);
-            let again = spare.take(then);
-            assert_eq!((again.as_ptr(), again.len(), spare.bytes), (at, then, 0));
+            pool.give(buffer);
+            let again = pool.take(then);
+            assert_eq!((again.as_ptr(), again.len(), pool.bytes), (at, then, 0));
         }
-        spare.give(vec![1; 100]); // not one of its own: long enough for 64
-        assert_eq!(spare.take(128).len(), 128);
-        assert_eq!((spare.take(64)[..].len(), spare.bytes), (64, 0));
-        assert_eq!((spare.take(0).capacity(), spare.copy(b"abc")), (0, b"abc".to_vec()));
+        pool.give(vec![1; 100]); // not one of its own: long enough for 64
+        assert_eq!(pool.take(128).len(), 128);
+        assert_eq!((pool.take(64)[..].len(), pool.bytes), (64, 0));
+        assert_eq!((pool.take(0).capacity(), pool.copy(b"abc")), (0, b"abc".to_vec()));
         for length in [0, 1, 100, EAGER_MAX, EAGER_MAX + 1] {
-            let buffer = spare.try_take(length).unwrap();
+            let buffer = pool.try_take(length).unwrap();
             assert_eq!(buffer.len(), length);
-            spare.give(buffer);
-            assert_eq!(spare.has(length), length <= EAGER_MAX);
+            pool.give(buffer);
+            assert_eq!(pool.has(length), length <= EAGER_MAX);
         }
-        assert!(spare.try_take(1 << 60).is_err());
+        assert!(pool.try_take(1 << 60).is_err());
     }
 
     #[test]
     fn no_more_is_kept_than_it_may_be() {
         for length in [1, EAGER_MAX] {
-            let mut spare = BufferPool::default();
-            let buffers: Vec<_> = (0..2 * SPARE_BYTES_MAX / (length + 512)).map(|_| spare.take(length)).collect();
-            buffers.into_iter().for_each(|buffer| spare.give(buffer));
-            let (kept, all) = (spare.buffers.iter().flatten().map(cost).sum::<usize>(), SPARE_BYTES_MAX);
-            assert!(spare.bytes == kept && kept <= all && kept > all - 2 * EAGER_MAX, "{kept} of {all}");
+            let mut pool = BufferPool::default();
+            let buffers: Vec<_> = (0..2 * SPARE_BYTES_MAX / (length + 512)).map(|_| pool.take(length)).collect();
+            buffers.into_iter().for_each(|buffer| pool.give(buffer));
+            let (kept, all) = (pool.buffers.iter().flatten().map(cost).sum::<usize>(), SPARE_BYTES_MAX);
+            assert!(pool.bytes == kept && kept <= all && kept > all - 2 * EAGER_MAX, "{kept} of {all}");
         }
-        let mut spare = BufferPool::default();
-        spare.give(Vec::new());
-        spare.give(vec![0; 4 * EAGER_MAX]);
-        assert_eq!(spare.bytes, 0);
+        let mut pool = BufferPool::default();
+        pool.give(Vec::new());
+        pool.give(vec![0; 4 * EAGER_MAX]);
+        assert_eq!(pool.bytes, 0);
     }
 }

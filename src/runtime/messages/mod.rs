@@ -245,7 +245,7 @@ impl Messages {
     fn await_message(&self, request: &Request, peer: Option<u32>, title: &str, attention: &Attention<'_>) -> Outcome {
         let state = &self.context.state;
         let Some(handle) = self.handle.get() else {
-            return Err(Error::new(Status::Internal, "messages without an handle"));
+            return Err(Error::new(Status::Internal, "messages without a handle"));
         };
         let outcome = self.look_for_a_while(handle, request, peer);
         let mut engine = lock(&handle.engine);
@@ -345,7 +345,7 @@ impl Messages {
             let _ = self.context.bells.messages.set(signal);
             self.context.interrupt_messages(); // a thread that broke the group before that found no progress thread to tell
         }
-        self.handle.get().ok_or_else(|| Error::new(Status::Internal, "messages without an handle"))
+        self.handle.get().ok_or_else(|| Error::new(Status::Internal, "messages without a handle"))
     }
 
     /// The agent thread has something for the messages.

@@ -40,7 +40,7 @@ impl Transfers {
             || peer.is_some_and(|peer| peer.is_none_or(Peer::is_full))
             || self.matching.is_full()
             || self.probes.capacity() == self.probes.len()
-            || !self.spare.has(own_bytes)
+            || !self.pool.has(own_bytes)
     }
 
     /// Makes room for such a post.
@@ -164,7 +164,7 @@ impl Transfers {
         let misfit = self.arrive(MessageId { source: own, number }, tag);
         // A message that no receive waited for is kept as a copy: the caller's memory is not touched any more.
         if let Some(inbound) = self.peers.get_mut(&own).and_then(|peer| peer.inbound.get_mut(&number)) {
-            let bytes = self.spare.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
+            let bytes = self.pool.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
             inbound.state = InboundStage::Kept(Bytes::Own(bytes));
         }
         // An eager send has ended before its message meets anything; a longer one has waited for its receive.

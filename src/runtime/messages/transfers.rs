@@ -39,7 +39,7 @@ pub(super) struct Transfers {
     /// Peers whose link ended, or is silent.
     pub suspects: Vec<Suspect>,
     /// Buffers that were needed before, and will be needed again: so in the long run nothing is allocated.
-    pub spare: BufferPool,
+    pub pool: BufferPool,
 }
 
 impl Transfers {
@@ -56,7 +56,7 @@ impl Transfers {
             dirty: Ranks::none_of(roster.members.len()),
             wanted: Vec::new(),
             suspects: Vec::new(),
-            spare: BufferPool::default(),
+            pool: BufferPool::default(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Transfers {
                     bytes.input().into_output_of(buffers).memory().copy(from, to);
                 }
                 self.release(source, cost);
-                self.spare.give(bytes.into_own());
+                self.pool.give(bytes.into_own());
                 if fits {
                     self.received(op, source, tag, sent.0, sent.1);
                 }

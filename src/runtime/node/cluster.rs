@@ -27,6 +27,7 @@ use crate::runtime::scheduler::port;
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
+use crate::runtime::state::participation::Participation;
 use crate::runtime::state::reduce_functions::Operations;
 use crate::runtime::state::roster::own_role;
 use crate::runtime::state::trace::Tracer;
@@ -316,7 +317,11 @@ impl Cluster {
 
     /// Ends the job for everyone, with this code and reason.
     pub fn abort(&self, code: i32, reason: &str) -> Result<()> {
-        let has_left = |view: &NodeView| view.left.is_some() || (view.over && !view.epoch.is_aborted());
+        let has_left = |view: &NodeView| match view.participation {
+            Participation::Ongoing => false,
+            Participation::Left(_) => true,
+            Participation::Failed(_) | Participation::Ended => !view.epoch.is_aborted(),
+        };
         if has_left(&self.state.view()) {
             return Err(Error::new(Status::State, "abort: this process has left its cluster, or is about to"));
         }
@@ -368,15 +373,13 @@ impl Cluster {
 /// Waits for the word of the brain, which keeps the time for forming.
 fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
     let attention = state.program.interrupts.attention();
-    let word = state.wait_attentively(Time::NEVER, &attention, |view| {
-        if let Some(error) = &view.failed {
-            return Some(Err(error.clone()));
-        }
-        match &view.epoch.formed {
-            Some(formed) => Some(Ok(Arc::clone(formed))),
-            None => view.over.then(|| Err(Error::new(Status::Internal, "the agent thread has ended"))),
-        }
-    });
+    let word =
+        state.wait_attentively(Time::NEVER, &attention, |view| match (&view.participation, &view.epoch.formed) {
+            (Participation::Failed(error), _) => Some(Err(error.clone())),
+            (_, Some(formed)) => Some(Ok(Arc::clone(formed))),
+            (Participation::Ongoing, None) => None,
+            _ => Some(Err(Error::new(Status::Internal, "the agent thread has ended"))),
+        });
     word.map_err(|why| in_call("init", &why))?.expect("a wait without limit ends with a word")
 }
 

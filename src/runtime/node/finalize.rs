@@ -10,6 +10,7 @@ use crate::runtime::groups::group::Group;
 use crate::runtime::groups::parting::{await_farewell, join as await_threads, tell_last_calls};
 use crate::runtime::links::handshake;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::participation::Participation;
 use crate::types::Time;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -80,7 +81,11 @@ fn leave(cluster: &Cluster, deadline: Time, attention: &Attention<'_>) -> Result
     // Half of the time is left for the good-bye.
     await_farewell(&groups, state, begun + FAREWELL_WAIT.min(limit / 2), attention)?;
     state.ask(AgentCommand::Brain(Command::Leave));
-    let has_left = |view: &mut NodeView| view.left.clone().or_else(|| view.over.then_some(None));
+    let has_left = |view: &mut NodeView| match &view.participation {
+        Participation::Ongoing => None,
+        Participation::Left(warning) => Some(warning.clone()),
+        Participation::Failed(_) | Participation::Ended => Some(None),
+    };
     match state.wait_attentively(deadline, attention, has_left)? {
         Some(None) => {}
         Some(Some(warning)) => state.logger.warn(&warning),

@@ -6,6 +6,7 @@ use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::participation::left_error;
 use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
 use std::time::Duration;
@@ -120,6 +121,5 @@ fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>
     if let Some(failure) = broken.or_else(|| view.not_recovered.take()) {
         return Some(Err(failure.into()));
     }
-    let gone = view.left.is_some() || view.over;
-    gone.then(|| Err(Error::new(Status::State, "recover: this process has left its cluster")))
+    view.participation.is_over().then(|| Err(in_call("recover", &left_error())))
 }

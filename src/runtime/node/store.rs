@@ -7,6 +7,7 @@ use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::state::node_state::AgentCommand;
+use crate::runtime::state::participation::left_error;
 use crate::types::Time;
 use crate::wire::{Blob, Parts, StoreOperation};
 use std::time::Duration;
@@ -317,8 +318,7 @@ impl Store<'_> {
             if let Some(failure) = view.epoch.broken.iter().chain(&view.epoch.aborted).find(|failure| ends(failure)) {
                 return Some(Err(view.epoch.causes.of_call(failure).into()));
             }
-            let over = view.left.is_some() || view.over;
-            over.then(|| Err(Error::new(Status::State, "this process has left its cluster")))
+            view.participation.is_over().then(|| Err(left_error()))
         });
         let mut view = state.view();
         view.store.remove(&ask);

@@ -28,12 +28,23 @@ struct Handover {
     changed: Condvar,
 }
 
-/// The queue; whether it is closed to new work; and whether nobody takes work from it any more.
+/// The queue, and who still uses it.
 #[derive(Default)]
 struct HandoverState {
     queue: WriteQueue,
-    ends: bool,
-    has_ended: bool,
+    stage: Stage,
+}
+
+/// How far the handover has come.
+#[derive(Default, PartialEq, Eq)]
+enum Stage {
+    /// Work is given and taken.
+    #[default]
+    Open,
+    /// Nothing more is given; what is there is still taken.
+    Closed,
+    /// The writing thread has ended.
+    Ended,
 }
 
 impl Handover {
@@ -125,12 +136,14 @@ impl Writer {
     fn finish(&mut self) -> Option<String> {
         let thread = self.thread.take()?;
         let mut state = self.handover.lock();
-        state.ends = true;
+        if state.stage == Stage::Open {
+            state.stage = Stage::Closed;
+        }
         self.handover.changed.notify_all();
         let left = if self.has_waited { Duration::ZERO } else { self.patience };
-        let waited = self.handover.changed.wait_timeout_while(state, left, |state| !state.has_ended);
+        let waited = self.handover.changed.wait_timeout_while(state, left, |state| state.stage != Stage::Ended);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.has_ended {
+        if state.stage == Stage::Ended {
             drop(state);
             let _ = thread.join(); // it does nothing more; a panic was printed
             return None;
@@ -179,7 +192,7 @@ struct Ends<'a>(&'a Handover);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
+        self.0.lock().stage = Stage::Ended;
         self.0.changed.notify_all();
     }
 }
@@ -188,7 +201,7 @@ fn write(handover: &Handover, mut journal: JobJournal, waker: &Waker, logger: &L
     loop {
         let work = {
             let mut state = handover.lock();
-            while state.queue.is_empty() && !state.ends {
+            while state.queue.is_empty() && state.stage == Stage::Open {
                 state = handover.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.queue.is_empty() {

@@ -345,7 +345,7 @@ fn all_that_was_given_is_written_before_it_ends() {
     let handover = Arc::clone(&writer.handover);
     let ending = std::thread::spawn(move || drop(writer));
     let deadline = std::time::Instant::now() + LIMIT;
-    while !handover.lock().ends {
+    while handover.lock().stage == Stage::Open {
         assert!(std::time::Instant::now() < deadline, "it is not told to end");
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -5,6 +5,7 @@ pub(crate) mod causes;
 pub(crate) mod context;
 pub(crate) mod node_state;
 pub(crate) mod over;
+pub(crate) mod participation;
 pub(crate) mod reduce_functions;
 pub(crate) mod roster;
 pub(crate) mod silence;

@@ -6,6 +6,7 @@
 
 use super::aftermath::Aftermath;
 use super::causes::Causes;
+use super::participation::Participation;
 use super::reduce_functions::Operations;
 use super::roster::calls_this_node_lost;
 use super::trace::Tracer;
@@ -128,8 +129,8 @@ impl EpochView {
 pub struct NodeView {
     /// The present epoch.
     pub epoch: EpochView,
-    /// Why the cluster will not be complete.
-    pub failed: Option<Error>,
+    /// Whether this process takes part in the cluster.
+    pub participation: Participation,
     /// Where the scheduler runs: the address from which one has last said that it is the scheduler.
     pub scheduler: Option<SocketAddr>,
     /// Questions `WhereAre` for whose answers somebody waits, and the answers.
@@ -151,10 +152,6 @@ pub struct NodeView {
     pub away: Option<String>,
     /// While this node hears neither its scheduler nor any other node: that failure. With recovery only.
     pub cut_off: Option<Failure>,
-    /// The node has left (with a warning, perhaps).
-    pub left: Option<Option<String>>,
-    /// The agent thread has ended.
-    pub over: bool,
     /// The reason why there is no next epoch, for the call that asked for it.
     pub not_recovered: Option<Failure>,
 }
@@ -253,7 +250,7 @@ impl NodeState {
     /// The agent thread ends: nothing more is taken, nothing more will be learnt. (The agent thread's side.)
     pub fn end(&self) {
         *lock(&self.commands) = None;
-        self.learn(|view| view.over = true);
+        self.learn(|view| view.participation.end());
     }
 
     /// The next thing asked for. (The agent thread's side.)
@@ -358,7 +355,7 @@ impl NodeState {
         let mut stirred = Stirred::Nobody;
         self.learn(|view| match event {
             Event::Formed(formed) => view.epoch.formed = Some(Arc::new(*formed)),
-            Event::Failed(error) => view.failed = Some(error),
+            Event::Failed(error) => view.participation = Participation::Failed(error),
             Event::Broken(failure) => {
                 view.epoch.causes.break_cluster(failure.clone());
                 // This comes once; or once more, if the cluster could have been whole again, and will not. An abort is
@@ -405,7 +402,7 @@ impl NodeState {
             }
             Event::SchedulerAway(reason) => view.away = reason,
             Event::CutOff(failure) => view.cut_off = failure,
-            Event::Left(warning) => view.left = Some(warning),
+            Event::Left(warning) => view.participation = Participation::Left(warning),
         });
         stirred
     }

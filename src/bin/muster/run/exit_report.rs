@@ -73,7 +73,7 @@ impl ExitReport {
     }
 
     /// Nobody is started in the places of these children any more. It is told once for each.
-    pub fn gives_up(&mut self, children: impl IntoIterator<Item = usize>) {
+    pub fn abandons(&mut self, children: impl IntoIterator<Item = usize>) {
         let fresh: Vec<usize> = children.into_iter().filter(|child| self.abandoned.insert(*child)).collect();
         let processes: Vec<Process> = fresh.iter().flat_map(|child| self.lives(*child)).copied().collect();
         let launches: Vec<LaunchId> =
@@ -224,9 +224,9 @@ mod tests {
         for (life, pid) in (1..).zip(pids) {
             exit_report.saw(2, pid as i32, known_by(life), Ending::Exit(0));
         }
-        exit_report.gives_up([1, 2]); // of the other no process has ended
+        exit_report.abandons([1, 2]); // of the other no process has ended
         exit_report.saw(3, pids[0] as i32, known_by(3), Ending::Exit(0));
-        exit_report.gives_up([1, 2, 3]);
+        exit_report.abandons([1, 2, 3]);
         exit_report.finish();
         let lives = [known_by(1), known_by(2)];
         for (processes, launches) in [(pids.map(of).to_vec(), lives.to_vec()), (vec![of(pids[0])], vec![known_by(3)])] {

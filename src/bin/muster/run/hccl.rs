@@ -47,10 +47,10 @@ pub fn address_of_host(options: &RunOptions, listener: Option<&TcpListener>, por
 fn scheduler(options: &RunOptions, listener: Option<&TcpListener>, port: u16) -> Result<SocketAddr, String> {
     match listener.map(TcpListener::local_addr) {
         // If the scheduler listens at every address, workers are told the address at which nodes look for it.
-        Some(Ok(address)) if address.ip().is_unspecified() => elsewhere(&options.master_addr, port),
+        Some(Ok(address)) if address.ip().is_unspecified() => remote(&options.master_addr, port),
         Some(Ok(address)) => Ok(address),
         Some(Err(error)) => Err(format!("can't tell the scheduler's address: {error}")),
-        None => elsewhere(&options.master_addr, port),
+        None => remote(&options.master_addr, port),
     }
 }
 
@@ -72,7 +72,7 @@ fn set(config: &Config, key: Key) -> Option<Value> {
 }
 
 /// The scheduler's address if another host has it.
-fn elsewhere(host: &str, port: u16) -> Result<SocketAddr, String> {
+fn remote(host: &str, port: u16) -> Result<SocketAddr, String> {
     let addresses = resolve::resolve(host, port, RESOLVE_WAIT).map_err(|error| format!("--master_addr: {error}"))?;
     addresses.first().copied().ok_or_else(|| format!("--master_addr is {host:?}, which has no address"))
 }
@@ -110,6 +110,6 @@ mod tests {
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "10.0.0.3");
         config.set("advertise", "192.0.2.1:7000").unwrap();
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "192.0.2.1");
-        assert_eq!(elsewhere("::1", 8118).unwrap().to_string(), "[::1]:8118");
+        assert_eq!(remote("::1", 8118).unwrap().to_string(), "[::1]:8118");
     }
 }

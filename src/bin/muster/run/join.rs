@@ -294,7 +294,7 @@ impl Run<'_, '_> {
         if self.max_restarts > 0 && self.supervisor.gives_up() {
             let is_worker = |index: &usize| self.children[*index].part != Part::Scheduler;
             let ended = (0..self.children.len()).filter(is_worker).filter(|index| !self.supervisor.runs(*index));
-            self.exit_report.gives_up(ended);
+            self.exit_report.abandons(ended);
         }
         has_ended
     }
@@ -315,7 +315,7 @@ impl Run<'_, '_> {
                 let wait = if waiting == 1 { "1 other waits" } else { &format!("{waiting} others wait") };
                 self.voice.say(format!("muster: {how} without joining the cluster, for which {wait}\n"));
             }
-            self.supervisor.deserted(index, now);
+            self.supervisor.ended_uncleanly(index, now);
         }
     }
 

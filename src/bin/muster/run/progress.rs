@@ -52,7 +52,7 @@ enum Said {
 pub struct Progress {
     scheduler: (String, u16),
     /// The scheduler runs on another host: the user must then know that it cannot be reached.
-    is_elsewhere: bool,
+    is_remote: bool,
     has_answered: bool,
     asks_at: Duration,
     asked: Option<Question<Said>>,
@@ -77,10 +77,10 @@ impl Progress {
     /// The progress of the cluster whose scheduler has this address.
     ///
     /// If another launcher leads (`is_led`), it is told each time, and decides itself what to show.
-    pub fn new(scheduler: (String, u16), is_elsewhere: bool, is_led: bool) -> Progress {
+    pub fn new(scheduler: (String, u16), is_remote: bool, is_led: bool) -> Progress {
         let shown = Shown::new();
         let asks_at = if is_led || shown.display == Display::Row { ASKS_EVERY } else { LINES[0] };
-        Progress { scheduler, is_elsewhere, has_answered: false, asks_at, asked: None, shown }
+        Progress { scheduler, is_remote, has_answered: false, asks_at, asked: None, shown }
     }
 
     /// When to look next, if there is a reason to.
@@ -117,7 +117,7 @@ impl Progress {
             Some(Said::Formed) => self.shown.formed(voice),
             // The scheduler's job was short.
             Some(Said::Nothing(_)) if self.has_answered => self.end(voice),
-            Some(Said::Nothing(why)) if self.is_elsewhere && now >= LINES[0] => {
+            Some(Said::Nothing(why)) if self.is_remote && now >= LINES[0] => {
                 self.asks_at = now + ASKS_EVERY;
                 self.shown.show(&format!("muster: waiting for the scheduler: {why}"), now, voice);
             }

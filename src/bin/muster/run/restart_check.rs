@@ -49,15 +49,15 @@ pub enum Answer {
 pub struct RestartCheck {
     scheduler: (String, u16),
     /// The scheduler runs on another host.
-    is_elsewhere: bool,
+    is_remote: bool,
     refused_since: Option<Duration>,
     asked: Option<Question<Answer>>,
 }
 
 impl RestartCheck {
     /// Asks the scheduler at this address.
-    pub fn new(scheduler: (String, u16), is_elsewhere: bool) -> RestartCheck {
-        RestartCheck { scheduler, is_elsewhere, refused_since: None, asked: None }
+    pub fn new(scheduler: (String, u16), is_remote: bool) -> RestartCheck {
+        RestartCheck { scheduler, is_remote, refused_since: None, asked: None }
     }
 
     /// These have ended and are to be started again now. Gives the answer if there is one, and the workers that it is
@@ -87,7 +87,7 @@ impl RestartCheck {
             return answer;
         }
         let since = *self.refused_since.get_or_insert(now);
-        let is_gone = self.is_elsewhere && now.saturating_sub(since) >= GONE_AFTER;
+        let is_gone = self.is_remote && now.saturating_sub(since) >= GONE_AFTER;
         if is_gone {
             Answer::Gone
         } else {

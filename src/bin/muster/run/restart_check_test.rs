@@ -131,9 +131,9 @@ fn one_that_stands_still_is_waited_for_in_vain_and_not_for_long() {
 #[test]
 fn a_port_on_another_host_that_refuses_for_long_is_gone() {
     let ms = Duration::from_millis;
-    for is_elsewhere in [true, false] {
-        let mut check = RestartCheck::new(("127.0.0.1".to_owned(), 1), is_elsewhere);
-        let gone = if is_elsewhere { Answer::Gone } else { Answer::Refused };
+    for is_remote in [true, false] {
+        let mut check = RestartCheck::new(("127.0.0.1".to_owned(), 1), is_remote);
+        let gone = if is_remote { Answer::Gone } else { Answer::Refused };
         for (answer, now, told) in [
             (Answer::Refused, 1000, Answer::Refused),
             (Answer::Refused, 5999, Answer::Refused),

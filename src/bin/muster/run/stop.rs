@@ -26,12 +26,22 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How often killing is repeated: processes that a dying process leaves behind come into sight only then.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
+/// Why a run is brought to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// All workers have ended well, and nothing is left to do.
+    Done,
+    /// The job is broken for good. Its workers have time to say how, and one that was killed may be started again.
+    JobOver,
+    /// Something failed.
+    Failure,
+    /// The user has asked for it.
+    User,
+}
+
 /// How long each of the processes is left alone.
 pub(super) struct Stop {
-    /// A failure or the user is the reason; otherwise there is nothing left to do.
-    pub(super) hard: bool,
-    /// The user has asked for it.
-    pub(super) by_user: bool,
+    pub(super) why: Why,
     pub(super) workers_at: Option<Duration>,
     pub(super) scheduler_at: Option<Duration>,
     pub(super) kill_at: Duration,
@@ -45,10 +55,9 @@ pub(super) struct Stop {
 
 impl Stop {
     /// Everybody is killed at this time, and nobody is asked before.
-    pub(super) fn new(hard: bool, kill_at: Duration) -> Stop {
+    pub(super) fn new(why: Why, kill_at: Duration) -> Stop {
         Stop {
-            hard,
-            by_user: false,
+            why,
             workers_at: None,
             scheduler_at: None,
             kill_at,
@@ -62,7 +71,17 @@ impl Stop {
     pub(super) fn after_failure(now: Duration, scheduler_after: Duration) -> Stop {
         let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + scheduler_after));
         let kill_scheduler_at = now + scheduler_after + SCHEDULER_KILL;
-        Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(true, now + KILL_AFTER_FAILURE) }
+        Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(Why::Failure, now + KILL_AFTER_FAILURE) }
+    }
+
+    /// Whether a failure or the user is the reason: then nobody is started again.
+    pub(super) fn is_hard(&self) -> bool {
+        matches!(self.why, Why::Failure | Why::User)
+    }
+
+    /// Whether the job is over, and its workers have not been asked to end yet.
+    pub(super) fn leaves_time(&self) -> bool {
+        self.why == Why::JobOver && !self.asking
     }
 
     /// Everybody is killed now, and again soon. Returns whether that has gone on for long enough.
@@ -82,7 +101,7 @@ mod tests {
     #[test]
     fn killing_is_repeated_for_a_while() {
         let (begin, mut now) = (Duration::from_secs(5), Duration::from_secs(5));
-        let mut stop = Stop::new(true, begin);
+        let mut stop = Stop::new(Why::Failure, begin);
         while !stop.kills(now) {
             assert!(stop.kill_at > now && now < begin + KILL_PATIENCE);
             now = stop.kill_at;

@@ -21,7 +21,7 @@
 //! goes on where it was.
 
 use super::lives::{gave_up, Lives};
-use super::stop::Stop;
+use super::stop::{Stop, Why};
 use crate::code;
 use crate::sys::Ending;
 use std::collections::{BTreeSet, VecDeque};
@@ -172,7 +172,7 @@ impl Supervisor {
 
     /// Whether the job is over, and the workers may still say how.
     pub fn is_over(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| !stop.hard && stop.workers_at.is_some())
+        self.stop.as_ref().is_some_and(Stop::leaves_time)
     }
 
     /// Whether the scheduler may have to be started again.
@@ -200,7 +200,7 @@ impl Supervisor {
     }
 
     /// A worker that ended with code 0 has not left, and the others wait for it.
-    pub fn deserted(&mut self, child: usize, now: Duration) {
+    pub fn ended_uncleanly(&mut self, child: usize, now: Duration) {
         let member = &self.members[child];
         let is_over = self.signal.is_some() || member.told || self.failures.contains(&child);
         if member.ending == Some(Ending::Exit(0)) && member.starts_at.is_none() && !is_over {
@@ -223,7 +223,7 @@ impl Supervisor {
 
     /// The next life of a child, which was about to begin, is to begin later; never, if a failure ends the run meanwhile.
     pub fn put_off(&mut self, child: usize, until: Duration) {
-        let ends = self.stop.as_ref().is_some_and(|stop| stop.hard);
+        let ends = self.stop.as_ref().is_some_and(Stop::is_hard);
         let member = &mut self.members[child];
         member.ending = member.before.take();
         match ends {
@@ -251,10 +251,10 @@ impl Supervisor {
             self.members[child].scheduler && self.members[child].ending == Some(Ending::Exit(code::FAILED));
         match &self.stop {
             // The first failure decides the times; a later one doesn't prolong them.
-            Some(stop) if stop.hard || stop.workers_at.is_some() => {} // a job that is over: its processes have time
+            Some(stop) if stop.is_hard() || stop.leaves_time() => {}
             None if ended_itself && self.members[child].lives.can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
-                self.stop = Some(Stop { workers_at, ..Stop::new(false, kill_at) });
+                self.stop = Some(Stop { workers_at, ..Stop::new(Why::JobOver, kill_at) });
                 self.fail_those_lost(gave_up, now);
             }
             _ => self.stop_all(now),
@@ -287,7 +287,7 @@ impl Supervisor {
     fn may_return(&self, child: usize, ending: Option<Ending>) -> bool {
         let goes_on = match &self.stop {
             None => true,
-            Some(stop) => !stop.hard && !stop.asking && !self.members[child].scheduler,
+            Some(stop) => !stop.is_hard() && !stop.asking && !self.members[child].scheduler,
         };
         let over = match self.members[child].scheduler {
             true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
@@ -318,7 +318,7 @@ impl Supervisor {
 
     /// The user wants the run to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
-        let again = self.stop.as_ref().is_some_and(|stop| stop.by_user);
+        let again = self.stop.as_ref().is_some_and(|stop| stop.why == Why::User);
         if self.failures.is_empty() {
             self.signal.get_or_insert(signal);
         }
@@ -327,7 +327,7 @@ impl Supervisor {
         self.begin_no_more();
         let (workers_at, scheduler_at) = (Some(now), Some(kill_at));
         let killed_at = self.stop.as_ref().and_then(|stop| stop.killed_at);
-        self.stop = Some(Stop { workers_at, scheduler_at, by_user: true, killed_at, ..Stop::new(true, kill_at) });
+        self.stop = Some(Stop { workers_at, scheduler_at, killed_at, ..Stop::new(Why::User, kill_at) });
         self.tick(now);
     }
 
@@ -393,7 +393,7 @@ impl Supervisor {
     fn close_when_done(&mut self, now: Duration) {
         if self.all_done() && self.stop.is_none() && self.signal.is_none() {
             self.begin_no_more();
-            self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(false, now + 2 * CLOSING) });
+            self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(Why::Done, now + 2 * CLOSING) });
         }
     }
 
@@ -418,7 +418,7 @@ impl Supervisor {
 
     /// Whether a failure ends the run, and nobody is started again.
     pub fn gives_up(&self) -> bool {
-        self.signal.is_none() && self.stop.as_ref().is_some_and(|stop| stop.hard)
+        self.signal.is_none() && self.stop.as_ref().is_some_and(Stop::is_hard)
     }
 
     /// Whether the user ended the run.

@@ -578,12 +578,12 @@ fn the_users_signal_ends_all_restarts() {
 fn an_unclean_exit_is_a_loss() {
     let mut job = returning(1);
     assert!(job.ends(2, Ending::Exit(0)).actions().is_empty());
-    job.supervisor.deserted(2, job.now);
+    job.supervisor.ended_uncleanly(2, job.now);
     assert_eq!(job.actions(), begins(2));
-    job.supervisor.deserted(2, job.now);
+    job.supervisor.ended_uncleanly(2, job.now);
     assert!(job.actions().is_empty(), "it runs");
     let now = job.now;
-    job.ends(2, Ending::Exit(0)).supervisor.deserted(2, now);
+    job.ends(2, Ending::Exit(0)).supervisor.ended_uncleanly(2, now);
     assert_eq!(job.after(500), [ASK_WORKERS, ASK_SCHEDULER].concat());
     job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGTERM));
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, gives_code: 2, then: vec![] });

@@ -1,0 +1,52 @@
+//! Whether this process takes part in its cluster, and all that changes it.
+
+use crate::error::{Error, Status};
+
+/// How this process stands to its cluster.
+#[derive(Default)]
+pub enum Participation {
+    /// It is about to join, or is a node.
+    #[default]
+    Ongoing,
+    /// The cluster will not be complete, for this reason.
+    Failed(Error),
+    /// The node has left (with a warning, perhaps).
+    Left(Option<String>),
+    /// The agent thread has ended without either.
+    Ended,
+}
+
+impl Participation {
+    /// Whether nothing more will be learnt, or soon.
+    pub fn is_over(&self) -> bool {
+        !matches!(self, Participation::Ongoing)
+    }
+
+    /// The agent thread ends. Why it does stays known.
+    pub fn end(&mut self) {
+        if !self.is_over() {
+            *self = Participation::Ended;
+        }
+    }
+}
+
+/// The error of a call that needs the cluster which this process has left.
+pub fn left_error() -> Error {
+    Error::new(Status::State, "this process has left its cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_thread_hides_no_reason() {
+        let mut own = Participation::default();
+        assert!(!own.is_over());
+        own.end();
+        assert!(own.is_over() && matches!(own, Participation::Ended));
+        own = Participation::Left(Some("a warning".into()));
+        own.end();
+        assert!(matches!(own, Participation::Left(Some(warning)) if warning == "a warning"));
+    }
+}
