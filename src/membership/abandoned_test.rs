@@ -313,7 +313,7 @@ fn without_recovery_and_while_forming_it_changes_nothing() {
 
 /// Such a word can end a job, so the log says where it came from.
 #[test]
-fn the_log_says_who_gave_places_up() {
+fn the_log_says_who_abandoned_places() {
     let mut bench = formed();
     abandons(&mut bench, &[1, 2], "there");
     let line = "a launcher at 10.0.0.100:5000 says that it will not restart these processes on \"there\": 1001, 1002";

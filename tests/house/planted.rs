@@ -200,6 +200,7 @@ fn long_files_and_functions_are_caught() {
     clean("src/wire/frame_test.rs", &"\n".repeat(600));
     let tests = |lines: usize| format!("#[cfg(test)]\nmod tests {{\n{}}}", "    use x::y;\n".repeat(lines - 2));
     caught("long_tests_beside", "src/wire/frame.rs", &tests(151));
+    caught("long_tests_beside", "src/wire/frame.rs", &(tests(100) + "\n" + &tests(51)));
     clean("src/wire/frame.rs", &tests(150));
     clean("src/wire/frame_test.rs", &tests(151));
     let function = |lines: usize| format!("impl X {{\n    fn f() {{\n{}    }}\n}}", "        g();\n".repeat(lines - 2));

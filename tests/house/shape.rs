@@ -353,7 +353,8 @@ fn count_fields(body: &[TokenTree]) -> usize {
     count
 }
 
-/// Shows every token of the file's product code at the level of items, within modules and macros (`record! { pub struct … }`), too.
+/// Shows every token of the file's product code at the level of items, within modules and macros (`record! { pub struct … }`), too. What a macro
+/// makes of other words (`thresholds! { … }`) is not seen.
 fn items(source: &Source, show: &mut impl FnMut(&[TokenTree], usize)) {
     fn level(tokens: &[TokenTree], show: &mut impl FnMut(&[TokenTree], usize)) {
         for at in 0..tokens.len() {

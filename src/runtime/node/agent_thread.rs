@@ -112,8 +112,9 @@ impl Node {
             let cause = "the agent thread panicked: a bug in this library; please report it".to_owned();
             let (epoch, group) = (Epoch::default(), None);
             let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
-            registry.file(Event::Failed(failure.clone().into()));
-            registry.file(Event::Broken(failure));
+            // Calls that see that this process takes part no more have the cause by then.
+            registry.file(Event::Broken(failure.clone()));
+            registry.file(Event::Failed(failure.into()));
             registry.state.end();
         }
     }

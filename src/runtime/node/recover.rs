@@ -121,5 +121,6 @@ fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>
     if let Some(failure) = broken.or_else(|| view.not_recovered.take()) {
         return Some(Err(failure.into()));
     }
-    view.participation.is_over().then(|| Err(in_call("recover", &left_error())))
+    let left = || Error::new(Status::State, format!("recover: {}", left_error().message()));
+    view.participation.is_over().then(|| Err(left()))
 }

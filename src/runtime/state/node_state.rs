@@ -253,6 +253,12 @@ impl NodeState {
         self.learn(|view| view.participation.end());
     }
 
+    /// Whether the agent thread has ended.
+    #[cfg(test)]
+    pub fn has_ended(&self) -> bool {
+        lock(&self.commands).is_none()
+    }
+
     /// The next thing asked for. (The agent thread's side.)
     pub fn next_command(&self) -> Option<AgentCommand> {
         lock(&self.commands).as_mut()?.pop_front()
@@ -355,7 +361,7 @@ impl NodeState {
         let mut stirred = Stirred::Nobody;
         self.learn(|view| match event {
             Event::Formed(formed) => view.epoch.formed = Some(Arc::new(*formed)),
-            Event::Failed(error) => view.participation = Participation::Failed(error),
+            Event::Failed(error) => view.participation.fail(error),
             Event::Broken(failure) => {
                 view.epoch.causes.break_cluster(failure.clone());
                 // This comes once; or once more, if the cluster could have been whole again, and will not. An abort is
@@ -402,7 +408,7 @@ impl NodeState {
             }
             Event::SchedulerAway(reason) => view.away = reason,
             Event::CutOff(failure) => view.cut_off = failure,
-            Event::Left(warning) => view.participation = Participation::Left(warning),
+            Event::Left(warning) => view.participation.leave(warning),
         });
         stirred
     }

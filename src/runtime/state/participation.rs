@@ -8,7 +8,7 @@ pub enum Participation {
     /// It is about to join, or is a node.
     #[default]
     Ongoing,
-    /// The cluster will not be complete, for this reason.
+    /// It could not join, or cannot go on, for this reason.
     Failed(Error),
     /// The node has left (with a warning, perhaps).
     Left(Option<String>),
@@ -17,9 +17,21 @@ pub enum Participation {
 }
 
 impl Participation {
-    /// Whether nothing more will be learnt, or soon.
+    /// Whether it takes part no more.
     pub fn is_over(&self) -> bool {
         !matches!(self, Participation::Ongoing)
+    }
+
+    /// It cannot go on. A node that has left before stays one that has left.
+    pub fn fail(&mut self, error: Error) {
+        if !matches!(self, Participation::Left(_)) {
+            *self = Participation::Failed(error);
+        }
+    }
+
+    /// The node has left (with a warning, perhaps).
+    pub fn leave(&mut self, warning: Option<String>) {
+        *self = Participation::Left(warning);
     }
 
     /// The agent thread ends. Why it does stays known.
@@ -40,12 +52,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_the_thread_hides_no_reason() {
+    fn what_comes_later_hides_no_reason() {
         let mut own = Participation::default();
         assert!(!own.is_over());
         own.end();
         assert!(own.is_over() && matches!(own, Participation::Ended));
-        own = Participation::Left(Some("a warning".into()));
+        own.fail(Error::config("a reason"));
+        own.end();
+        assert!(matches!(&own, Participation::Failed(error) if error.message() == "a reason"));
+        own.leave(Some("a warning".into()));
+        own.fail(Error::config("a reason"));
         own.end();
         assert!(matches!(own, Participation::Left(Some(warning)) if warning == "a warning"));
     }

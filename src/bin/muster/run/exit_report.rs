@@ -2,7 +2,7 @@
 //! ends. Tells it also, once this launcher has no restarts left, that a place is abandoned: otherwise the others would
 //! wait for it.
 //!
-//! Contract: [`ExitReport::saw`] and [`ExitReport::gives_up`] return at once. A thread, which exists from the first
+//! Contract: [`ExitReport::saw`] and [`ExitReport::abandons`] return at once. A thread, which exists from the first
 //! word on, carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of
 //! the scheduler's name included. A word that takes longer is dropped, and so is one that finds no scheduler: the end
 //! of the worker's connection tells the same, only later. Only the run's end waits for the last words, and no longer

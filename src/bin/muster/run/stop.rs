@@ -31,9 +31,10 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 pub(super) enum Why {
     /// All workers have ended well, and nothing is left to do.
     Done,
-    /// The job is broken for good. Its workers have time to say how, and one that was killed may be started again.
-    JobOver,
-    /// Something failed.
+    /// The scheduler here has ended by itself: the job is broken for good. Its workers have time to say how, and one that was killed may
+    /// be started again.
+    SchedulerEnded,
+    /// Something failed here, or the job is lost elsewhere.
     Failure,
     /// The user has asked for it.
     User,
@@ -81,7 +82,7 @@ impl Stop {
 
     /// Whether the job is over, and its workers have not been asked to end yet.
     pub(super) fn leaves_time(&self) -> bool {
-        self.why == Why::JobOver && !self.asking
+        self.why == Why::SchedulerEnded && !self.asking
     }
 
     /// Everybody is killed now, and again soon. Returns whether that has gone on for long enough.

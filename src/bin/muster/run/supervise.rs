@@ -254,7 +254,7 @@ impl Supervisor {
             Some(stop) if stop.is_hard() || stop.leaves_time() => {}
             None if ended_itself && self.members[child].lives.can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
-                self.stop = Some(Stop { workers_at, ..Stop::new(Why::JobOver, kill_at) });
+                self.stop = Some(Stop { workers_at, ..Stop::new(Why::SchedulerEnded, kill_at) });
                 self.fail_those_lost(gave_up, now);
             }
             _ => self.stop_all(now),
