@@ -17,6 +17,7 @@ constexpr double kTogether = 1.0;          // that threads have to find out by t
 constexpr std::int64_t kLastPatienceMs = 1500;  // for others, where all have finished
 constexpr double kRecoverLimit = 100.0;    // beyond the forming time-out, which the driver sets
 constexpr int kMoreDescriptors = 2, kMoreThreads = 1;  // that come and go
+constexpr int kLateUs = 20'000;             // longer than a wait polls
 constexpr int kDelisted = 50;              // so many hundredths of a second a joined thread may be listed yet
 constexpr double kSettled = 10.0;          // after which descriptors and threads that are over must be gone
 
@@ -223,6 +224,17 @@ void Worker::touch_all() {
             const int to = (life_.rank + by) % life_.options.ranks, from = (life_.rank + life_.options.ranks - by) % life_.options.ranks;
             life_.make("sendrecv with all", [&] {
                 return muster_sendrecv(group, nullptr, 0, MUSTER_UINT8, to, 0, nullptr, 0, MUSTER_UINT8, from, 0, nullptr, 0);
+            }, group);
+        }
+        // In memory a rank opens a link to a peer when it first sleeps for it. So each rank is late once.
+        for (int late = 0; late < life_.options.ranks; late++) {
+            if (late == life_.rank) {
+                ::usleep(kLateUs);
+            }
+            const std::int32_t one = 1;
+            std::int32_t sum = 0;
+            life_.make("allreduce for which one is late", [&] {
+                return muster_allreduce(group, &one, &sum, 1, MUSTER_INT32, MUSTER_SUM);
             }, group);
         }
     }
