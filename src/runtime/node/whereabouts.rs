@@ -185,8 +185,8 @@ mod tests {
     fn a_name_is_looked_up_again_each_second_while_an_attempt_waits() {
         let (announce, announced) = mpsc::channel();
         let places = host("localhost", vec![7000]);
-        let mut whereabouts =
-            Whereabouts::new(places, Arc::new(move || announce.send(()).expect("the test waits for it")));
+        // The last lookup may be answered when the test has ended.
+        let mut whereabouts = Whereabouts::new(places, Arc::new(move || announce.send(()).unwrap_or(())));
         let at = |ms| Time::default() + Duration::from_millis(ms);
         whereabouts.begin(0);
         for (now, next) in [(500, 1500), (1499, 1500), (1500, 2500), (2600, 3600)] {
