@@ -359,10 +359,9 @@ static muster_status_t ends_the_job(muster_cluster_t *cluster) {
         CHECK_CONTAINS(muster_last_error(), is_slow ? "other nodes" : "1 of 3 other nodes");
     }
     CHECK(now_s() - begun < SOON_S * patience());
-    if (!is_slow) {
-        CHECK_OK(muster_abort(cluster, CODE + 1, "once more")); /* it is over already */
-    }
-    return muster_barrier(muster_world(cluster));
+    status = muster_barrier(muster_world(cluster)); /* where all is slow, the job may be over only now */
+    CHECK_OK(muster_abort(cluster, CODE + 1, "once more"));
+    return status;
 }
 
 static void ends_or_hears(muster_cluster_t *cluster, int rank, struct ranks *ranks) {

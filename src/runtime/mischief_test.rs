@@ -101,7 +101,8 @@ fn what_is_asked_after_leaving_is_refused_and_not_kept() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !cluster.state.has_ended() {
         assert!(Instant::now() < deadline, "the agent thread has not ended");
-        std::thread::sleep(Duration::from_millis(1)); // nothing tells of it
+        // Nothing tells of it, so the test looks again; its deadline does not depend on this sleep.
+        std::thread::sleep(Duration::from_millis(1));
     }
     cluster.store().set(b"k", &vec![0; 1 << 20]).unwrap_err();
     assert!(cluster.state.next_command().is_none());
