@@ -336,7 +336,8 @@ fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let mut again = Bench::new(recovering());
     let identity =
         Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
-    let records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
+    let mut records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
+    records.push(Record::Generation(bench.scheduler.conductor.cluster.generation + 1));
     again.scheduler = Scheduler::resume(identity, recovering(), again.now, records);
     again.feed(Input::Heard(ConnId(999)));
     again

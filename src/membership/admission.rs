@@ -131,18 +131,20 @@ impl<'a> Newcomer<'a> {
         }
     }
 
-    /// With recovery: a process that comes in the name of a known life must have that life's token. Only this scheduler
+    /// A process that comes in the name of a known life must be the node that this life is: its certificate was held
+    /// against the node id that it registers with. With recovery it must also have that life's token. Only this scheduler
     /// was told the token's hash; every peer is told the incarnation.
     pub(super) fn check_same_life(&self, key: u32) -> Result<(), Refusal> {
+        let Some(node) = self.cluster.nodes.get(&key) else { return Ok(()) };
         let token = |register: &Register| register.reentry.as_ref().map(|reentry| reentry.next);
-        match self.cluster.nodes.get(&key).filter(|_| self.cluster.rules.recovery) {
-            Some(node) if token(&node.register) != token(self.register) => refused(format!(
-                "{} registers as {} once more, but without the token that this life has registered with",
-                name(self.register),
-                node.culprit()
-            )),
-            _ => Ok(()),
-        }
+        let lacks = match &node.register {
+            _ if !node.is_the_same(self.register) => "under another node id or in another role",
+            held if self.cluster.rules.recovery && token(held) != token(self.register) => {
+                "without the token that this life has registered with"
+            }
+            _ => return Ok(()),
+        };
+        refused(format!("{} registers as {} once more, but {lacks}", name(self.register), node.culprit()))
     }
 
     /// The rank that its id or its launcher gives it.

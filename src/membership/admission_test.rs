@@ -324,6 +324,26 @@ fn the_same_life_again_gets_the_same_answer() {
     assert!(bench.ended.is_none());
 }
 
+/// Peers are told incarnations; with certificates each is held against the node id of the same registration.
+#[test]
+fn no_other_node_takes_the_connection_of_a_life() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, named(1, 2, "a"));
+    bench.join(2, named(2, 2, "b"));
+    bench.sent.clear();
+    let of_a = named(1, 2, "a").incarnation;
+    for (conn, register) in [
+        (3, Register { incarnation: of_a, ..named(2, 2, "b") }),
+        (4, Register { role: Role::Server, ..named(1, 2, "a") }),
+    ] {
+        bench.join(conn, register);
+        let (status, reason) = bench.rejected(conn);
+        assert_eq!(status, Status::Rejected);
+        assert!(reason.contains("registers as rank 0 (node id \"a\"") && reason.contains("under another"), "{reason}");
+        assert!(!bench.closed.contains(&ConnId(1)), "the node keeps its connection");
+    }
+}
+
 #[test]
 fn who_left_is_told_so_again() {
     let mut bench = Bench::formed(&["here", "here"]);

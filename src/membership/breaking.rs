@@ -1,6 +1,7 @@
 //! What follows from a loss: the search for the culprit, the verdict, and the first cause that breaks the job. Tested in
 //! `liveness_test.rs`, `suspicion_test.rs`, `ending_test.rs` and `held_test.rs`.
 
+use super::cluster::FIRST_GENERATION;
 use super::conductor::Conductor;
 use super::liveness::{Loss, REATTACH};
 use super::suspicion::Search;
@@ -128,13 +129,21 @@ impl Conductor {
         self.end_if_empty(now);
     }
 
-    /// Takes up what a node was told by this scheduler before it was started again: everybody is to know.
-    pub(super) fn known(&mut self, now: Time, known: Known) {
+    /// Takes up what a node was told by this scheduler before it was started again: everybody is to know. A scheduler
+    /// that was not started again has told all of it itself, but for an abort, which nodes tell each other. Of a group's
+    /// end it believes only a member.
+    pub(super) fn known(&mut self, now: Time, key: u32, known: Known) {
         if known.epoch != self.cluster.epoch || !self.cluster.job.is_complete() {
             return;
         }
-        if let Some(failure) = known.failure.filter(|failure| failure.status != Status::Fenced) {
-            for key in known.lost {
+        let was_restarted = self.cluster.generation > FIRST_GENERATION;
+        let is_news = |failure: &Failure| match failure.status {
+            Status::Fenced => false,
+            Status::Aborted => true,
+            _ => was_restarted,
+        };
+        if let Some(failure) = known.failure.filter(is_news) {
+            for key in known.lost.into_iter().filter(|_| was_restarted) {
                 self.is_lost_already(now, key);
             }
             // An abort is final, even if a node was found lost, or has left, before the abort was known again.
@@ -146,7 +155,7 @@ impl Conductor {
         }
         for failure in known.revoked {
             let Some(group) = failure.group.filter(|group| !self.groups.is_revoked(*group)) else { continue };
-            if !self.cluster.job.is_broken() && self.groups.table.members_of(group).is_some() {
+            if !self.cluster.job.is_broken() && self.groups.table.is_in(group, key) {
                 self.groups.revoke_group(&mut self.cluster, now, group, failure);
             }
         }

@@ -15,6 +15,9 @@ use crate::types::{Epoch, Role, Time};
 use crate::wire::{JobNews, Located, LostNodes, Member, Message, Rejected};
 use std::time::Duration;
 
+/// The generation of a scheduler that was not started again.
+pub(super) const FIRST_GENERATION: u64 = 1;
+
 /// The job and its nodes, as the scheduler knows them.
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -39,7 +42,7 @@ impl Cluster {
     pub(super) fn new(identity: Identity, rules: Rules, now: Time) -> Cluster {
         Cluster {
             started: now,
-            generation: 1,
+            generation: FIRST_GENERATION,
             epoch: Epoch::FIRST,
             job: Job::new(rules.recovery),
             nodes: Nodes::default(),

@@ -1,7 +1,8 @@
-use crate::error::Status;
+use crate::error::{Failure, Status};
 use crate::membership::testing::{rules, worker, Bench};
 use crate::membership::{Closed, Input, Liveness};
-use crate::wire::{Abort, Message, Suspect};
+use crate::types::{Epoch, GroupId};
+use crate::wire::{Abort, Known, Message, Suspect};
 use std::time::Duration;
 
 #[test]
@@ -118,4 +119,25 @@ fn stopped_by_its_program() {
     bench.feed(Input::Stop);
     assert_eq!(bench.rejected(1), (Status::Aborted, "the scheduler was stopped by its program".to_string()));
     assert!(bench.ended.is_some());
+}
+
+#[test]
+fn a_scheduler_that_was_not_started_again_hears_only_of_an_abort() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    let failure = |status| {
+        let (culprit, cause) = (None, "it says so".to_owned());
+        Failure { status, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 }
+    };
+    let lost = Some(failure(Status::PeerLost));
+    let known = |failure, revoked| Message::Known(Known { epoch: Epoch(1), failure, lost: vec![2], revoked });
+    bench.say(0, known(lost, Vec::new()));
+    assert!(bench.scheduler.conductor.cluster.nodes.lost().is_empty() && bench.verdict(1).is_none());
+    // Of the group of servers a worker is no member.
+    let revoked = vec![Failure { group: Some(GroupId::SERVERS), ..failure(Status::Mismatch) }];
+    bench.say(0, known(None, revoked));
+    assert!(!bench.scheduler.conductor.groups.is_revoked(GroupId::SERVERS));
+    let aborted = Some(failure(Status::Aborted));
+    bench.say(0, known(aborted.clone(), Vec::new()));
+    assert_eq!(bench.verdict(1), aborted);
+    assert!(bench.scheduler.conductor.cluster.nodes.lost().is_empty());
 }

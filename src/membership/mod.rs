@@ -282,9 +282,9 @@ impl Scheduler {
         };
         let Some(node) = self.conductor.cluster.nodes.get_mut(key) else { return };
         node.signs.heard = now;
-        let (is_lost, life) = (node.presence.is_lost(), node.register.incarnation);
+        let is_lost = node.presence.is_lost();
         match message {
-            Message::Register(register) if register.incarnation == life => self.register(now, conn, register),
+            Message::Register(register) if node.is_the_same(&register) => self.register(now, conn, register),
             Message::Leave => self.conductor.leave(now, key),
             // The sender has been told that it is lost: nothing that it still wants counts.
             message if is_lost && !matches!(message, Message::Register(_)) => {
@@ -299,7 +299,7 @@ impl Scheduler {
             Message::Abort(abort) => self.conductor.abort(now, key, &abort),
             message if self.conductor.cluster.job.is_forming() => self.misbehaved(now, conn, &message),
             Message::InEpoch(word) => self.conductor.in_epoch(key, &word),
-            Message::Known(known) => self.conductor.known(now, known),
+            Message::Known(known) => self.conductor.known(now, key, known),
             Message::Recover(wish) => self.conductor.recover(now, key, &wish),
             Message::Locate(locate) => self.conductor.cluster.locate(key, locate.index),
             Message::FreeGroup(free) => self.conductor.groups.free_group(&mut self.conductor.cluster, key, free.group),

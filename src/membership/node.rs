@@ -116,6 +116,12 @@ impl Node {
         }
     }
 
+    /// Whether the process that registers so is this life of the node.
+    pub(super) fn is_the_same(&self, register: &Register) -> bool {
+        let held = &self.register;
+        (held.incarnation, held.role, &held.node_id) == (register.incarnation, register.role, &register.node_id)
+    }
+
     /// Whether its launcher starts nobody in its place, and no sign of life of its own has disproved that.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.stands(self.signs.heard)

@@ -338,6 +338,25 @@ def test_a_scheduler_without_a_descriptor_puts_strangers_out_and_lets_nodes_in()
         assert "panic" not in cluster.scheduler.stderr
 
 
+@pytest.mark.parametrize("guard", ["none", "TLS"])
+def test_refused_connections_that_stay_open_leave_a_scheduler_its_last_descriptors(guard, tmp_path):
+    """Each is told why and read for a second more. So many come at once that they would take all descriptors."""
+    limit, said_first = 256, wire.frame(wire.REGISTER, wire.register(workers=9)) if guard == "none" else b"GET / HTTP/1.0\r\n\r\n"
+    env = Certificates(tmp_path / "files").env() if guard == "TLS" else {}
+    with Cluster(node(), workers=2, started=1, env=env) as cluster:
+        ports_of(cluster.workers)
+        resource.prlimit(cluster.scheduler.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        most = 0
+        with many_descriptors(), contextlib.ExitStack() as held:
+            for _ in range(2 * limit):
+                held.enter_context(connect(cluster.port)).sendall(said_first)
+                most = max(most, descriptors(cluster.scheduler))
+            cluster.start_worker()
+            await_joined(*cluster.workers)
+        assert 64 < most <= limit - limit // 16, most
+        cluster.succeed(timeout=30)
+
+
 def test_a_program_that_lowers_its_limit_below_what_is_open_goes_on():
     lines = """
         import resource

@@ -37,6 +37,12 @@ def test_all_are_killed_at_once_and_one_while_another_is_awaited():
     assert "in a step, with a child" in child
 
 
+def test_the_scheduler_and_a_rank_are_killed_under_tls():
+    scheduler, both = chaos("--tls", "--plan", "scheduler,both", "--epochs", "300", "--seed", "3")
+    assert "scheduler  " in scheduler
+    assert re.search(r"scheduler \+ rank \d ", both)
+
+
 @pytest.mark.parametrize("words, said", [
     (["--plan", "flood"], "--plan is 'flood'"),
     (["--ranks", "2"], "3 ranks or more"),

@@ -2,8 +2,8 @@
 //! closed.
 //!
 //! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`], and one to which nothing
-//! was sent is dropped at once; no more than [`CLOSING_MAX`] connections are being closed at a time; no turn of the
-//! loop looks at all connections, and an idle one holds no buffer. Nothing here knows what a message means.
+//! was sent is dropped at once; no more than [`CLOSING_MAX`] connections are being closed at a time, and few where
+//! descriptors are short; no turn of the loop looks at all connections, and an idle one holds no buffer. Nothing here knows what a message means.
 
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token};
@@ -24,6 +24,8 @@ const FIRST: u64 = 2;
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How many closed connections may drain at a time; beyond that the first is dropped.
 const CLOSING_MAX: usize = 1024;
+/// As many drain at a time where this process is short of descriptors.
+const CLOSING_WHEN_SHORT: usize = 32;
 /// How many connections with something to write may gather before it is written: what goes to all nodes is made as it
 /// is sent.
 const DIRTY_MAX: usize = 64;
@@ -297,11 +299,21 @@ impl Connections {
         self.closing.push_back((now + CLOSE_WAIT, id));
         self.closing_count += 1;
         self.dirty.insert(id);
-        if self.closing_count > CLOSING_MAX {
+        self.keep_closing(CLOSING_MAX);
+    }
+
+    /// This process is short of descriptors, or has none left: those whose peers may still read why they were closed are
+    /// needed.
+    pub fn are_short(&mut self, none_left: bool) {
+        self.keep_closing(if none_left { 0 } else { CLOSING_WHEN_SHORT });
+    }
+
+    /// Drops the closed connections that have drained longest, until so many drain at most.
+    fn keep_closing(&mut self, most: usize) {
+        while self.closing_count > most {
             self.first_closing(); // what has ended since is not counted
-            if let Some((_, first)) = self.closing.pop_front() {
-                self.remove(first);
-            }
+            let Some((_, first)) = self.closing.pop_front() else { break };
+            self.remove(first);
         }
     }
 

@@ -269,7 +269,7 @@ impl Serving {
                         self.feed(Input::Opened(id, address.to_string()));
                     }
                     if is_short {
-                        self.feed(Input::ShortOfDescriptors(false));
+                        self.is_short_of_descriptors(false);
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -278,7 +278,7 @@ impl Serving {
                 }
                 Err(error) => {
                     let before = self.connections.len();
-                    self.feed(Input::ShortOfDescriptors(true));
+                    self.is_short_of_descriptors(true);
                     let why = limit::shortage(&error).unwrap_or_else(|| error.to_string());
                     if !std::mem::replace(&mut self.accepting.has_waited, true) {
                         self.logger.warn(&format!("connections have to wait: {why}"));
@@ -291,6 +291,12 @@ impl Serving {
             }
         }
         self.accepting.again = self.clock.now(); // of the others the poller will not tell
+    }
+
+    /// This process is short of descriptors, or has none left. First those go whose connections are closed already.
+    fn is_short_of_descriptors(&mut self, none_left: bool) {
+        self.connections.are_short(none_left);
+        self.feed(Input::ShortOfDescriptors(none_left));
     }
 
     /// Reads and writes one connection.
