@@ -4,11 +4,14 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
+import subprocess
+import time
 
 import pytest
 
-from cluster import EXAMPLES, MUSTER, command_line, stop
+from cluster import EXAMPLES, MUSTER, clean_environment, command_line, stop
 from launch import Launch, until
 from many_hosts import LIMIT, FarHosts, children_of, lines_by_rank, plain
 from nodes import node
@@ -242,3 +245,25 @@ def test_a_host_that_is_this_one_needs_no_ssh(tmp_path):
         words = said(launch)
         assert [(words[rank]["colour"], words[rank]["size"]) for rank in (0, 1)] == [("red", 2)] * 2
         launch.nothing_left(LIMIT)
+
+
+def test_a_slow_reader_gets_all_output(tmp_path):
+    """It is far more than waits here for a reader: the rest waits on the host."""
+    numbers = 2_000_000
+    expected = b"".join(b"[rank 0] %d\n" % number for number in range(1, numbers + 1))
+    task = ["--", "sh", "-c", f"seq {numbers}; while [ ! -e end ]; do sleep 0.02; done"]
+    command = [MUSTER, "run", "-H", f"{os.uname().nodename}:1", f"--log_dir={tmp_path}/logs", *task]
+    shown = bytearray()
+    with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path) as launcher:
+        try:
+            while len(shown) < len(expected) and select.select([launcher.stdout], [], [], LIMIT)[0]:
+                piece = os.read(launcher.stdout.fileno(), 1 << 16)
+                if not piece:
+                    break
+                shown += piece
+                time.sleep(0.005)  # it is slow
+            (tmp_path / "end").touch()
+            assert launcher.wait(LIMIT) == 0
+        finally:
+            launcher.kill()
+    assert len(shown) == len(expected) and shown == expected

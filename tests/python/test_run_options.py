@@ -15,6 +15,7 @@ from nodes import listening_ports
 from test_rank_table import RANKS, table
 from test_run import JOINED, run, shell
 from test_run_cluster import WORKER
+from test_stalled_output import full_pipe
 
 HOST = socket.gethostname()
 
@@ -124,6 +125,22 @@ def test_a_dry_run_leaves_the_port_to_others():
     port = int(re.search(r"MS_SCHED_PORT=(\d+)", ended.stdout)[1])
     with socket.create_server(("127.0.0.1", port)):
         assert port in listening_ports(os.getpid())
+
+
+def test_a_dry_run_that_is_led_outlives_the_end_of_all_others():
+    """The launcher that leads tells it of that by a signal, at any time after it has heard the port."""
+    reads, tells = os.pipe()
+    led = [tells, 0, 1, 0, "--worker_num=1", "--master_port=0", "--sim_level=0", "--", "true"]
+    with full_pipe() as path:
+        takes_nothing = os.open(path, os.O_RDWR)  # so it is still there when the signal comes
+        words = [MUSTER, "host-part", "launch", *map(str, led)]
+        with subprocess.Popen(words, env=clean_environment(), stdout=takes_nothing, pass_fds=[tells]) as process:
+            os.close(tells)
+            assert os.read(reads, 1) == b"P", "it tells its port"
+            process.send_signal(signal.SIGUSR1)
+            assert process.wait(timeout=60) == 0
+        os.close(takes_nothing)
+        os.close(reads)
 
 
 # Help and slips

@@ -195,6 +195,8 @@ def submitted(slurm, folder):
     checkpoints = folder / "checkpoints"
     number = slurm.submit(TRAIN, EXAMPLES / "train_digits", *DIGITS, "--checkpoint", checkpoints, cwd=folder)
     until(lambda: newest_checkpoint(checkpoints) >= 50, SECONDS, "the training is under way")
+    journal = folder / f"train-{number}" / "recovery" / "scheduler.journal"
+    assert journal.exists() and journal.stat().st_size > 0, "its recovery is on: without it the trainer would go on, too"
     return number, folder / f"train-{number}.log"
 
 

@@ -212,8 +212,8 @@ const OPTIONS: [Opt; 16] = [
         "plot",
         Takes::Value("FILE,..."),
         "",
-        "draw latency and bandwidth over size into these pictures, .svg or .png, with Python's package muster and its extra: \
-         pip install 'muster[plot]'",
+        "draw latency and bandwidth over size into these pictures, .svg or .png, with Python's package muster, from the wheel \
+         that came with this command, and matplotlib: python3 -m pip install matplotlib",
     ),
     option(
         "beside",

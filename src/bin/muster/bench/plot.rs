@@ -51,7 +51,8 @@ fn draw_with(plot: &Plot, words: &[&str], table: &str) -> Result<(), String> {
     let last = told.lines().last().unwrap_or("it said nothing");
     if last.contains("No module named 'muster'") || last.contains("No module named muster.plot") {
         return Err(format!(
-            "--plot: {python} has no package muster that draws: {python} -m pip install 'muster[plot]', from the wheel of make wheel"
+            "--plot: {python} has no package muster that draws: install the wheel that came with this command, and matplotlib \
+             ({python} -m pip install matplotlib)"
         ));
     }
     Err(format!("--plot: {}", last.strip_prefix("muster.plot: ").unwrap_or(last)))

@@ -268,7 +268,10 @@ const ADVICE: &str =
 
 fn refusal(folder: &Path, tenant: &Tenant, own: &Tenant) -> String {
     let parts = match tenant.port == own.port && tenant.host != own.host {
-        true => "; launchers of one run that share a folder need --node_rank, so that their workers' logs differ",
+        true => {
+            "; launchers of one run that share a folder need --node_rank, so that their workers' logs differ, or, if a \
+             rank table gives the ranks, --worker_log_name worker_{hostname}"
+        }
         false => "",
     };
     format!("--log_dir is {folder:?}, where another run is alive ({}): {ADVICE}{parts}", tenant.named(folder))

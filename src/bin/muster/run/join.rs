@@ -39,6 +39,11 @@ const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGH
 /// The signal that tells a launcher that another one leads: on all other hosts everything has ended well.
 pub const OTHERS_DONE: i32 = libc::SIGUSR1;
 
+/// Lets that signal end nothing. For a launcher that only shows what it would start, and receives no signals.
+pub fn never_end_by_others_done() -> io::Result<()> {
+    sys::signal_descriptor(&[OTHERS_DONE]).map(drop)
+}
+
 /// The launcher's signals, as something to be read.
 pub struct Signals {
     from: OwnedFd,

@@ -131,7 +131,7 @@ pub fn run_led(words: Vec<OsString>, placement: Placement, report: &Report) -> i
 }
 
 fn run_here(name: &str, words: Vec<OsString>, voice: &Voice, placement: Placement, report: &Report) -> i32 {
-    let mut options = match parse::parse(words, placement) {
+    let mut options = match parse::parse(words, placement, hccl::has_rank_table()) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
             Voice::output().say(help::page(&options::COMMAND, name));
@@ -301,7 +301,10 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>, report: &Report) -
             let failed = |error| Refusal::new(code::FAILED, format!("can't tell the scheduler's port: {error}"));
             let port = address.map_err(failed)?.port();
             if options.dry_run.is_some() {
-                report.port(port, None); // the other hosts of this command show it, too
+                // The other hosts of this command show it, too. That they are done is told by a signal.
+                join::never_end_by_others_done()
+                    .map_err(|error| Refusal::new(code::FAILED, format!("can't receive signals: {error}")))?;
+                report.port(port, None);
             }
             Ok(port)
         }
@@ -355,7 +358,12 @@ fn wait(
     };
     let outcome = join::join(launch, children, options, report, signals, voice, summary::named)
         .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
-    let is_stopped = matches!(outcome.verdict, Verdict::Interrupted(_));
+    let is_stopped = match outcome.verdict {
+        Verdict::Success => false,
+        Verdict::Interrupted(_) => true,
+        // The launcher that leads waits only so long for this one.
+        Verdict::Failed { .. } | Verdict::JobOver => report.is_led(),
+    };
     if let Some(words) = tail.and_then(|tail| tail.finish(signals, is_stopped)) {
         voice.say(words);
     }

@@ -29,6 +29,17 @@ pub enum DryRun {
     Rank(u32),
 }
 
+/// A table that gives the workers their ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RankTable {
+    /// There is none.
+    Absent,
+    /// The environment names it.
+    OfEnvironment,
+    /// The option names it.
+    File(PathBuf),
+}
+
 /// Which launcher of a run starts its scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerAt {
@@ -81,7 +92,7 @@ pub struct RunOptions {
     /// The ranks whose output is shown.
     pub tail: Tail,
     /// A table that gives the ranks.
-    pub rank_table_file: Option<PathBuf>,
+    pub rank_table: RankTable,
     /// What is bound to cores and memory.
     pub binds: Binds,
     /// Show, and start nothing.
@@ -108,9 +119,9 @@ impl RunOptions {
 /// The scheduler's port, if nobody says another.
 pub const MASTER_PORT: u16 = 8118;
 
-/// Reads the words after `muster run`, of a launcher in this place.
-pub fn parse(words: Vec<OsString>, placement: Placement) -> Result<Asked<RunOptions>, String> {
-    split(words)?.then(|words| validate(words, placement))
+/// Reads the words after `muster run`, of a launcher in this place. `has_table`: its environment names a rank table.
+pub fn parse(words: Vec<OsString>, placement: Placement, has_table: bool) -> Result<Asked<RunOptions>, String> {
+    split(words)?.then(|words| validate(words, placement, has_table))
 }
 
 /// Reads the words after `muster run`, and gives each with its option.
@@ -171,8 +182,8 @@ fn number(words: &Words, name: &str, right: &str, range: std::ops::RangeInclusiv
     }
 }
 
-/// What the options of one launcher mean.
-fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
+/// What the options of one launcher mean. `has_table`: its environment names a rank table.
+fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOptions, String> {
     let right = format!("a whole number from 1 to {NODES_LIMIT}");
     let count = |name| number(&words, name, &right, 1..=NODES_LIMIT as i64);
     let np = np(&words)?;
@@ -204,6 +215,11 @@ fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
     }
     let worker_log_name = words.value("worker_log_name").filter(|name| !name.is_empty()).unwrap_or(log_names::WORKER);
     log_names::check(worker_log_name)?;
+    let rank_table = match words.value("rank_table_file").filter(|path| !path.is_empty()) {
+        Some(path) => RankTable::File(path.into()),
+        None if has_table => RankTable::OfEnvironment,
+        None => RankTable::Absent,
+    };
     let options = RunOptions {
         worker_num,
         local_worker_num,
@@ -216,7 +232,7 @@ fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
         cluster_time_out: cluster_time_out.unwrap_or(600),
         worker_log_name: worker_log_name.to_owned(),
         tail: tail(words.value("tail_worker_log").unwrap_or("-1"))?,
-        rank_table_file: words.value("rank_table_file").filter(|path| !path.is_empty()).map(PathBuf::from),
+        rank_table,
         binds: Binds::read(words.value("bind_core"), words.value("bind_numa"))?,
         dry_run: dry_run(&words, worker_num)?,
         task: words.operands,
@@ -229,7 +245,7 @@ fn validate(words: Words, placement: Placement) -> Result<RunOptions, String> {
 /// Checks that every rank exists whose output is to be shown.
 fn check_tail(options: &RunOptions) -> Result<(), String> {
     let Tail::Ranks(ranks) = &options.tail else { return Ok(()) };
-    let are_known = options.rank(0).is_some() && options.rank_table_file.is_none();
+    let are_known = options.rank(0).is_some() && options.rank_table == RankTable::Absent;
     let workers = if are_known { options.worker_num } else { options.local_worker_num };
     let Some(rank) = ranks.iter().find(|rank| **rank >= workers) else { return Ok(()) };
     Err(match are_known {
@@ -257,9 +273,14 @@ fn dry_run(words: &Words, worker_num: u32) -> Result<Option<DryRun>, String> {
 
 fn check_dry_run(options: &RunOptions) -> Result<(), String> {
     let Some(DryRun::Rank(rank)) = options.dry_run else { return Ok(()) };
-    if options.rank_table_file.is_some() {
+    let table = match options.rank_table {
+        RankTable::Absent => None,
+        RankTable::OfEnvironment => Some("RANK_TABLE_FILE"),
+        RankTable::File(_) => Some("--rank_table_file"),
+    };
+    if let Some(table) = table {
         return Err(format!(
-            "--sim_rank_id is \"{rank}\", but with --rank_table_file each worker finds its rank when it starts: leave one out"
+            "--sim_rank_id is \"{rank}\", but with {table} each worker finds its rank when it starts: leave one out"
         ));
     }
     let workers = options.local_worker_num;

@@ -3,7 +3,7 @@ use super::*;
 use crate::cli::table::Takes;
 
 fn asked(line: &str) -> Result<Asked<RunOptions>, String> {
-    parse(line.split_whitespace().map(OsString::from).collect(), Placement::default())
+    parse(line.split_whitespace().map(OsString::from).collect(), Placement::default(), false)
 }
 
 fn options(line: &str) -> RunOptions {
@@ -21,7 +21,7 @@ fn defaults() {
     assert_eq!((run.placement.first_rank, run.join, run.cluster_time_out), (None, false, 600));
     assert_eq!(run.max_restarts, 0);
     assert_eq!((run.log_dir, run.tail), (PathBuf::from("."), Tail::All));
-    assert_eq!((run.worker_log_name.as_str(), run.rank_table_file, run.dry_run), ("worker", None, None));
+    assert_eq!((run.worker_log_name.as_str(), run.rank_table, run.dry_run), ("worker", RankTable::Absent, None));
     assert!(!run.binds.any());
     assert_eq!(options("--worker_log_name= --rank_table_file= a.out"), options("a.out"));
     assert_eq!(run.task, ["a.out"]);
@@ -159,6 +159,33 @@ fn tail() {
 fn addresses() {
     assert_eq!(options("--master_addr=[::1] a.out").master_addr, "::1");
     assert_eq!(options("--master_addr=node-1.example a.out").master_addr, "node-1.example");
+}
+
+#[test]
+fn a_rank_table_counts_wherever_it_is_named() {
+    let with = |line: &str, has_table: bool| match parse(
+        line.split_whitespace().map(OsString::from).collect(),
+        Placement::default(),
+        has_table,
+    )? {
+        Asked::With(options) => Ok(options),
+        other => panic!("{line}: {other:?}"),
+    };
+    let second_host = "--worker_num=8 --local_worker_num=4 --node_rank=1";
+    for (option, has_table, table) in
+        [("", true, "RANK_TABLE_FILE"), ("--rank_table_file=t", false, "--rank_table_file")]
+    {
+        let error = with(&format!("{second_host} {option} --tail_worker_log=4 a"), has_table).unwrap_err();
+        assert!(error.contains("--tail_worker_log has 4; ranks are not known yet"), "{error}");
+        assert!(with(&format!("{second_host} {option} --tail_worker_log=3 a"), has_table).is_ok());
+        let error = with(&format!("--sim_level=1 --sim_rank_id=5 {option} a"), has_table).unwrap_err();
+        assert!(error.contains(&format!("but with {table} each worker finds its rank")), "{error}");
+        assert!(
+            with(&format!("--sim_level=1 {option} a"), has_table).is_ok_and(|run| run.rank_table != RankTable::Absent)
+        );
+    }
+    assert!(with(&format!("{second_host} --tail_worker_log=4 a"), false)
+        .is_ok_and(|run| run.rank_table == RankTable::Absent));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! `--rank_table_file`: it does the same as `RANK_TABLE_FILE` in the launcher's environment. A table that is not right
 //! is refused before anything is started.
 
-use super::parse::RunOptions;
+use super::parse::{RankTable, RunOptions};
 use muster::config::{Config, Key};
 use muster::runtime;
 use std::path::Path;
 
 /// Takes the option's table, if there is one, for all that is started here.
 pub fn take(options: &RunOptions) -> Result<(), String> {
-    let Some(path) = &options.rank_table_file else { return Ok(()) };
+    let RankTable::File(path) = &options.rank_table else { return Ok(()) };
     check(path, options.worker_num)?;
     let setting = Key::RankTableFile.setting();
     std::env::remove_var(setting.variable());

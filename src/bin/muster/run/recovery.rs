@@ -70,7 +70,7 @@ mod tests {
 
     fn checked(words: &str, variables: &[(&str, &str)]) -> Result<(), String> {
         let words = words.split_whitespace().map(OsString::from).collect();
-        let Ok(Asked::With(options)) = parse(words, Placement::default()) else {
+        let Ok(Asked::With(options)) = parse(words, Placement::default(), false) else {
             panic!("{words:?}", words = "a good command line")
         };
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();

@@ -244,16 +244,25 @@ fn names_another_host(words: &str, children: &[Child]) -> bool {
     words.starts_with("rank ") && named_in(words, children).is_none()
 }
 
-/// The child that the scheduler's last words name: by process, or by rank if ranks are known.
+/// The child that the scheduler's last words name: by rank, or by host and process if ranks are not known.
 pub fn named(children: &[Child]) -> Option<usize> {
     named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
 }
 
 fn named_in(words: &str, children: &[Child]) -> Option<usize> {
-    let worker =
-        |test: &dyn Fn(&Child) -> bool| children.iter().position(|child| child.part != Part::Scheduler && test(child));
-    worker(&|child| words.contains(&format!("pid {})", child.pid)))
-        .or_else(|| worker(&|child| child.part.rank().is_some_and(|rank| words.starts_with(&format!("rank {rank} ")))))
+    let (host, rank) = (host::name().unwrap_or_default(), first_rank(words));
+    // Processes of two hosts may have one number. In pods they have as a rule: the launcher is process 1 in each.
+    let is_named = |child: &Child| match (child.part.rank(), rank) {
+        (Some(own), Some(named)) => own == named,
+        // Sentences put it in one of these two ways.
+        _ => [", ", " ("].iter().any(|gap| words.contains(&format!("host {host}{gap}pid {})", child.pid))),
+    };
+    children.iter().position(|child| child.part != Part::Scheduler && is_named(child))
+}
+
+/// The rank of the worker with which these words begin.
+fn first_rank(words: &str) -> Option<u32> {
+    words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]

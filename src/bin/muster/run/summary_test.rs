@@ -122,10 +122,27 @@ fn the_last_lines_are_shown_and_those_before_them_that_look_like_errors() {
 fn the_schedulers_last_words_name_a_child() {
     let children = children();
     assert_eq!(last_words("x\nmuster scheduler: one\nmuster scheduler: two\ny"), Some("two"));
-    assert_eq!(named_in("rank 0 (node id \"0\", host h, pid 101) was lost", &children), Some(2), "the pid counts more");
+    assert_eq!(named_in("rank 0 (node id \"0\", host h, pid 101) was lost", &children), Some(1), "the rank counts");
+    assert_eq!(named_in("rank 7 (node id \"7\", host h, pid 101) was lost", &children), None, "on another host");
     assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
     assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
     assert_eq!(named_in("2 of 4 came", &children), None);
+}
+
+#[test]
+fn without_known_ranks_the_last_words_name_a_process_of_this_host() {
+    let mut children = children();
+    for (index, child) in children.iter_mut().enumerate().skip(1) {
+        child.part = Part::Worker { index: index as u32 - 1, rank: None };
+    }
+    let (host, lost) =
+        (host::name().unwrap(), |host: &str| format!("rank 0 (node id \"x\", host {host}, pid 101) is lost"));
+    assert_eq!(named_in(&lost(&host), &children), Some(2));
+    assert_eq!(named_in(&lost("another"), &children), None, "a process of another host has the same number");
+    assert!(names_another_host(&lost("another"), &children) && !names_another_host(&lost(&host), &children));
+    let no_rank = format!("worker (node id \"x\", host {host}, pid 112) is lost");
+    assert_eq!(named_in(&no_rank, &children), Some(3));
+    assert_eq!(named_in(&format!("node \"x\" on host {host} (pid 112) is lost"), &children), Some(3));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::join::Signals;
 use crate::sys;
 use crate::voice::{Row, PATIENCE};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ impl Tail {
             // What goes into a pipe is for the pipe's reader alone.
             if file.metadata()?.is_file() {
                 paths.push(child.log.clone());
-                logs.push(Log { file, lines: Lines::new(several.then(|| prefix(child, is_coloured))) });
+                logs.push(Log { file, lines: Lines::new(several.then(|| prefix(child, is_coloured))), left: None });
             }
         }
         let stop = Arc::new(sys::bell()?);
@@ -70,6 +70,7 @@ impl Tail {
     /// stopped it takes no longer than that. A signal cuts it short. Returns the words for the user, if not all of it
     /// was read.
     pub fn finish(self, signals: &Signals, is_stopped: bool) -> Option<String> {
+        let written: u64 = self.logs.iter().filter_map(|log| std::fs::metadata(log).ok()).map(|log| log.len()).sum();
         sys::ring(&self.stop);
         let (mut since, mut shown) = (Instant::now(), self.shown.load(Ordering::Relaxed));
         loop {
@@ -80,21 +81,20 @@ impl Tail {
                     return None;
                 }
                 Ok([false, _]) if signals.ending().is_none() => {}
-                _ => return self.untold(),
+                _ => return self.untold(written),
             }
             let now = self.shown.load(Ordering::Relaxed);
             if now != shown && !is_stopped {
                 (since, shown) = (Instant::now(), now);
             } else if since.elapsed() >= PATIENCE {
-                return self.untold();
+                return self.untold(written);
             }
         }
     }
 
-    /// The words for output that was not shown. The thread stays in its call until the process ends.
-    fn untold(&self) -> Option<String> {
-        let lengths = self.logs.iter().filter_map(|log| std::fs::metadata(log).ok()).map(|log| log.len());
-        let left = lengths.sum::<u64>().saturating_sub(self.shown.load(Ordering::Relaxed));
+    /// The words for output that was not shown, of so many bytes. The thread stays in its call until the process ends.
+    fn untold(&self, written: u64) -> Option<String> {
+        let left = written.saturating_sub(self.shown.load(Ordering::Relaxed));
         let logs = if self.logs.len() == 1 { "the log has" } else { "the logs have" };
         Some(format!("muster: {left} bytes of the workers' output were not shown, for nobody took them: {logs} them\n"))
     }
@@ -157,14 +157,19 @@ impl<W: Write> Write for Pane<W> {
 struct Log {
     file: File,
     lines: Lines,
+    /// How many bytes are still to be shown, once that is known.
+    left: Option<u64>,
 }
 
-/// Shows the logs until it is told to stop, and then to the end of each log.
+/// Shows the logs until it is told to stop, and then to the end that each log has by then.
 fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> io::Result<()> {
     let mut pause = PAUSES[0];
     loop {
         // The bell is asked before the logs are read: what was written before the bell rang is then read.
         let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
+        if stopped {
+            logs.iter_mut().try_for_each(Log::ends_here)?;
+        }
         let (mut more, mut came) = (false, false);
         for log in &mut logs {
             let shown = log.show(count, out)?;
@@ -189,18 +194,28 @@ fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl 
 }
 
 impl Log {
+    /// What is written from now on is not shown: a process that was left behind may write for ever.
+    fn ends_here(&mut self) -> io::Result<()> {
+        if self.left.is_none() {
+            self.left = Some(self.file.metadata()?.len().saturating_sub(self.file.stream_position()?));
+        }
+        Ok(())
+    }
+
     /// Shows what has come, until it is more than a turn's limit. Returns how much that was.
     fn show(&mut self, count: &AtomicU64, out: &mut impl Write) -> io::Result<usize> {
         let mut buffer = [0; 16 * 1024];
         let mut shown = 0;
         while shown < TURN_LIMIT {
-            let length = match self.file.read(&mut buffer) {
+            let most = self.left.map_or(buffer.len(), |left| buffer.len().min(left as usize));
+            let length = match self.file.read(&mut buffer[..most]) {
                 Ok(0) => return Ok(shown),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             shown += length;
+            self.left = self.left.map(|left| left - length as u64);
             let mut text = Vec::with_capacity(length + length / 8);
             self.lines.push(&buffer[..length], &mut text);
             if !text.is_empty() {
@@ -278,6 +293,40 @@ mod tests {
             "[rank 1] a\n[rank 1] bc\n[rank 1] \n[rank 1] d\n"
         );
         assert_eq!(pushed(Some("[rank 1] "), &[""]), "");
+    }
+
+    /// Something was left behind that writes into the log whenever something is shown of it, and more than that.
+    struct LeftBehind {
+        log: File,
+        shown: Vec<u8>,
+    }
+
+    impl Write for LeftBehind {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.shown.extend(bytes);
+            if self.shown.len() < 1 << 20 {
+                self.log.write_all(&b"left behind\n".repeat(bytes.len()))?;
+            }
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_written_after_the_end_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("muster-tail-{}", std::process::id()));
+        std::fs::write(&path, "said\n".repeat(100)).unwrap();
+        let stop = sys::bell().unwrap();
+        sys::ring(&stop);
+        let (file, log) = (File::open(&path).unwrap(), File::options().append(true).open(&path).unwrap());
+        let mut out = LeftBehind { log, shown: Vec::new() };
+        let followed =
+            follow(vec![Log { file, lines: Lines::new(None), left: None }], &stop, &AtomicU64::new(0), &mut out);
+        std::fs::remove_file(&path).unwrap();
+        followed.unwrap();
+        assert_eq!(out.shown.len(), 500);
     }
 
     #[test]

@@ -15,7 +15,9 @@
 use super::children::Child;
 use super::question::Question;
 use crate::status::ask::ask;
-use muster::types::Process;
+use muster::error::Culprit;
+use muster::net::host;
+use muster::types::{Process, Role};
 use muster::wire::{JobPhase, NodeStanding, StatusNode};
 use std::time::Duration;
 
@@ -133,19 +135,29 @@ fn waits(phase: JobPhase) -> bool {
 
 /// Whether no process of this child waits for the cluster to form.
 fn has_no_place(nodes: &[StatusNode], child: &Child, lives: &[Process]) -> bool {
-    let is_one = |node: &StatusNode| lives.iter().any(|life| life.pid == node.who.pid);
-    let is_place = |node: &StatusNode| child.part.rank().is_some() && node.who.rank == child.part.rank();
-    !nodes.iter().any(|node| is_one(node) || is_place(node))
+    !nodes.iter().any(|node| is_place_of(&node.who, child, lives))
+}
+
+/// Whether this is the place of this child: by role and rank, if both are known. Else it is by host and process, for
+/// processes of two hosts may have one number.
+fn is_place_of(who: &Culprit, child: &Child, lives: &[Process]) -> bool {
+    match (child.part.rank(), who.rank) {
+        (Some(own), Some(rank)) => (who.role, rank) == (Role::Worker, own),
+        _ => is_one_of(who, lives) && host::name().is_ok_and(|name| name == who.host),
+    }
+}
+
+/// Whether this has the number of one of these processes.
+fn is_one_of(who: &Culprit, lives: &[Process]) -> bool {
+    lives.iter().any(|life| life.pid == who.pid)
 }
 
 /// Whether the others wait for this place, which belonged to one of these lives. If the child was a script, and the
 /// node a child of that, the place is known by its rank alone. So it must be lost for sure.
 fn is_awaited(node: &StatusNode, child: &Child, lives: &[Process]) -> bool {
-    let is_one = lives.iter().any(|life| life.pid == node.who.pid);
-    let is_place = child.part.rank().is_none_or(|rank| node.who.rank == Some(rank));
-    let is_sure = node.state == NodeStanding::Lost && child.part.rank().is_some();
-    let is_awaited = matches!(node.state, NodeStanding::Member | NodeStanding::Away | NodeStanding::Lost);
-    is_place && is_awaited && (is_one || is_sure)
+    let is_sure = node.state == NodeStanding::Lost;
+    let is_awaited = is_sure || matches!(node.state, NodeStanding::Member | NodeStanding::Away);
+    is_awaited && is_place_of(&node.who, child, lives) && (is_sure || is_one_of(&node.who, lives))
 }
 
 #[cfg(test)]

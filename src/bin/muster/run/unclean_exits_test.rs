@@ -1,8 +1,7 @@
 use super::super::part::Part;
 use super::super::question::LOOKS;
 use super::*;
-use muster::error::Culprit;
-use muster::types::{Epoch, JobInstance, LaunchId, Role};
+use muster::types::{Epoch, JobInstance, LaunchId};
 use muster::wire::{encode_frame, Message, StatusJob, StatusPart};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -57,6 +56,21 @@ fn only_a_place_of_its_own_that_is_neither_left_nor_waits_is_awaited() {
         let is_sure = state == NodeStanding::Lost;
         assert_eq!(of(1, 72, &[life(70), life(71)]), is_sure, "{state:?}: another process, or a script's child");
         assert!(!of(2, 71, &[life(71)]), "{state:?}: on another host, with the same number");
+        let mut server = node(1, 71, state);
+        server.who.role = Role::Server;
+        assert!(!is_awaited(&server, &child(1, 71), &[life(71)]), "{state:?}: a server's rank is another one");
+    }
+}
+
+#[test]
+fn without_a_known_rank_the_place_is_that_of_a_process_of_this_host() {
+    let unknown = Child { part: Part::Worker { index: 1, rank: None }, ..child(1, 71) };
+    let mut lost = node(5, 71, NodeStanding::Lost);
+    for (host, is_own) in [(host::name().unwrap(), true), ("another".to_owned(), false)] {
+        lost.who.host = host;
+        assert_eq!(is_awaited(&lost, &unknown, &[life(71)]), is_own);
+        assert_eq!(has_no_place(&[lost.clone()], &unknown, &[life(71)]), !is_own);
+        assert!(!is_awaited(&lost, &unknown, &[life(72)]));
     }
 }
 
@@ -111,6 +125,8 @@ fn while_the_cluster_forms_one_without_a_place_keeps_those_waiting_who_have_one(
     assert_eq!(forming(vec![waits(0, 70)]), (vec![(1, Without::Joining(1))], true));
     assert_eq!(forming(vec![]), (Vec::new(), false), "nobody waits yet");
     assert_eq!(forming(vec![waits(0, 70), waits(1, 99)]), (Vec::new(), false), "a script's child has its place");
+    let elsewhere = (vec![(1, Without::Joining(2))], true);
+    assert_eq!(forming(vec![waits(0, 70), waits(2, 71)]), elsewhere, "a process of another host has the same number");
     let running = found(Some(part(JobPhase::Running, vec![waits(0, 70), waits(1, 71)])), false);
     assert_eq!(running, (Vec::new(), true), "it has formed: without restarts nobody will be awaited");
 }

@@ -79,8 +79,42 @@ pub fn in_folder(folder: &Path) -> io::Result<Vec<Found>> {
 /// The runs that have processes on this host. Each child of a launcher writes its log, which tells the folder.
 pub fn on_this_host() -> Vec<Found> {
     let marked = sys::processes().into_iter().filter(|pid| RunId::of_process(*pid).is_some());
-    let logs = marked.filter_map(|pid| std::fs::read_link(format!("/proc/{pid}/fd/1")).ok());
-    let folders: BTreeSet<PathBuf> = logs.filter_map(|log| log.parent().map(Path::to_owned)).collect();
+    let folders: BTreeSet<PathBuf> = marked.flat_map(folders_of_outputs).collect();
     let found = folders.iter().filter_map(|folder| in_folder(folder).ok()).flatten();
     found.filter(Found::is_here).collect()
+}
+
+/// The folders of the files that a process has as its standard output and error: a program may have turned one of the
+/// two elsewhere.
+fn folders_of_outputs(pid: i32) -> impl Iterator<Item = PathBuf> {
+    let files =
+        [1, 2].into_iter().filter_map(move |number| std::fs::read_link(format!("/proc/{pid}/fd/{number}")).ok());
+    files.filter_map(|file| file.parent().map(Path::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_has_turned_one_of_its_outputs_elsewhere_is_found_by_the_other() {
+        let folder = std::env::temp_dir().join(format!("muster-find-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let folder = folder.canonicalize().unwrap();
+        for is_error in [false, true] {
+            let log = File::create(folder.join("worker_0.log")).unwrap();
+            let (output, error) = match is_error {
+                false => (Stdio::from(log), Stdio::null()),
+                true => (Stdio::null(), Stdio::from(log)),
+            };
+            let mut child = Command::new("sleep").arg("600").stdout(output).stderr(error).spawn().unwrap();
+            let found = folders_of_outputs(child.id() as i32).any(|found| found == folder);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(found, "{is_error}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -7,6 +7,9 @@ use super::conduct::{Conduct, End};
 use super::plan::HostShare;
 use crate::code;
 
+/// How many other hosts are told one by one.
+const OTHERS: usize = 3;
+
 /// The text for standard error, and the exit code.
 pub fn verdict(conduct: &Conduct, places: &[HostShare]) -> (String, i32) {
     let ends = conduct.ends();
@@ -109,14 +112,18 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
         }
         Some(End::NoAnswer(_)) | None => code::FAILED,
     };
-    for host in failed.iter().copied().filter(|host| *host != first) {
-        let how = match ends[host] {
-            Some(End::Told { summary: Some(summary), .. }) if !summary.how.is_empty() => summary.how.clone(),
-            Some(End::Told { code, .. }) => format!("the launcher exited with code {code}"),
-            Some(End::Cut(words)) => words.clone(),
-            _ => continue,
-        };
-        text.push_str(&format!("muster: then host {}: {how}\n", name(host)));
+    let how = |host: usize| match ends[host] {
+        Some(End::Told { summary: Some(summary), .. }) if !summary.how.is_empty() => Some(summary.how.clone()),
+        Some(End::Told { code, .. }) => Some(format!("the launcher exited with code {code}")),
+        Some(End::Cut(words)) => Some(words.clone()),
+        Some(End::NoAnswer(_)) | None => None,
+    };
+    let others = failed.iter().filter(|host| **host != first);
+    let told: Vec<String> =
+        others.filter_map(|host| Some(format!("muster: then host {}: {}\n", name(*host), how(*host)?))).collect();
+    text.extend(told.iter().take(OTHERS).map(String::as_str));
+    if told.len() > OTHERS {
+        text.push_str(&format!("muster: and {} more\n", told.len() - OTHERS));
     }
     (text, if code == 0 { code::FAILED } else { code })
 }
@@ -180,6 +187,25 @@ mod tests {
             code == 127 && text.starts_with("muster: first failure: the launcher on host two exited with code 127"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn many_hosts_that_fail_with_one_are_counted() {
+        for (hosts, more) in [(4, None), (5, Some("muster: and 1 more")), (300, Some("muster: and 296 more"))] {
+            let place = |number: u32| HostShare {
+                host: HostSlots { name: format!("host{number}"), slots: None },
+                workers: 1,
+                first_rank: number,
+            };
+            let places: Vec<HostShare> = (0..hosts).map(place).collect();
+            let mut conduct = Conduct::new(places.len());
+            (0..places.len()).for_each(|host| conduct.answered(host, Duration::ZERO));
+            conduct.port_known(Duration::ZERO);
+            (0..places.len()).for_each(|host| conduct.ended(host, told(1, host as u32, false, ""), Duration::ZERO));
+            let (text, _) = verdict(&conduct, &places);
+            assert_eq!(text.lines().filter(|line| line.starts_with("muster: then host ")).count(), 3, "{text}");
+            assert_eq!(text.lines().find(|line| line.starts_with("muster: and ")), more, "{text}");
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Kind {
     Signal,
     /// To the host of the scheduler: on all other hosts everything has ended well.
     OthersDone,
+    /// To a host: whether its output is to wait there, a byte: 1 until 0 follows.
+    Hold,
     /// From a host: what its launcher writes to standard output.
     Output,
     /// From a host: what it writes to standard error.
@@ -38,10 +40,11 @@ pub enum Kind {
 }
 
 /// Each kind with its byte.
-const KINDS: [(Kind, u8); 11] = [
+const KINDS: [(Kind, u8); 12] = [
     (Kind::Job, b'J'),
     (Kind::Signal, b'S'),
     (Kind::OthersDone, b'D'),
+    (Kind::Hold, b'H'),
     (Kind::Output, b'O'),
     (Kind::Words, b'W'),
     (Kind::Port, b'P'),

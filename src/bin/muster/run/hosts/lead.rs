@@ -31,6 +31,8 @@ const LOOK_UPS: Duration = Duration::from_secs(3);
 /// How long it takes until the user is told which hosts have not answered, and how many are named.
 const MISSES: Duration = Duration::from_secs(5);
 const NAMED: usize = 4;
+/// How often the reader is looked at while the hosts' output waits for it.
+const LOOK_AT_READER: Duration = Duration::from_millis(20);
 
 /// Runs the plan. Returns the exit code; the error is a sentence.
 pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
@@ -45,6 +47,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
         plan,
         voice,
         show,
+        holds: false,
         forming: Shown::new(),
         conduct: Conduct::new(plan.places.len()),
         members: plan.places.iter().map(Member::new).collect(),
@@ -80,12 +83,13 @@ struct Member {
     output: Lines,
     words: Lines,
     summary: Option<Summary>,
+    has_job: bool,
 }
 
 impl Member {
     fn new(place: &HostShare) -> Member {
         let (output, words) = (Lines::new(Some(String::new())), Lines::new(Some(format!("[{}] ", place.host.name))));
-        Member { line: None, output, words, summary: None }
+        Member { line: None, output, words, summary: None, has_job: false }
     }
 }
 
@@ -93,6 +97,8 @@ struct Lead<'a> {
     plan: &'a Plan,
     voice: &'a Voice,
     show: Show,
+    /// The hosts' output is to wait there.
+    holds: bool,
     forming: Shown,
     conduct: Conduct,
     members: Vec<Member>,
@@ -132,9 +138,11 @@ impl Lead<'_> {
             if self.conduct.finished() {
                 return;
             }
+            self.hold_output();
             let now = self.began.elapsed();
             self.tell_of_missing(now);
-            let left = self.conduct.deadline().map_or(LOOK, |deadline| deadline.saturating_sub(now).min(LOOK));
+            let look = if self.holds { LOOK_AT_READER } else { LOOK };
+            let left = self.conduct.deadline().map_or(look, |deadline| deadline.saturating_sub(now).min(look));
             let come = events.recv_timeout(left);
             let then = self.began.elapsed();
             if then >= now + left + STOOD_STILL {
@@ -148,6 +156,15 @@ impl Lead<'_> {
                 }
                 Err(_) => self.conduct.tick(then),
             }
+        }
+    }
+
+    /// Lets the hosts' output wait there while enough waits here for a reader. All else goes on.
+    fn hold_output(&mut self) {
+        let holds = self.show.is_full(self.holds);
+        if holds != std::mem::replace(&mut self.holds, holds) {
+            let with_job = self.members.iter().filter(|member| member.has_job);
+            with_job.filter_map(|member| member.line.as_ref()).for_each(|line| line.tell(hold(holds)));
         }
     }
 
@@ -180,6 +197,10 @@ impl Lead<'_> {
                 Action::Start(_) => {
                     let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref(), has_colours());
                     line.tell(Frame::new(Kind::Job, job.encode()));
+                    if self.holds {
+                        line.tell(hold(true));
+                    }
+                    self.members[host].has_job = true;
                 }
                 Action::OthersDone(_) => line.tell(Frame::new(Kind::OthersDone, Vec::new())),
                 Action::Signal(_, signal) => line.tell(Frame::new(Kind::Signal, vec![signal as u8])),
@@ -226,7 +247,7 @@ impl Lead<'_> {
                 let summary = self.members[host].summary.take();
                 self.conduct.ended(host, End::Told { code, summary }, now);
             }
-            Kind::Beat | Kind::Job | Kind::Signal | Kind::OthersDone => {}
+            Kind::Beat | Kind::Job | Kind::Signal | Kind::OthersDone | Kind::Hold => {}
         }
     }
 
@@ -253,6 +274,11 @@ impl Lead<'_> {
         self.voice.say(text);
         code
     }
+}
+
+/// Tells a host whether its output is to wait.
+fn hold(holds: bool) -> Frame {
+    Frame::new(Kind::Hold, vec![u8::from(holds)])
 }
 
 /// The word as a shell takes it for one word.

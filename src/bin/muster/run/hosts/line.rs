@@ -164,19 +164,22 @@ fn follow(mut from: PipeReader, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
     }
 }
 
-/// What follows the greeting, once that has come. Lines before it are a login's. All that are there are passed on at
-/// once, so that a flood of them leaves room for other words.
+/// What every version's greeting begins with. The version follows, and the line's end.
+const NAME: &[u8] = b"muster host-part ";
+
+/// What follows the greeting, once that has come. What comes before it is a login's. All that is there is passed on at
+/// once, so that a flood of lines leaves room for other words.
 fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::Result<Option<Vec<u8>>> {
-    const NAME: &[u8] = b"muster host-part ";
     let whole = words.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let lines = words[..whole].split_inclusive(|byte| *byte == b'\n');
-    let login: Vec<u8> = lines.take_while(|line| !line.starts_with(NAME)).flatten().copied().collect();
-    words.drain(..login.len());
-    let answers = login.len() < whole;
+    let greets_at = greeting_in(&words[..whole]);
+    let mut login: Vec<u8> = words.drain(..greets_at.unwrap_or(whole)).collect();
     if !login.is_empty() {
+        if !login.ends_with(b"\n") {
+            login.push(b'\n'); // nothing of the login's follows in this line
+        }
         tell(Event::Said(login))?;
     }
-    if !answers {
+    if greets_at.is_none() {
         return Ok(None);
     }
     let line = words.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -187,6 +190,21 @@ fn greeted(words: &mut Vec<u8>, tell: &dyn Fn(Event) -> io::Result<()>) -> io::R
     }
     let (version, own) = (text(&line[NAME.len()..]), env!("CARGO_PKG_VERSION"));
     Err(io::Error::other(format!("it has muster {}, and here is {own}: expected the same", version.trim())))
+}
+
+/// Where the greeting begins in these whole lines. A login may have begun its line, as with a terminal's title. If it
+/// has, nothing but a version may follow: a login's own words may name the command.
+fn greeting_in(lines: &[u8]) -> Option<usize> {
+    let mut begin = 0;
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        if let Some(at) = line.windows(NAME.len()).position(|words| words == NAME) {
+            if at == 0 || !line[at + NAME.len()..].contains(&b' ') {
+                return Some(begin + at);
+            }
+        }
+        begin += line.len();
+    }
+    None
 }
 
 fn ended(name: &str, ending: Option<Ending>) -> String {
@@ -233,18 +251,24 @@ mod tests {
 
     #[test]
     fn a_host_answers_after_whatever_a_login_says() {
-        let script = format!(
-            "echo Welcome; printf '{}'; printf 'B\\000\\000\\000\\000'; exit 3",
-            greeting().replace('\n', "\\n")
-        );
-        let events = events(&script);
-        assert_eq!(said(&events), "Welcome\n");
-        assert!(matches!(events[1], Event::Answered), "{events:?}");
-        assert!(matches!(&events[2], Event::Frame(frame) if frame.body.is_empty()), "{events:?}");
-        assert!(
-            matches!(&events[3], Event::Closed(words) if words.ends_with("/bin/sh exited with code 3")),
-            "{events:?}"
-        );
+        for (login, shown) in [
+            ("echo Welcome", "Welcome\n"),
+            ("printf Title", "Title\n"),
+            ("echo this runs muster host-part for you", "this runs muster host-part for you\n"),
+        ] {
+            let script = format!(
+                "{login}; printf '{}'; printf 'B\\000\\000\\000\\000'; exit 3",
+                greeting().replace('\n', "\\n")
+            );
+            let events = events(&script);
+            assert_eq!(said(&events), shown);
+            assert!(matches!(events[1], Event::Answered), "{events:?}");
+            assert!(matches!(&events[2], Event::Frame(frame) if frame.body.is_empty()), "{events:?}");
+            assert!(
+                matches!(&events[3], Event::Closed(words) if words.ends_with("/bin/sh exited with code 3")),
+                "{events:?}"
+            );
+        }
     }
 
     #[test]
@@ -254,6 +278,7 @@ mod tests {
             ("exit 127", "exited with code 127: is there a "),
             ("kill -9 $$", "was ended by signal 9"),
             ("echo muster host-part 0.0.1; cat", "it has muster 0.0.1, and here is "),
+            ("echo Title: muster host-part 0.0.1; cat", "it has muster 0.0.1, and here is "),
             ("head -c 70000 /dev/zero; cat", "what it says is not muster's"),
             ("exec yes", "what it says is not muster's"),
         ] {

@@ -4,6 +4,9 @@
 //!
 //! The end of its standard input means that nobody leads any more, whatever the reason. Then it ends its launcher, and
 //! everything that this has started: they are asked, asked again, and killed. Its own death kills the launcher.
+//!
+//! If the leading launcher's reader is slow, that launcher says that output is to wait. Then this reads no output, and
+//! the launcher here leaves it in the logs. Everything else goes on, so that an end or a failure is told at once.
 
 use super::frames::{greeting, Frame, Frames, Job, Kind};
 use super::report::Report;
@@ -66,6 +69,8 @@ struct Relay {
     pid: i32,
     streams: [Option<OwnedFd>; 3],
     report: Frames,
+    /// Output waits, as the leading launcher has said.
+    holds: bool,
     /// When it became known that nobody leads any more, and how often the launcher was told.
     alone: Option<(Instant, usize)>,
 }
@@ -82,7 +87,8 @@ fn relay() -> io::Result<()> {
     match begin(&job) {
         Ok((pid, streams)) => {
             let streams = streams.map(Some);
-            Relay { input, output, frames, pid, streams, report: Frames::default(), alone: None }.follow(&signals)
+            let (report, holds, alone) = (Frames::default(), false, None);
+            Relay { input, output, frames, pid, streams, report, holds, alone }.follow(&signals)
         }
         Err(error) => {
             Frame::new(Kind::Words, format!("muster: {error}\n")).write(&mut output)?;
@@ -139,11 +145,16 @@ impl Relay {
         let mut beat = Instant::now() + BEAT;
         self.obey(); // what came together with the job
         while self.streams.iter().any(Option::is_some) {
-            let stream = |index: usize| self.streams[index].as_ref().unwrap_or(&never).as_fd();
-            let input = if self.alone.is_some() { never.as_fd() } else { self.input.as_fd() };
-            let polled = [stream(0), stream(1), stream(2), input, signals.descriptor()];
             // A launcher that has left its output open to others has ended all the same.
             let has_ended = sys::ended(self.pid).is_some();
+            // What a launcher leaves in its pipe when it ends is little.
+            let waits = |index: usize| index == 0 && self.holds && self.alone.is_none() && !has_ended;
+            let stream = |index: usize| match &self.streams[index] {
+                Some(stream) if !waits(index) => stream.as_fd(),
+                _ => never.as_fd(),
+            };
+            let input = if self.alone.is_some() { never.as_fd() } else { self.input.as_fd() };
+            let polled = [stream(0), stream(1), stream(2), input, signals.descriptor()];
             let patience = if has_ended { Duration::ZERO } else { self.patience(beat) };
             let ready = sys::poll(polled, Some(patience))?;
             if has_ended && !ready[..3].contains(&true) {
@@ -214,6 +225,7 @@ impl Relay {
             match (frame.kind, frame.body.first()) {
                 (Kind::Signal, Some(signal)) => sys::signal_process(self.pid, i32::from(*signal)),
                 (Kind::OthersDone, _) => sys::signal_process(self.pid, OTHERS_DONE),
+                (Kind::Hold, Some(holds)) => self.holds = *holds == 1,
                 _ => {}
             }
         }
@@ -267,6 +279,7 @@ mod tests {
             pid: child.id() as i32,
             streams: [Some(stream), None, None],
             report: Frames::default(),
+            holds: false,
             alone: None,
         };
         let begin = Instant::now();
@@ -278,6 +291,33 @@ mod tests {
         heard.push(&bytes[..length]);
         let last = std::iter::from_fn(|| heard.next().unwrap()).last().unwrap();
         assert_eq!((last.kind, last.body), (Kind::Ended, b"143".to_vec()));
+        let _ = child.wait(); // it was waited for
+    }
+
+    #[test]
+    fn output_that_is_held_waits_and_all_else_is_told() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo output; echo words >&2; exec sleep 60"]);
+        let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ((said, output), (input, leads)) = (io::pipe().unwrap(), io::pipe().unwrap());
+        let mut leads = File::from(OwnedFd::from(leads));
+        let mut tell = |kind, byte: u8| Frame::new(kind, vec![byte]).write(&mut leads).unwrap();
+        let (mut frames, mut held) = (Frames::default(), Vec::new());
+        Frame::new(Kind::Hold, vec![1]).write(&mut held).unwrap();
+        frames.push(&held);
+        let streams = [Some(child.stdout.take().unwrap().into()), Some(child.stderr.take().unwrap().into()), None];
+        let (input, output) = (input.into(), File::from(OwnedFd::from(output)));
+        let (pid, report) = (child.id() as i32, Frames::default());
+        let relay = Relay { input, output, frames, pid, streams, report, holds: false, alone: None };
+        let relays = std::thread::spawn(move || relay.follow(&Signals::begin().unwrap()));
+        let (said, mut heard) = (OwnedFd::from(said), Frames::default());
+        let mut hear = || next(&said, &mut heard).unwrap().unwrap();
+        assert_eq!(hear(), Frame::new(Kind::Words, &b"words\n"[..]), "the output came first, and waits");
+        tell(Kind::Hold, 0);
+        assert_eq!(hear(), Frame::new(Kind::Output, &b"output\n"[..]));
+        tell(Kind::Signal, libc::SIGTERM as u8);
+        assert_eq!(hear(), Frame::new(Kind::Ended, &b"143"[..]));
+        relays.join().unwrap().unwrap();
         let _ = child.wait(); // it was waited for
     }
 }

@@ -3,6 +3,7 @@
 
 use super::frames::Job;
 use crate::cli::words::Words;
+use crate::run::hccl;
 use crate::run::parse::{self, Placement, SchedulerAt};
 use muster::config::{hosts_of_lines, hosts_of_words, HostSlots, Key};
 use std::ffi::{OsStr, OsString};
@@ -105,9 +106,8 @@ pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<
     let mut told = plan.words(0, 0);
     told.splice(0..0, words.value("master_port").map(|port| OsString::from(format!("--master_port={port}"))));
     told.retain(|word| word != "--master_port=0");
-    if let crate::cli::words::Asked::With(options) =
-        parse::parse(told, Placement { first_rank: Some(0), scheduler: SchedulerAt::Here })?
-    {
+    let placement = Placement { first_rank: Some(0), scheduler: SchedulerAt::Here };
+    if let crate::cli::words::Asked::With(options) = parse::parse(told, placement, hccl::has_rank_table())? {
         let given = words.value("master_port");
         plan.port = given.filter(|port| *port != "0").map_or(0, |_| options.master_port);
     }

@@ -1,5 +1,6 @@
-//! The workers' output, as it comes from all hosts, on standard output. Nobody may hold up the run by not reading. What
-//! has piled up beyond [`WAITING_LIMIT`] is left out and counted, for the logs on the hosts have it.
+//! The workers' output, as it comes from all hosts, on standard output. Nobody may hold up the run by not reading: a
+//! thread writes. [`Show::is_full`] says when the hosts are to keep what they have in their logs, until a reader has
+//! taken what is here. What is on its way by then is taken all the same, so that nothing is missing in the middle.
 
 use crate::voice::PATIENCE;
 use std::io::Write;
@@ -8,15 +9,14 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many bytes wait for a reader at most.
-const WAITING_LIMIT: usize = 16 << 20;
+/// How many bytes wait for a reader before the hosts are to hold theirs back; and how few before they may go on.
+const FULL: [usize; 2] = [1 << 20, 1 << 19];
 
 /// The thread that writes.
 pub struct Show {
     to: Sender<Vec<u8>>,
     done: Receiver<()>,
     waiting: Arc<AtomicUsize>,
-    left_out: usize,
 }
 
 impl Show {
@@ -33,16 +33,17 @@ impl Show {
             }
             let _ = finished.send(()); // nobody may wait for it any more
         })?;
-        Ok(Show { to, done, waiting, left_out: 0 })
+        Ok(Show { to, done, waiting })
     }
 
-    /// Shows this, unless too much waits.
-    pub fn put(&mut self, bytes: Vec<u8>) {
+    /// Whether enough waits for a reader. If it was so (`was_full`), it is until much less waits.
+    pub fn is_full(&self, was_full: bool) -> bool {
+        self.waiting.load(Ordering::Relaxed) > FULL[usize::from(was_full)]
+    }
+
+    /// Shows this.
+    pub fn put(&self, bytes: Vec<u8>) {
         let length = bytes.len();
-        if self.waiting.load(Ordering::Relaxed) + length > WAITING_LIMIT {
-            self.left_out += length;
-            return;
-        }
         self.waiting.fetch_add(length, Ordering::Relaxed);
         if self.to.send(bytes).is_err() {
             self.waiting.fetch_sub(length, Ordering::Relaxed);
@@ -52,15 +53,16 @@ impl Show {
     /// Waits as long as somebody reads what is left, without a pause of [`PATIENCE`]. Returns the words for the user,
     /// if not all was read.
     pub fn finish(self) -> Option<String> {
-        let Show { to, done, waiting, mut left_out } = self;
+        let Show { to, done, waiting } = self;
         drop(to);
         let (mut since, mut left) = (Instant::now(), waiting.load(Ordering::Relaxed));
+        let mut left_out = 0;
         while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = done.recv_timeout(PATIENCE / 20) {
             let now = waiting.load(Ordering::Relaxed);
             if now != left {
                 (since, left) = (Instant::now(), now);
             } else if since.elapsed() >= PATIENCE {
-                left_out += now;
+                left_out = now;
                 break;
             }
         }
@@ -91,7 +93,7 @@ mod tests {
     #[test]
     fn all_is_shown_in_order() {
         let shared = Shared::default();
-        let mut show = Show::start(shared.clone()).unwrap();
+        let show = Show::start(shared.clone()).unwrap();
         (0..100).for_each(|number| show.put(format!("{number}\n").into_bytes()));
         assert_eq!(show.finish(), None);
         let expected: String = (0..100).map(|number| format!("{number}\n")).collect();
@@ -114,9 +116,27 @@ mod tests {
     #[test]
     fn a_reader_that_takes_nothing_is_told_how_much_was_left_out() {
         let (_let_go, held) = sync_channel(0);
-        let mut show = Show::start(Held(held)).unwrap();
+        let show = Show::start(Held(held)).unwrap();
         (0..20).for_each(|_| show.put(vec![b'x'; 1 << 20]));
         let words = show.finish().unwrap();
         assert!(words.starts_with(&format!("muster: {} bytes of the workers' output", 20 << 20)), "{words}");
+    }
+
+    #[test]
+    fn hosts_are_held_back_until_a_reader_has_taken_most_and_nothing_is_left_out() {
+        let (let_go, held) = sync_channel(0);
+        let show = Show::start(Held(held)).unwrap();
+        assert!(!show.is_full(false));
+        (0..20).for_each(|_| show.put(vec![b'x'; 1 << 20]));
+        assert!(show.is_full(false) && show.is_full(true));
+        (0..19).for_each(|_| let_go.send(()).unwrap());
+        // That thread counts a little later what was taken.
+        let until = Instant::now() + std::time::Duration::from_secs(60);
+        while show.is_full(false) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(!show.is_full(false) && show.is_full(true), "1 MiB is not enough to begin, but to go on");
+        drop(let_go);
+        assert_eq!(show.finish(), None);
     }
 }
