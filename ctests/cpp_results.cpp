@@ -112,6 +112,9 @@ void calls(muster::cluster &cluster, int rank) {
     CHECK(request->received().error().code() == muster::status::state);
     muster::request coming = world.irecv(values, 1 - rank, 4).value();
     CHECK(world.send(values, 1 - rank, 4).has_value() && coming.wait().has_value() && coming.received()->count == 3);
+    CHECK(world.send(values, 1 - rank, 5).has_value());
+    const muster::result<muster::received> too_long = world.recv(muster::one(values[0]), 1 - rank, 5);
+    CHECK(!too_long && too_long.error().code() == muster::status::mismatch && too_long.error().misfit()->count == 3);
 
     const muster::store store = cluster.store();
     CHECK(store.set("k", "v").has_value() && store.get("k").value() == "v" && !store.try_get("none").value());

@@ -384,6 +384,33 @@ void messages(const muster::group &world, std::int32_t rank) {
     FAILS(state, "received nothing", going.received());
 }
 
+// What the error of a receive tells of a message that is too long for it.
+void long_messages(const muster::group &world, std::int32_t rank) {
+    const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
+    const std::vector<double> out(3, 0.5);
+    double one = 0;
+    for (const bool both : {false, true}) {
+        try {
+            if (both) {
+                world.sendrecv(out, next, 11, muster::one(one), before, 11);
+            } else {
+                world.send(out, next, 11);
+                world.recv(muster::one(one), muster::any_source, 11);
+            }
+            CHECK(false);
+        } catch (const muster::error &error) {
+            CHECK(error.code() == muster::status::mismatch && error.misfit() && error.misfit()->source == before);
+            CHECK(error.misfit()->count == 3 && error.misfit()->tag == 11 && error.misfit()->dtype == MUSTER_FLOAT64);
+        }
+    }
+    try {
+        world.recv(muster::one(one), kSize);
+        CHECK(false);
+    } catch (const muster::error &error) {
+        CHECK(error.code() == muster::status::invalid && !error.misfit());
+    }
+}
+
 void exchanges(const muster::group &world, std::int32_t rank) {
     const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
     const std::array<std::int32_t, 2> out{rank, 5};
@@ -519,6 +546,7 @@ void everything(muster::cluster &cluster, std::int32_t rank) {
     own_reductions(cluster, rank);
     exchanges(world, rank);
     messages(world, rank);
+    long_messages(world, rank);
     stored(cluster, rank);
     groups(cluster, rank);
     queries(cluster, rank);

@@ -154,6 +154,11 @@ static muster_status_t exchange(void *of) {
     return muster_sendrecv(muster_world(of), big, BIG, MUSTER_UINT8, 1, 5, &here, 1, MUSTER_UINT8, 1, 5, NULL, 0);
 }
 
+static muster_status_t probe(void *of) {
+    muster_received_t received;
+    return muster_probe(muster_world(of), 1, 5, &received, sizeof received);
+}
+
 static muster_status_t get(void *of) {
     void *value = NULL;
     size_t len = 0;
@@ -164,11 +169,26 @@ static muster_status_t wait_for_keys(void *of) { return muster_store_wait(of, no
 
 static muster_request_t *begun;
 
-static muster_status_t wait_for_request(void *of) {
+static void begin(void *of) {
     if (begun == NULL) {
         CHECK_OK(muster_ibarrier(muster_world(of), &begun));
     }
+}
+
+static muster_status_t wait_for_request(void *of) {
+    begin(of);
     return muster_request_wait(begun, -1);
+}
+
+static muster_status_t wait_for_any(void *of) {
+    size_t index = 0;
+    begin(of);
+    return muster_request_wait_any(&begun, 1, -1, &index);
+}
+
+static muster_status_t wait_for_all(void *of) {
+    begin(of);
+    return muster_request_wait_all(&begun, 1, -1);
 }
 
 /* What a call leaves behind when it was interrupted. */
@@ -184,9 +204,12 @@ static const struct row {
     {"recv with rank 1", receive, NOTHING},
     {"send with rank 1", send_big, NOTHING},
     {"sendrecv with any rank", exchange, NOTHING},
+    {"probe", probe, NOTHING},
     {"store get of \"nobody sets this\"", get, NOTHING},
     {"store wait for \"nobody sets this\"", wait_for_keys, NOTHING},
     {"the wait for a request", wait_for_request, REQUEST},
+    {"the wait for any request", wait_for_any, REQUEST},
+    {"the wait for all requests", wait_for_all, REQUEST},
     {"recover", recover, EPOCH_OVER},
 };
 

@@ -41,7 +41,7 @@ static void misfits(muster_cluster_t *cluster, int rank, void *context) {
             size_t count = large ? MIB : KIB;
             if (rank == 0) {
                 CHECK_OK(early ? muster_recv(world, NULL, 0, MUSTER_INT8, 1, 50, NULL, 0) : MUSTER_OK);
-                for (int other = 0; other < 2; other++) {
+                for (int other = 0; other < 3; other++) {
                     muster_status_t status = muster_send(world, memory, count / 4, MUSTER_FLOAT32, 1, 1);
                     CHECK_IS(large ? MUSTER_ERR_MISMATCH : MUSTER_OK, status);
                     if (large) {
@@ -67,6 +67,10 @@ static void misfits(muster_cluster_t *cluster, int rank, void *context) {
                 }
                 muster_request_free(requests[0]);
                 muster_request_free(requests[1]);
+                memset(told, 0x77, sizeof told); /* a receive that waits tells as much */
+                CHECK_FAILS(MUSTER_ERR_MISMATCH, "receives at most 1 float32",
+                            muster_recv(world, memory, 1, MUSTER_FLOAT32, MUSTER_ANY_SOURCE, 1, told, sizeof *told));
+                CHECK(told->source == 0 && told->tag == 1 && told->dtype == MUSTER_FLOAT32 && told->count == count / 4);
             }
             still_works(world, rank);
         }

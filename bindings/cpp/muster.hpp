@@ -184,12 +184,20 @@ class error : public std::runtime_error {
 public:
     /// An error with this status and sentence.
     error(status code, const std::string &sentence) : std::runtime_error(sentence), code_(code) {}
+    /// The error of a receive whose message does not fit.
+    error(status code, const std::string &sentence, const received &message)
+        : std::runtime_error(sentence), code_(code), misfit_(message) {}
 
     /// The status that the call returned.
     status code() const noexcept { return code_; }
 
+    /// The message that did not fit, with its true length and type, where that is why a receive that waits has failed
+    /// (`status::mismatch`); else nothing. Of one that does not wait, request::received tells.
+    const std::optional<received> &misfit() const noexcept { return misfit_; }
+
 private:
     status code_;
+    std::optional<received> misfit_;
 };
 
 /// @cond internal
@@ -640,6 +648,14 @@ inline result<void> checked(muster_status_t code) { return code < 0 ? result<voi
 template <class T> result<T> valued(muster_status_t code, T value) {
     return code < 0 ? result<T>(failed(code)) : result<T>(std::move(value));
 }
+// What a receive has told of its message; also of one that did not fit.
+inline result<received> receipt(muster_status_t code, const received &told) {
+    if (code != MUSTER_ERR_MISMATCH || told.source < 0) {
+        return valued(code, told);
+    }
+    const error why = failed(code);
+    return error(why.code(), why.what(), told);
+}
 // A number, or a status that is negative.
 template <class T> result<T> number(T answer) {
     return answer < 0 ? result<T>(failed(static_cast<muster_status_t>(answer))) : result<T>(answer);
@@ -878,7 +894,7 @@ private:
 
     static result<config> made() {
         muster_config_t *handle = nullptr;
-        const muster_status_t code = muster_config_new(MUSTER_ABI_VERSION, &handle);
+        const muster_status_t code = muster_config_new(MUSTER_HEADER_VERSION, &handle);
         return detail::valued(code, config(handle));
     }
     result<void> set_text(const std::string &key, const std::string &value) {
@@ -1509,13 +1525,13 @@ public:
     }
 
     /// Receives a message of at most as many elements as `out` has, from this rank (or any_source) and with this tag (or
-    /// any_tag). Says whose it was, its tag, and how many elements came.
+    /// any_tag). Says whose it was, its tag, and how many elements came; error::misfit says it of a message that does not fit.
     template <class Out, basic::when_buffer<Out> = 0>
     outcome<received> recv(Out &&out, std::int32_t from = any_source, std::int32_t tag = any_tag) const {
         const auto o = detail::writable<Out>("out", out);
-        received told{};
+        received told{-1, 0, 0, 0};
         const muster_status_t code = muster_recv(handle_, o.data, o.size, o.type, from, tag, &told, sizeof told);
-        return detail::out(detail::valued(code, told));
+        return detail::out(detail::receipt(code, told));
     }
     /// As recv, without waiting; request::received says what came.
     template <class Out, basic::when_buffer<Out> = 0>
@@ -1543,10 +1559,10 @@ public:
                                std::int32_t out_tag) const {
         const auto i = detail::readable("in", in);
         const auto o = detail::writable<Out>("out", out);
-        received told{};
+        received told{-1, 0, 0, 0};
         const muster_status_t code = muster_sendrecv(handle_, i.data, i.size, i.type, to, in_tag, o.data, o.size, o.type, from,
                                                      out_tag, &told, sizeof told);
-        return detail::out(detail::valued(code, told));
+        return detail::out(detail::receipt(code, told));
     }
     /// As sendrecv, without waiting: one request, which has ended when both have.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>

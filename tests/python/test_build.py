@@ -1,7 +1,8 @@
-"""Which CMake `make build` takes: the system's where it is new enough, else the one that it installs itself."""
+"""Which CMake `make build` takes: the system's where it is new enough, else the one that it installs itself. And what other targets need."""
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -24,10 +25,10 @@ def without_cmake():
     return [folder for folder in folders if not os.path.exists(os.path.join(folder, "cmake"))]
 
 
-def plan(folder):
-    """What `make examples` would do with this folder first in PATH, on a tree in which nothing is installed."""
+def plan(folder, target="examples"):
+    """What make would do for a target with this folder first in PATH, on a tree in which nothing is installed."""
     environment = {**os.environ, "PATH": ":".join([str(folder), *without_cmake()])}
-    words = ["make", "--dry-run", "examples", f"TARGET={folder}/target"]
+    words = ["make", "--dry-run", target, f"TARGET={folder}/target"]
     done = subprocess.run(words, cwd=TREE, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -47,3 +48,17 @@ def test_one_that_is_too_old_or_has_no_ctest_is_passed_by(tmp_path, version, cte
     planned = plan(folder)
     assert f"{folder}/target/venv/bin/cmake -S examples" in planned
     assert "pip install" in planned and "cmake==" in planned
+
+
+def test_the_library_alone_needs_no_tool_of_python(tmp_path):
+    planned = plan(tmp_path, "library")
+    assert "cargo build --release" in planned
+    assert "pip" not in planned and "venv" not in planned
+
+
+def test_the_tests_of_the_packages_can_start():
+    """`make test` leaves them out. They take helpers and pages that others change."""
+    words = [sys.executable, "-m", "pytest", "-c", TREE / "tests/python/pytest.ini", "-p", "no:cacheprovider", "--collect-only",
+             TREE / "tests" / "packages"]
+    done = subprocess.run(words, cwd=TREE, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr

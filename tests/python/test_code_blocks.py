@@ -19,7 +19,7 @@ from test_doc_links import DOCUMENTS
 HERE = pathlib.Path(__file__).parent
 NAMES = sorted(str(path.relative_to(TREE)) for path in {*DOCUMENTS, *(TREE / "examples").rglob("*.md"), *(TREE / "bindings").rglob("*.md")})
 # What does something when it is pasted.
-RUN = ("sh", "cmake")
+RUN = ("sh", "cmake", "python")
 LIMIT = 60
 
 
@@ -130,7 +130,7 @@ def test_every_block_is_right_in_its_language(name, tmp_path):
     assert wrong(nobodys, tmp_path) == []
 
 
-def test_every_block_of_commands_is_run_or_left_out_for_a_reason():
+def test_every_block_of_commands_or_python_is_run_or_left_out_for_a_reason():
     assert not_run(NAMES, taken()) == set(left_out())
 
 
@@ -144,5 +144,6 @@ def test_blocks_that_are_wrong_are_found(tmp_path):
 
 
 def test_commands_that_nobody_takes_are_found():
+    assert not_run(["bindings/python/README.md"], {("bindings/python/README.md", "sh")}) == {"bindings/python/README.md python 1"}
     assert not_run(["docs/install.md"], {("docs/install.md", "sh")}) == {"docs/install.md cmake 1"}
     assert not_run(["docs/install.md"], {("docs/install.md", "cmake")}) == {"docs/install.md sh 1", "docs/install.md sh 2"}

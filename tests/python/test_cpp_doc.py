@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from cluster import TREE, clean_environment
+from cluster import TREE, VERSION, clean_environment
 from pages import Page, paste
 
 PAGE = Page("docs", "cpp.md")
@@ -25,6 +25,21 @@ void piece(muster::cluster &cluster, const muster::group &world);
 void piece(muster::cluster &cluster, const muster::group &world) {
     static_cast<void>(cluster), static_cast<void>(world);
     %s
+}
+"""
+# As if the header were that of the next minor version.
+NEWER = """#include <muster.h>
+constexpr uint32_t next_minor = MUSTER_HEADER_VERSION + 0x10000;
+#undef MUSTER_HEADER_VERSION
+#define MUSTER_HEADER_VERSION next_minor
+#include <muster.hpp>
+#include <cstdio>
+int main() {
+    try {
+        muster::config::create();
+    } catch (const muster::error &error) {
+        std::puts(error.what());
+    }
 }
 """
 LIMIT = 120
@@ -51,6 +66,12 @@ def test_a_program_runs_alone(at, said, tmp_path):
     compiles(tmp_path, PROGRAMS[at], "-o", "program", *LINK)
     alone = subprocess.run(["./program"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=LIMIT)
     assert (alone.returncode, alone.stdout, alone.stderr) == (0, said, "")
+
+
+def test_a_program_of_a_newer_header_is_told_so(tmp_path):
+    compiles(tmp_path, NEWER, "-o", "program", *LINK)
+    alone = subprocess.run(["./program"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=LIMIT)
+    assert "abi_version is that of muster " in alone.stdout and f"this library is muster {VERSION}" in alone.stdout, alone
 
 
 def test_the_commands_of_the_page_run_the_program_on_four_ranks(tmp_path):

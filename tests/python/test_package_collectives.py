@@ -201,6 +201,59 @@ assert threading.get_ident() not in ran and (ran or rank != 0)
 """)
 
 
+def test_what_a_function_of_python_keeps_of_the_librarys_memory_cannot_be_read():
+    run("""
+import pickle
+views, kept = [], []
+def add(lower, inout, dtype):
+    views.extend((lower, inout))
+    np.add(np.frombuffer(lower, dtype), np.frombuffer(inout, dtype), out=np.frombuffer(inout, dtype))
+def add_and_keep(lower, inout, dtype):
+    add(lower, inout, dtype)
+    kept.append(pickle.PickleBuffer(lower))  # a view that is in use cannot be ended
+for function in (add, add_and_keep):
+    same(w.allreduce(np.full(3, rank + 1.0), op=c.operation(function)), np.full(3, 10.0))
+    ended = []
+    for view in views:
+        try:
+            view.nbytes
+        except ValueError:
+            ended.append(view)
+    assert len(ended) == len(views) - len(kept) and (views or rank != 0)
+kept.clear()
+""")
+
+
+def test_the_error_of_a_receive_tells_of_the_message_that_did_not_fit():
+    run("""
+import pickle
+right, left, message = (rank + 1) % 4, (rank - 1) % 4, np.arange(5, dtype=np.int16)
+def blocking():
+    w.send(message, right, tag=7)
+    w.recv(np.zeros(4, np.int16), left)
+def started():
+    w.send(message, right, tag=7)
+    w.irecv(np.zeros(4, np.int16), left).wait()
+def of_another_type():
+    w.sendrecv(message, right, np.zeros(5, np.uint16), left, tag=7)
+for receive in (blocking, started, of_another_type):
+    try:
+        receive()
+        raise AssertionError("has not failed")
+    except muster.MismatchError as error:
+        for each in (error, pickle.loads(pickle.dumps(error))):
+            assert each.received == muster.Received(left, 7, 5, "int16")
+pair = w.split(rank // 2)
+disagrees = pair.barrier if rank % 2 else lambda: pair.allreduce(np.ones(1))
+for call in (disagrees, lambda: pair.recv(bytearray(1)), lambda: pair.irecv(bytearray(1)).wait()):
+    try:
+        call()
+        raise AssertionError("has not failed")
+    except muster.MismatchError as error:
+        assert error.received is None
+""")
+
+
 def test_what_is_no_whole_number_is_a_type_error_and_no_call():
     run("""
 for call in (lambda: w.broadcast(np.zeros(1), root=0.0), lambda: w.send(b"", 1.5), lambda: w.split("red")):

@@ -1,7 +1,6 @@
-"""Every block of Python in docs/python.md runs on two ranks, and the package keeps what the page says of types."""
+"""Every block of Python in docs/python.md, and in the package's own README, runs on two ranks, and the package keeps what the page says of types."""
 
 import os
-import re
 import subprocess
 import sys
 
@@ -9,9 +8,10 @@ import pytest
 
 from cluster import TREE, Cluster
 from packaged import BINDINGS, packaged
+from pages import Page
 
-PAGE = (TREE / "docs" / "python.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = Page("docs", "python.md").text
+BLOCKS = Page("docs", "python.md").of("python") + Page("bindings", "python", "README.md").of("python")
 AT_HAND = "import numpy as np\ncluster = muster.init()\nworld = cluster.world\n"
 
 
@@ -76,7 +76,7 @@ def test_the_types_serve_a_program(tmp_path):
 def test_python_3_9_reads_every_file():
     import ast
 
-    for path in sorted((BINDINGS / "muster").glob("*.py")):
+    for path in sorted((BINDINGS / "muster").rglob("*.py")):
         ast.parse(path.read_text(), feature_version=(3, 9))
 
 

@@ -3,11 +3,13 @@
 import ctypes
 import re
 
+import pytest
+
 from cluster import TREE
 from packaged import the_package
 
 the_package()
-from muster import _errors, _library, _operations  # noqa: E402
+from muster import _config, _errors, _library, _operations  # noqa: E402
 
 HEADER = (TREE / "include" / "muster.h").read_text()
 CODE = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
@@ -45,7 +47,7 @@ def test_every_call_has_the_headers_signature():
 
 
 def test_constants_are_the_headers():
-    for name in ("ABI_VERSION", "OK", "IN_PROGRESS", "SCHEDULER_DONE", "ANY_SOURCE", "ANY_TAG", "ELEMENT", "ELEMENT_BYTES_MAX", "NAME_BYTES", "ADDRESS_BYTES",
+    for name in ("ABI_VERSION", "HEADER_VERSION", "OK", "IN_PROGRESS", "SCHEDULER_DONE", "ANY_SOURCE", "ANY_TAG", "ELEMENT", "ELEMENT_BYTES_MAX", "NAME_BYTES", "ADDRESS_BYTES",
                  "CAUSE_BYTES", "LOG_ERROR", "LOG_WARNING", "LOG_INFO", "LOG_DEBUG"):
         assert getattr(_library, name) == CONSTANTS[name], name
     for name in [name for name in CONSTANTS if re.fullmatch(r"(U?INT|B?FLOAT)\d+", name)]:
@@ -54,6 +56,13 @@ def test_constants_are_the_headers():
         assert number == CONSTANTS[name.upper()], name
     for number, role in _errors.ROLES.items():
         assert CONSTANTS[f"ROLE_{role.upper()}"] == number
+
+
+def test_settings_are_made_for_the_headers_version(monkeypatch):
+    """So that an older library says so."""
+    monkeypatch.setattr(_config, "HEADER_VERSION", _library.HEADER_VERSION + 0x10000)
+    with pytest.raises(_errors.InvalidError, match="abi_version is that of muster "):
+        _config.Config({}, environment=False)
 
 
 def test_every_status_has_an_exception_of_its_own():
@@ -65,11 +74,12 @@ def test_every_status_has_an_exception_of_its_own():
 
 
 def test_structs_are_the_headers():
-    for struct in (_library.FailureStruct, _library.MemberStruct, _library.ReceivedStruct, _library.HcclCmStruct):
+    structs = (_library.FailureStruct, _library.MemberStruct, _library.ReceivedStruct, _library.BytesStruct, _library.HcclCmStruct)
+    for struct in structs:
         name = re.sub(r"(?<!^)([A-Z])", r"_\1", struct.__name__.removesuffix("Struct")).lower()
         body = re.search(r"typedef struct (?:\w+ )?\{([^}]*)\} muster_" + name + "_t;", CODE)[1]
-        fields = re.findall(r"(\w+) (\w+)(?:\[MUSTER_(\w+)\])?;", body)
-        for (field, mine), (its, wanted, length) in zip(struct._fields_, fields):
+        fields = re.findall(r"(\w+) (\*?)(\w+)(?:\[MUSTER_(\w+)\])?;", body)
+        for (field, mine), (its, star, wanted, length) in zip(struct._fields_, fields):
             assert field == wanted
-            assert mine is WORDS[its] if not length else ctypes.sizeof(mine) == CONSTANTS[length], field
+            assert mine is kind(its + star) if not length else ctypes.sizeof(mine) == CONSTANTS[length], field
         assert len(struct._fields_) == len(fields)

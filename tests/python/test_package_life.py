@@ -74,6 +74,25 @@ def test_a_block_that_ends_well_leaves_in_order_and_so_does_sys_exit_0():
         assert cluster.scheduler.stdout == "" and cluster.scheduler.stderr == ""
 
 
+def test_to_free_a_group_of_the_clusters_own_does_nothing():
+    lines = """
+        with muster.init() as c:
+            for group in (c.world, c.servers, c.universe):
+                group.free()
+            with c.world:
+                c.world.barrier()
+            made = c.world.split(0)
+            for _ in range(2):
+                made.free()
+            say(ranks=c.world.allgather_object(c.rank), size=c.universe.size, made=told(made.barrier))
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        for worker in cluster.succeed(timeout=60):
+            words = said(worker)
+            assert words["ranks"] == [0, 1] and words["size"] == 2
+            assert "has been freed" in words["made"]["sentence"]
+
+
 def test_who_never_leaves_is_left_when_the_interpreter_ends():
     lines = """
         def joined():

@@ -166,7 +166,7 @@ def without_matplotlib(folder):
 # By what is missing: the environment, words, and what is said.
 REFUSED = {
     "matplotlib": (without_matplotlib, "x.svg", "-m pip install matplotlib"),
-    "the package": (lambda folder: {"PYTHONPATH": folder}, "x.svg", "-m pip install 'muster[plot]'"),
+    "the package": (lambda folder: {"PYTHONPATH": folder}, "x.svg", "install the wheel that came with this command"),
     "Python": (lambda folder: {"PATH": folder}, "x.svg", "python3: No such file"),
     "an ending": (lambda folder: {}, "x", "must end with .svg or .png"),
 }
@@ -178,6 +178,7 @@ def test_the_command_says_so_before_it_measures(missing, tmp_path):
     out, errors = bench("allreduce", *TINY, "--plot", tmp_path / picture, code=1, env=env(tmp_path))
     assert out == "", "nothing was measured"
     assert errors.startswith("muster bench: --plot") and told in errors and len(errors.splitlines()) == 1
+    assert not re.search("install '?muster", errors), "another project has that name on PyPI"
 
 
 @pytest.mark.parametrize("words,told", [(["barrier", "--plot", "x.svg"], "--plot means nothing to barrier"),

@@ -7,9 +7,11 @@ import subprocess
 import pytest
 
 from cluster import MUSTER, TREE, clean_environment
+from pages import Page
 from torches import TIMEOUT_S, Ranks, fetch_torch, python, said
 
 NEWEST = fetch_torch.VERSIONS[-1]
+BLOCKS = Page("docs", "pytorch.md").section("The backend", "python")
 EXAMPLE = TREE / "examples" / "torch_digits"
 DIGITS = TREE / "examples" / "train_digits" / "data" / "digits.csv"
 
@@ -22,6 +24,11 @@ def env(tmp_path_factory):
 def succeed(env, lines, ranks=2, version=NEWEST, env_of_all=()):
     with Ranks(python(version), lines, {**env, **dict(env_of_all)}, ranks) as running:
         return [said(rank) for rank in running.succeed(TIMEOUT_S)]
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_pages_programs_run(env, number):
+    succeed(env, BLOCKS[number])
 
 
 COLLECTIVES = """
@@ -140,13 +147,47 @@ def test_works_and_futures(env):
         future = dist.all_reduce(x, async_op=True).get_future().then(after)
         assert future.wait().tolist() == [3.0] * 3
         receiving = dist.irecv(late := torch.zeros(1), src=1 - rank)
+        threads.clear()
+        more = receiving.get_future().then(after)  # before the end: nobody sends before the barrier
         from datetime import timedelta
         error = told(receiving.wait, timedelta(milliseconds=50))
         assert "still goes on" in error["sentence"], error
         dist.barrier()
         dist.send(torch.ones(1), 1 - rank)
         receiving.wait()
-        assert late.item() == 1
+        assert late.item() == 1 and more.wait().item() == 2
+        assert len(threads) == 1 and threads[0] != threading.get_ident()
+        dist.destroy_process_group()
+    """)
+
+
+def test_a_call_that_waits_does_not_get_the_time_out_of_another_threads_call(env):
+    """The other call's time-out is the group's for a moment, and a call that starts then waits for the end of that."""
+    succeed(env, """
+        import muster, threading, time
+        from datetime import timedelta
+        from muster.torch import _backend
+        rank, size = begin()
+        backend, = _backend._alive
+        own, is_set, counted, real = dist.AllreduceOptions(), threading.Event(), [], muster.Group.set_timeout
+        own.timeout = timedelta(seconds=77)
+        def set_timeout(group, seconds):
+            real(group, seconds)
+            counted.append(seconds)
+            if seconds == 77:
+                is_set.set()
+                time.sleep(0.5)  # nobody tells that the other thread waits for its turn
+        muster.Group.set_timeout = set_timeout
+        first, second = torch.ones(3), torch.ones(5)
+        works = []
+        thread = threading.Thread(target=lambda: works.append(backend.allreduce([first], own)))
+        thread.start()
+        assert is_set.wait(60)
+        dist.all_reduce(second)
+        assert len(counted) == 2 and counted[0] == 77, counted
+        thread.join()
+        works[0].wait()
+        assert first.tolist() == [2.0] * 3 and second.tolist() == [2.0] * 5
         dist.destroy_process_group()
     """)
 

@@ -3,9 +3,11 @@
 import pytest
 
 from cluster import Cluster
+from pages import Page
 from torches import PROGRAM, TIMEOUT_S, fetch_torch, python, said
 
 VERSIONS = (fetch_torch.DEBIAN, fetch_torch.VERSIONS[-1])
+PROGRAM_OF_THE_PAGE, = Page("docs", "pytorch.md").section("The store", "python")
 
 
 def succeed(tmp_path, version, lines, workers=2):
@@ -34,6 +36,11 @@ say(sum=x.tolist())
 @pytest.mark.parametrize("version", VERSIONS)
 def test_gloo_runs_on_it(tmp_path, version):
     assert succeed(tmp_path, version, GLOO) == [{"sum": [3.0] * 3}] * 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_pages_program_runs(tmp_path, version):
+    succeed(tmp_path, version, PROGRAM_OF_THE_PAGE)
 
 
 CALLS = """

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import InvalidError
-from ._library import ReceivedStruct
+from ._library import NOBODY, ReceivedStruct
 from ._memory import Data, Memory, empty_like, memory_of, name_of, shape_of, writable_memory_of
 from ._operations import Op, Operation, operation_number
 from ._text import whole
@@ -278,7 +278,7 @@ def send(buf: Data, to: int, tag: int) -> Call:
 
 
 def recv(out: Data, source: int, tag: int) -> Call:
-    taken, received = writable_memory_of(out), ReceivedStruct()
+    taken, received = writable_memory_of(out), ReceivedStruct(NOBODY)
     whence = (whole(source, "source"), whole(tag, "tag"))
     words = (taken.place, taken.count, taken.dtype, *whence, ctypes.byref(received), ctypes.sizeof(received))
     return Call(words, (taken, received), None, None, received)

@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional
 
 from . import _interrupt
 from ._errors import ConfigError, check
-from ._library import ABI_VERSION, LIBRARY
+from ._library import HEADER_VERSION, LIBRARY
 from ._text import text_of
 
 ROLES = {"worker": "MS_WORKER", "server": "MS_PSERVER", "scheduler": "MS_SCHED"}
@@ -21,7 +21,7 @@ class Config:
 
     def __init__(self, settings: Dict[str, Any], environment: bool) -> None:
         self._handle = ctypes.c_void_p()
-        check(LIBRARY.muster_config_new(ABI_VERSION, ctypes.byref(self._handle)))
+        check(LIBRARY.muster_config_new(HEADER_VERSION, ctypes.byref(self._handle)))
         try:
             for key, value in settings.items():
                 if value is not None:

@@ -8,10 +8,13 @@ import builtins
 import ctypes
 import enum
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Type
+from typing import TYPE_CHECKING, Any, Dict, Optional, Type
 
 from . import _interrupt
 from ._library import LIBRARY, FailureStruct
+
+if TYPE_CHECKING:
+    from ._requests import Received
 
 
 class Status(enum.IntEnum):
@@ -216,6 +219,8 @@ class MismatchError(MusterError):
     """Ranks called different collectives, or a message does not fit its receive. The sentence tells both sides."""
 
     code = Status.MISMATCH
+    received: Optional["Received"] = None
+    """The message that did not fit, with its true count and type; None where that is not what failed."""
 
 
 class RevokedError(MusterError):

@@ -131,7 +131,7 @@ class Group(Objects, Starts):
         `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up
         to 1 s for what was sent last.
         """
-        if self._owner.value == self._handle:
+        if self._is_made:
             self._handle = None
             self._owner.free()
 
@@ -149,6 +149,6 @@ class Group(Objects, Starts):
             status = call(*words, ctypes.byref(handle))
         finally:  # a signal's handler may raise as the call returns: then nothing refers to the group, and it is freed
             if handle.value is not None:
-                group = Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free))
+                group = Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free), is_made=True)
         checked(status)
         return group

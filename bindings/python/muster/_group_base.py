@@ -5,19 +5,21 @@ from typing import Any, Optional
 
 from . import _life, _reductions
 from ._calls import Call
-from ._errors import InvalidError, Status, check
+from ._errors import InvalidError, MismatchError, Status, check
 from ._library import LIBRARY
-from ._requests import Request, received_of
+from ._requests import Request, received_of, tell_of_misfit
 
 
 class GroupBase:
     """A group's handle. The classes that build on it add what can be called."""
 
-    __slots__ = ("__weakref__", "_handle", "_owner", "_rank", "_size")
+    __slots__ = ("__weakref__", "_handle", "_is_made", "_owner", "_rank", "_size")
 
-    def __init__(self, handle: int, owner: _life.Handle) -> None:
+    def __init__(self, handle: int, owner: _life.Handle, is_made: bool = False) -> None:
+        """`owner` is the group's own handle where it `is_made`, else its cluster's."""
         self._handle: Optional[int] = handle
         self._owner = owner
+        self._is_made = is_made
         self._size: int = check(LIBRARY.muster_group_size(handle))
         self._rank: int = LIBRARY.muster_group_rank(handle)
 
@@ -31,7 +33,11 @@ class GroupBase:
         """Carries a call out, and waits for its end."""
         if call.operation is not None:
             return _reductions.run(self, name, call)
-        self._checked(getattr(LIBRARY, "muster_" + name)(self._handle, *call.words))
+        try:
+            self._checked(getattr(LIBRARY, "muster_" + name)(self._handle, *call.words))
+        except MismatchError as error:
+            tell_of_misfit(error, call)
+            raise
         return call.result if call.received is None else received_of(call.received)
 
     def _start(self, name: str, call: Call) -> Request[Any]:

@@ -11,6 +11,8 @@ from ctypes import c_char, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uin
 from typing import Any, Dict, List, Tuple
 
 ABI_VERSION = 1
+# The version of the header after which this file is written.
+HEADER_VERSION = 1
 NO_LIMIT = 2**63 - 1
 
 OK = 0
@@ -25,6 +27,8 @@ SUM, PROD, MIN, MAX, AVG, AND, OR, XOR, SUM_EXACT = range(9)
 
 ANY_SOURCE = -1
 ANY_TAG = -1
+# The source in what a receive tells, before it tells anything.
+NOBODY = -1
 
 LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG = range(1, 5)
 

@@ -32,7 +32,8 @@ class Messages(GroupBase):
         """Receives a message of at most the length of `out`, which keeps what lies beyond. Blocks, at most for the
         group's time-out.
 
-        Raises `MismatchError` where the message is longer, or of another type; it is dropped then.
+        Raises `MismatchError` where the message is longer, or of another type; it is dropped then. `received` of the
+        error describes it, with its true count.
         """
         received: Received = self._run("recv", _calls.recv(out, source, tag))
         return received

@@ -32,6 +32,9 @@ FORMATS = ("b", "h", "i", "q", "B", "H", "I", "Q", "H", "H", "f", "d")
 class Operation:
     """A reduction by a function of Python, made by `Cluster.operation`. Calls take it as `op`.
 
+    The function gets two memoryviews and the type's name. The memory is the library's: the views end when the function
+    returns, and nothing that was made of them (a numpy array, a slice) may be used after that.
+
     It is the cluster's, and lives as long as something refers to it. Ranks that reduce together must have made theirs
     in the same order.
     """
@@ -49,15 +52,21 @@ class Operation:
 
     def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
         """Called by a thread of the library. An exception must not go into it: it is kept for the callers."""
+        views: List[memoryview] = []
         try:
             length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
-            operands, result = (_view(place, length, letter) for place in (lower, inout))
+            views.extend(_view(place, length, letter) for place in (lower, inout))
+            operands, result = views
             with called_by_the_library(), _life.waited_for_at_the_end():
                 self._function(operands, result, name_of(dtype))
         except BaseException as raised:
             with self._lock:
                 for heard in self._watched.values():
                     heard.append(raised)
+        finally:
+            for view in views:
+                with contextlib.suppress(BufferError):  # the function has kept something that uses it
+                    view.release()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[List[BaseException]]:

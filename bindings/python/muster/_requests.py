@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generator, Generic, Iterator, List, Optio
 
 from . import _life
 from ._calls import Call
-from ._errors import InvalidError, MusterError, StateError, Status, TimeoutError, check, error_of
-from ._library import LIBRARY, OK, ReceivedStruct
+from ._errors import InvalidError, MismatchError, MusterError, StateError, Status, TimeoutError, check, error_of
+from ._library import LIBRARY, NOBODY, OK, ReceivedStruct
 from ._memory import name_of
 from ._times import milliseconds
 
@@ -33,13 +33,19 @@ class Received:
     tag: int
     """The sender's tag."""
     count: int
-    """How many elements came, at most as many as were asked for; of a probe all that the message has."""
+    """How many elements came, at most as many as were asked for; of a probe, and of a message that did not fit, all that it has."""
     dtype: str
     """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
 
 
 def received_of(struct: ReceivedStruct) -> Received:
     return Received(struct.source, struct.tag, struct.count, name_of(struct.dtype))
+
+
+def tell_of_misfit(error: MusterError, call: Optional[Call]) -> None:
+    """Gives the error of a receive the message that did not fit."""
+    if isinstance(error, MismatchError) and call is not None and call.received is not None and call.received.source != NOBODY:
+        error.received = received_of(call.received)
 
 
 class Request(Generic[T]):
@@ -126,6 +132,7 @@ class Request(Generic[T]):
     def _end(self, handle: int, status: int) -> None:
         if status < 0:
             self._error = error_of(status, group=self._group._handle)
+            tell_of_misfit(self._error, self._call)
         elif self._call is not None:
             self._result = self._call.result if self._call.received is None else received_of(self._call.received)
         self._handle = self._call = None

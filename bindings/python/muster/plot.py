@@ -7,7 +7,7 @@ Each file is what `muster bench ... --format csv` has written, or `make bench-pe
 standard input. There is a row of panels for each collective and number of ranks of the first file, and a line in it for each program of
 each file. A line is the median. Where a file has several passes, the band around it is from the first to the third quartile.
 
-It needs matplotlib, which is the package's extra: `pip install 'muster[plot]'`.
+It needs matplotlib: `python3 -m pip install matplotlib`.
 """
 
 import argparse
@@ -180,10 +180,7 @@ def _matplotlib() -> Any:
         import matplotlib
         import matplotlib.figure
     except ImportError as error:
-        raise PlotError(
-            f"matplotlib is missing ({error}): install it with {sys.executable} -m pip install matplotlib, "
-            "or with the package: pip install 'muster[plot]'"
-        ) from error
+        raise PlotError(f"matplotlib is missing ({error}): install it with {sys.executable} -m pip install matplotlib") from error
     return matplotlib
 
 

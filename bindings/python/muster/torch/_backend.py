@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import Backend as TorchBackend
 from .._calls import Call
 from .._errors import InvalidError, UnsupportedError
 from .._group import Group
-from .._library import ReceivedStruct
+from .._library import NOBODY, ReceivedStruct
 from ._tensors import Elements, Writing, count_of, joined, only, operation, reading, same_type
 from ._work import Part, Work
 
@@ -37,6 +37,7 @@ class Backend(TorchBackend):
         self._shut_down = shut_down
         self._sequence = 0
         self._starting = threading.RLock()  # a signal's handler may start a call, too
+        self._has_other_timeouts = False  # from the first on, a call that waits starts under the lock, too, which takes longer
         self._options = TorchBackend.Options("muster", options.timeout)
         self._options.group_name = options.group_id
         self._options.global_ranks_in_group = options.global_ranks_in_group
@@ -83,6 +84,8 @@ class Backend(TorchBackend):
         work = Work(tensors, self._sequence)
         seconds = options.timeout.total_seconds() if options is not None else -1.0
         if seconds <= 0 and not getattr(options, "asyncOp", True):
+            if self._has_other_timeouts:
+                return work.run_started(self._group, parts, self._starting)
             return work.run(self._group, parts)
         if seconds <= 0:
             with self._starting:  # or it would get the time-out of a call that another thread starts
@@ -93,6 +96,7 @@ class Backend(TorchBackend):
     @contextlib.contextmanager
     def _other_timeout(self, seconds: float) -> Iterator[None]:
         """The library reads a group's time-out when an operation starts."""
+        self._has_other_timeouts = True
         with self._starting:  # or another thread's way back comes before this one's start
             self._group.set_timeout(seconds)
             try:
@@ -271,7 +275,7 @@ class Backend(TorchBackend):
     def recv(self, tensors: List[Any], src: int, tag: int) -> Work:
         writing = Writing()
         memory = writing.add(only(tensors, "tensor"), "tensor")
-        received = ReceivedStruct()
+        received = ReceivedStruct(NOBODY)
         words = (*_triple(memory), src, tag, ctypes.byref(received), ctypes.sizeof(received))
         call = Call(words, (memory, received), None, received=received)
         return self._do(tensors, [Part("recv", call, writing.finish())])

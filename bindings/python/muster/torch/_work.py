@@ -13,7 +13,7 @@ import itertools
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work as TorchWork
@@ -85,6 +85,25 @@ class Work(TorchWork):
         try:
             for part in parts:
                 self._take(group._run(part.name, part.call))
+                if part.finish:
+                    part.finish()
+        except MusterError as error:
+            self._error = translated(error)
+        self._end()
+        return self
+
+    def run_started(self, group: Group, parts: Sequence[Part], starting: ContextManager[Any]) -> "Work":
+        """As `run`, where no operation may start outside of `starting`."""
+        try:
+            for part in parts:
+                with starting:
+                    request = group._started(part.name, part.call)
+                try:
+                    self._take(request.wait())
+                except BaseException as error:
+                    if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
+                        request.cancel()
+                    raise
                 if part.finish:
                     part.finish()
         except MusterError as error:
