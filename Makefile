@@ -225,8 +225,9 @@ launchers: mpi
 test-launchers: build launchers $(TEST_PACKAGES)
 	$(PYTHON) -m pytest -m launchers tests/python
 
-soak: build storm-worker $(VENV)/has_pytest mpi
+soak: build ctests storm-worker $(VENV)/has_pytest mpi
 	MUSTER_SOAK=1 cargo test --release -- --nocapture
+	$(TARGET)/cmake/ctests/each_store host
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/soak
 	python3 scripts/storm.py --minutes 10 $(if $(SEED),--seed $(SEED))
 

@@ -78,7 +78,11 @@ void ranks_start_rank(struct ranks *ranks, int rank) {
 }
 
 struct ranks *ranks_start(int size, rank_body body, const char *const *settings) {
-    plan = (struct plan){.workers = size, .node_ids = rank_ids, .settings = settings};
+    return ranks_start_on(NULL, size, body, settings);
+}
+
+struct ranks *ranks_start_on(const char *const *host_ids, int size, rank_body body, const char *const *settings) {
+    plan = (struct plan){.workers = size, .node_ids = rank_ids, .host_ids = host_ids, .settings = settings};
     what_ranks_do = body;
     struct ranks *ranks = mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(ranks != MAP_FAILED && size <= RANKS_MAX);

@@ -45,6 +45,8 @@ struct ranks {
 /* Starts everything and returns. `settings`: as those of a plan. Node ids are "0", "1"
  * ... */
 struct ranks *ranks_start(int size, rank_body body, const char *const *settings);
+/* The same, where each rank says that its host is the one of this id. */
+struct ranks *ranks_start_on(const char *const *host_ids, int size, rank_body body, const char *const *settings);
 /* Starts the scheduler, on the port that it had, or a rank once more: its process has ended. */
 void ranks_start_scheduler(struct ranks *ranks);
 void ranks_start_rank(struct ranks *ranks, int rank);

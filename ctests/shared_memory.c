@@ -558,6 +558,20 @@ static void refused(int rank, const char *words) {
     ranks_free(ranks);
 }
 
+/* One rank's rings do not arrive, and it publishes nothing more that it could ring for. The others look by themselves. */
+static void rings_in_vain(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    first_calls(world, ranks, rank);
+    if (rank == CULPRIT) {
+        refuse(SYS_sendto, 1, EPERM);                              /* a ring has one byte */
+        nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL); /* until the others sleep for it, for the second time */
+    }
+    double begun = now_s();
+    CHECK_OK(muster_barrier(world));
+    CHECK(now_s() - begun < 4 * patience());
+    leave(cluster);
+}
+
 int main(void) {
     run("the same results", gets_the_same_of_every_call, required, 1, MUSTER_OK);
     run("requests", starts_and_waits, required, 1, MUSTER_OK);
@@ -583,5 +597,6 @@ int main(void) {
     }
     refused(0, "cannot be made");
     refused(CULPRIT, "cannot be had");
+    run("lost rings", rings_in_vain, required, 1, MUSTER_OK);
     return 0;
 }

@@ -1042,10 +1042,11 @@ muster_status_t muster_group_create(muster_group_t *parent,
 muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32_t key, muster_group_t **out);
 
 /**
- * Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it likes: it
- * is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and requests on it
- * that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s
- * for what was sent last to reach its peers, and without a limit for a reduction function of the caller's own that has not returned.
+ * Frees a group that was made. Does nothing for NULL and for a built-in group. This is no collective: each member may
+ * free its own handle at any time. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT.
+ * Calls and requests on it that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster
+ * has been freed. May wait up to 1 s for what was sent last to reach its peers, and without a limit for a reduction
+ * function of the caller's own that has not returned.
  *
  * Requires:
  * `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.

@@ -200,7 +200,8 @@ impl Line {
         }
         away.is_warned_of = true;
         out.warn(format!(
-            "the scheduler at {} has been away for {:.1} s ({}): collectives go on, the store and what else needs it waits",
+            "the scheduler at {} has been away for {:.1} s ({}): collectives go on; calls that need the scheduler, such as \
+             those of the store, wait",
             self.search.home(),
             span.as_secs_f64(),
             self.search.last_reason()

@@ -339,7 +339,7 @@ pub static TABLE: [Setting; 51] = [
         Key::Checksums,
         "checksums",
         Kind::Checksums,
-        "What of the data between nodes carries checksums. The scheduler's setting counts.",
+        "Which data between nodes carries checksums. The scheduler's setting counts.",
     )
     .more("With `0` nothing does, with `1` what goes over the network. With `all` the data that ranks of a host share in memory does, too: a call that ends well then gives the right result, whatever another process writes there by mistake. Damaged data ends it with `MUSTER_ERR_CORRUPT`. Only a barrier, which has no data, may end early. Data that goes over the network under TLS carries none, for TLS itself finds damage.").default("1"),
     Setting::new(Key::Shm, "shm", Kind::Sharing, "Whether the ranks of a host share memory. The scheduler's setting counts.")

@@ -351,10 +351,11 @@ fn give(registry: &Arc<Registry>, made: Option<Arc<GroupHandle>>) -> *mut muster
     made.map_or(std::ptr::null_mut(), |own| Box::into_raw(Box::new(muster_group_t::new(own, registry, false))))
 }
 
-/// Frees a group that was made. Does nothing for NULL and for a built-in group. Each member frees its own handle when it likes: it
-/// is no collective. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT. Calls and requests on it
-/// that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s
-/// for what was sent last to reach its peers, and without a limit for a reduction function of the caller's own that has not returned.
+/// Frees a group that was made. Does nothing for NULL and for a built-in group. This is no collective: each member may
+/// free its own handle at any time. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT.
+/// Calls and requests on it that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster
+/// has been freed. May wait up to 1 s for what was sent last to reach its peers, and without a limit for a reduction
+/// function of the caller's own that has not returned.
 ///
 /// # Safety
 /// `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.

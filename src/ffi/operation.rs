@@ -45,7 +45,7 @@ pub unsafe extern "C" fn muster_op_create(
         let (op_given, function) = unsafe { given(r#fn, ctx, commutative) }?;
         let to = check_out(op, "op")?;
         cluster.with(|cluster| {
-            let made = cluster.operations().make(function, op_given.is_commutative())?;
+            let made = cluster.reduce_functions().make(function, op_given.is_commutative())?;
             // SAFETY: not NULL, and writable as the caller promised.
             unsafe { to.write(made.code() as i32) };
             Ok(Status::Ok)
@@ -63,6 +63,6 @@ pub unsafe extern "C" fn muster_op_free(cluster: *mut muster_cluster_t, op: i32)
     guard(|| {
         // SAFETY: as promised by the caller.
         let cluster = unsafe { handle(cluster, "cluster") }?;
-        cluster.with(|cluster| cluster.operations().free(op).map(|()| Status::Ok))
+        cluster.with(|cluster| cluster.reduce_functions().free(op).map(|()| Status::Ok))
     })
 }

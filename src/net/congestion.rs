@@ -5,21 +5,18 @@
 //! process, and does not pace. It is chosen before a connection is made, for once BBR has begun, the kernel paces for
 //! good. So a listener chooses Reno for all, and gives a connection from another host the system's choice back.
 
-use super::call::check;
 use super::interface::address_towards;
 use super::socket::tcp_socket;
-use libc::socklen_t;
+use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
-/// The longest name that the kernel has for an algorithm, and the zero behind it (TCP_CA_NAME_MAX).
-const NAME_BYTES: usize = 16;
 /// The algorithm that is chosen within a host.
-pub(super) const UNPACED: Name = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+pub(super) const UNPACED: &[u8] = b"reno";
 
-/// The kernel's name of an algorithm, filled up with zeros.
-pub(super) type Name = [u8; NAME_BYTES];
+/// The kernel's name of an algorithm.
+pub(super) type Name = Vec<u8>;
 
 /// Whether connections to this address stay on this host.
 pub(super) fn stays_here(address: SocketAddr) -> bool {
@@ -32,8 +29,8 @@ pub(super) fn joins_one_host(local: SocketAddr, peer: SocketAddr) -> bool {
 }
 
 /// Chooses the algorithm for connections within one host.
-pub(super) fn choose_unpaced(fd: &impl AsRawFd) {
-    choose(fd, &UNPACED);
+pub(super) fn choose_unpaced(fd: &impl AsFd) {
+    choose(fd, UNPACED);
 }
 
 /// The algorithm that the system chooses for a connection of the address's family, if it says so.
@@ -42,28 +39,14 @@ pub(super) fn usual(address: &SocketAddr) -> Option<Name> {
 }
 
 /// Chooses an algorithm by name. Returns whether it was chosen: if the kernel refuses, all stays as it was, at most slower.
-pub(super) fn choose(fd: &impl AsRawFd, name: &Name) -> bool {
-    let length = name.iter().take_while(|byte| **byte != 0).count() as socklen_t;
-    // SAFETY: the kernel reads `length` bytes of `name`, which has as many and outlives the call.
-    unsafe {
-        libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), length) == 0
-    }
+pub(super) fn choose(fd: &impl AsFd, name: &[u8]) -> bool {
+    SockRef::from(fd).set_tcp_congestion(name).is_ok()
 }
 
 /// The algorithm that is chosen.
-pub(super) fn chosen(fd: &impl AsRawFd) -> io::Result<Name> {
-    let (mut name, mut length) = ([0; NAME_BYTES], NAME_BYTES as socklen_t);
-    // SAFETY: the kernel writes at most `length` bytes to `name`; both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    check(result).map(|_| name)
+pub(super) fn chosen(fd: &impl AsFd) -> io::Result<Name> {
+    let filled_up = SockRef::from(fd).tcp_congestion()?; // with zeros
+    Ok(filled_up.into_iter().take_while(|byte| *byte != 0).collect())
 }
 
 #[cfg(test)]
@@ -78,7 +61,7 @@ mod tests {
         assert_eq!(chosen(&*fd).unwrap(), UNPACED);
         assert!(choose(&*fd, &usual));
         assert_eq!(chosen(&*fd).unwrap(), usual);
-        assert!(!choose(&*fd, b"no such one\0\0\0\0\0"));
+        assert!(!choose(&*fd, b"no such one"));
     }
 
     #[test]

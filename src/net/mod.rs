@@ -72,7 +72,7 @@ pub use signs::{Acknowledged, Signs};
 pub use tcp::{Connect, TcpTransport};
 #[cfg(test)]
 pub(crate) use tcp_info::deafen;
-pub use transport::{is_refusal, is_unproved, last_word, pass_over, refusal, unproved, Transport};
+pub use transport::{end_after_refusal, is_refusal, is_unproved, pass_over, refusal, unproved, Transport};
 pub use waker::Waker;
 pub use watch::{Watch, Woken};
 pub use wrap::{unwrapped, Side, Wrap};

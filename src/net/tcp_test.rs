@@ -185,15 +185,15 @@ fn a_transport_moves_from_one_poller_to_another() {
 #[test]
 fn both_ends_of_a_connection_within_the_host_are_unpaced_and_others_as_usual() {
     let (a, b) = pair();
-    assert_eq!(congestion::chosen(&a.descriptor()).unwrap(), congestion::UNPACED);
-    assert_eq!(congestion::chosen(&b.descriptor()).unwrap(), congestion::UNPACED);
+    assert_eq!(congestion::chosen(&*a.stream).unwrap(), congestion::UNPACED);
+    assert_eq!(congestion::chosen(&*b.stream).unwrap(), congestion::UNPACED);
     let elsewhere = "192.0.2.1:4000".parse().unwrap();
     for (usual, expected) in
-        [(None, congestion::UNPACED), (congestion::usual(&elsewhere), congestion::usual(&elsewhere).unwrap())]
+        [(None, congestion::UNPACED.to_vec()), (congestion::usual(&elsewhere), congestion::usual(&elsewhere).unwrap())]
     {
         let (_dialled, accepted) = pair();
         let accepted = TcpTransport::from_accepted(accepted.stream, elsewhere, usual.as_ref()).unwrap();
-        assert_eq!(congestion::chosen(&accepted.descriptor()).unwrap(), expected);
+        assert_eq!(congestion::chosen(&*accepted.stream).unwrap(), expected);
     }
 }
 

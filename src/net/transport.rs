@@ -81,7 +81,7 @@ pub fn pass_over(transport: &mut dyn Transport) -> io::Result<usize> {
 
 /// Ends a connection on which the dialling end refuses the other, so that its last word arrives. By now the other end has
 /// sent all that it sends before an answer. Once that is read, no reset can destroy the last word.
-pub fn last_word(transport: &mut dyn Transport) {
+pub fn end_after_refusal(transport: &mut dyn Transport) {
     let _ = transport.shutdown_write();
     let _ = pass_over(transport);
 }

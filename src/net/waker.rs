@@ -9,14 +9,15 @@ use super::poller::{Registry, Token};
 use crate::error::{Error, Result};
 use mio::unix::SourceFd;
 use mio::Interest;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
 
 /// Wakes the poller with which it is registered. Clones are the same waker.
 #[derive(Clone, Debug)]
 pub struct Waker {
-    eventfd: Arc<Guarded<OwnedFd>>,
+    eventfd: Arc<Guarded<File>>,
 }
 
 impl Waker {
@@ -26,7 +27,7 @@ impl Waker {
             // SAFETY: takes two integers.
             let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
             // SAFETY: the kernel has just made this descriptor and nobody else knows it.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+            Ok(unsafe { File::from_raw_fd(fd) })
         });
         let eventfd = eventfd.map_err(|error| Error::system("cannot make a waker", &error))?;
         Ok(Waker { eventfd: Arc::new(eventfd) })
@@ -48,10 +49,8 @@ impl Waker {
         if self.eventfd.is_inherited() {
             return;
         }
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the pointer and the length are those of `one`. The one possible failure, a full counter, means that a
-        // wake is pending already.
-        unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // The one possible failure, a full counter, means that a wake is pending already.
+        let _ = (&**self.eventfd).write(&1u64.to_ne_bytes());
     }
 
     /// Takes the pending wakes. Returns whether there was one.
@@ -59,10 +58,8 @@ impl Waker {
         if self.eventfd.is_inherited() {
             return false;
         }
-        let mut count = [0u8; 8];
-        // SAFETY: the pointer and the length are those of `count`.
-        let read = unsafe { libc::read(self.eventfd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-        read == count.len() as isize
+        let mut count = [0; size_of::<u64>()];
+        (&**self.eventfd).read(&mut count).is_ok_and(|bytes| bytes == size_of::<u64>())
     }
 }
 

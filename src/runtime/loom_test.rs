@@ -13,7 +13,7 @@ use crate::runtime::base::interrupts::Interrupts;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::program::Program;
-use crate::runtime::base::request::{request, Completer, Operation, Outcome, Received, Requests, Told};
+use crate::runtime::base::request::{request, Completer, Outcome, Received, RequestedOperation, Requests, Told};
 use crate::runtime::base::sync::{lock, wait, Arc, AtomicBool, Bell, Condvar, Mutex, Ordering};
 use crate::runtime::collectives::turns::Turns;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
@@ -261,7 +261,7 @@ fn a_cancellation_is_told_once_before_the_start_and_under_way() {
             *lock(&theirs.cancelled) += 1;
             theirs.changed.notify_all();
         });
-        let request = Arc::new(request.of(std::sync::Arc::new(told), Operation::Messages(0..1)));
+        let request = Arc::new(request.of(std::sync::Arc::new(told), RequestedOperation::Messages(0..1)));
         let operation = {
             let endless = Arc::clone(&endless);
             thread::spawn(move || carry_out(&endless, completer))
@@ -293,7 +293,7 @@ fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
         let completer = Arc::new(Mutex::new(Some(completer)));
         let theirs = Arc::clone(&completer);
         let told = Told(move || end(&theirs, aborted()));
-        let request = Arc::new(request.of(std::sync::Arc::new(told), Operation::Messages(0..1)));
+        let request = Arc::new(request.of(std::sync::Arc::new(told), RequestedOperation::Messages(0..1)));
         let operation = {
             let completer = Arc::clone(&completer);
             thread::spawn(move || end(&completer, Ok(None)))

@@ -164,8 +164,8 @@ impl<'a> Sharing<'a> {
         self.taken_part()..self.taken_part() + 1
     }
 
-    /// How many bytes of each part must go at a time. With very many vectors fewer would go, and each piece costs
-    /// something for each vector.
+    /// The least number of bytes of each part for which a piece must have room; a call for which it has less goes over
+    /// links. If ranks bring several vectors, one element is not enough: each piece costs some time for each vector.
     pub fn least(&self) -> usize {
         let least = if self.is_of_addends() && self.parts() > 1 { ADDEND_BYTES_MIN } else { 0 };
         least.max(self.element())

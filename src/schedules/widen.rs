@@ -166,7 +166,8 @@ impl Shape<'_> {
         Wide::of(self).map_or(self.call, |wide| wide.shape.call)
     }
 
-    /// Whether this call would be an average of a narrow type, or not, and what bytes its elements have on their way.
+    /// How many bytes an element of this type has on its way in this call. In an average these are more than the caller's
+    /// element has, if the average is summed in a wider type.
     pub(super) fn bytes_on_the_way(&self, dtype: DType) -> usize {
         let wide = sum_type(dtype, self.size).filter(|_| self.call.op == Some(ReduceOp::Avg) && self.size > 1);
         wide.unwrap_or(dtype).size()

@@ -4,8 +4,8 @@
 //! new files is said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock
 //! a list may begin later. There is no thread for this. The files are looked at when a connection begins, at most once
 //! a second. Once a day all of it is read anew, so that an end that is near is told daily. Files that have just been
-//! written wait a little, for their writer may not be done. Nothing waits once a certificate of ours or a list has
-//! ended: what is there now can only be better.
+//! written wait a little, for their writer may not be done. But once one of our certificates or a list has ended, new
+//! files are tried at once, for what is in use does not work any more.
 
 use super::credentials::{self, Credentials, Noted};
 use crate::config::TlsSettings;

@@ -33,7 +33,7 @@ pub(crate) struct Next {
     pub(crate) line: Option<Line>,
 }
 
-struct Waiting {
+struct WaitingLine {
     line: Line,
     /// How many lines were dropped between the line before and this one.
     dropped: u64,
@@ -41,7 +41,7 @@ struct Waiting {
 
 /// The lines that wait, and the counts.
 pub(crate) struct Backlog {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingLine>,
     bytes: usize,
     /// How many lines were dropped after the last one that waits.
     dropped: u64,
@@ -69,12 +69,12 @@ impl Backlog {
         self.bytes = bytes;
         self.given += 1;
         self.last_given = Some(now);
-        self.waiting.push_back(Waiting { line, dropped: std::mem::take(&mut self.dropped) });
+        self.waiting.push_back(WaitingLine { line, dropped: std::mem::take(&mut self.dropped) });
     }
 
     /// Takes what is to be written next. [`wrote`](Backlog::wrote) must follow.
     pub(crate) fn take(&mut self) -> Option<Next> {
-        let Some(Waiting { line, dropped }) = self.waiting.pop_front() else {
+        let Some(WaitingLine { line, dropped }) = self.waiting.pop_front() else {
             // This only tells of lines that were dropped just now. If a line could not be written before, its count
             // could not be told.
             let dropped = std::mem::take(&mut self.dropped);

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 /// Jobs, and the thread `T` that works them off; there is none before the first job.
 pub(crate) struct Queue<J, T> {
-    state: Mutex<Work<J, T>>,
+    state: Mutex<QueueState<J, T>>,
     changed: Condvar,
 }
 
-struct Work<J, T> {
+struct QueueState<J, T> {
     jobs: VecDeque<J>,
     /// How many promised jobs will still come, and find room.
     promised: usize,
@@ -58,7 +58,7 @@ const PAUSE: u32 = 32;
 impl<J, T> Default for Queue<J, T> {
     fn default() -> Self {
         let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
-        let state = Work {
+        let state = QueueState {
             jobs,
             promised: 0,
             thread,
@@ -218,14 +218,14 @@ impl<J, T> Queue<J, T> {
     }
 
     /// Wakes the thread, if it has something to do.
-    fn wake(&self, state: MutexGuard<'_, Work<J, T>>) {
+    fn wake(&self, state: MutexGuard<'_, QueueState<J, T>>) {
         let has_to_do = !state.lent && (state.ended || !state.jobs.is_empty());
         if has_to_do && state.rest == Rest::Sleeps {
             self.wake_at_once(state);
         }
     }
 
-    fn wake_at_once(&self, mut state: MutexGuard<'_, Work<J, T>>) {
+    fn wake_at_once(&self, mut state: MutexGuard<'_, QueueState<J, T>>) {
         if std::mem::replace(&mut state.rest, Rest::Awake) != Rest::Awake {
             drop(state); // the thread wants it next
             self.changed.notify_all();

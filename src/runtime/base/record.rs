@@ -24,9 +24,9 @@ pub(crate) struct Requests(pub(super) Arc<Shelf>);
 
 #[derive(Default)]
 pub(super) struct Shelf {
-    spare: Mutex<Vec<Arc<Record>>>,
+    spare: Mutex<Vec<Arc<RequestRecord>>>,
     /// The records in whose waits the program's threads sleep: these are woken when the program interrupts them.
-    pub(super) slept_in: Mutex<Vec<Arc<Record>>>,
+    pub(super) slept_in: Mutex<Vec<Arc<RequestRecord>>>,
     /// The program: it interrupts the waits, and is told of ends.
     pub(super) program: std::sync::Arc<Program>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Life {
     /// What else is told of the end: a bell that can be read then, the waits for several requests, the program's
     /// function.
     pub bell: Option<Bell>,
-    pub several: Vec<Arc<Record>>,
+    pub several: Vec<Arc<RequestRecord>>,
     pub notice: Notice,
     /// How many ends of the request have not been dropped, and where the record goes with the last of them.
     pub ends: u32,
@@ -55,7 +55,7 @@ pub(super) struct Life {
 }
 
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct RequestRecord {
     pub state: Mutex<Life>,
     pub changed: Condvar,
 }
@@ -80,7 +80,7 @@ pub(super) enum Notice {
 /// The word that an operation has ended, on its way to the program's function. When this is dropped, the word has
 /// arrived.
 pub(crate) struct Notified {
-    record: Arc<Record>,
+    record: Arc<RequestRecord>,
     /// How it ended.
     pub status: Status,
 }
@@ -102,12 +102,12 @@ impl Drop for Notified {
 #[derive(Default)]
 struct Hearers {
     waiting: u32,
-    several: Vec<Arc<Record>>,
+    several: Vec<Arc<RequestRecord>>,
     notice: Option<(TakeOn, Notified)>,
 }
 
 impl Life {
-    fn tell(&mut self, record: &Arc<Record>) -> Hearers {
+    fn tell(&mut self, record: &Arc<RequestRecord>) -> Hearers {
         self.bell.iter().for_each(Bell::wake);
         let (waiting, several) = (self.waiting, std::mem::take(&mut self.several));
         let notice = match std::mem::take(&mut self.notice) {
@@ -120,7 +120,7 @@ impl Life {
         Hearers { waiting, several, notice }
     }
 
-    pub fn notified(&mut self, record: &Arc<Record>) -> Notified {
+    pub fn notified(&mut self, record: &Arc<RequestRecord>) -> Notified {
         (self.notice, self.ends) = (Notice::OnItsWay, self.ends + 1);
         let status = match &self.outcome {
             Some(Err(error)) => error.status(),
@@ -131,7 +131,7 @@ impl Life {
 }
 
 impl Hearers {
-    fn tell(self, record: &Record) {
+    fn tell(self, record: &RequestRecord) {
         if self.waiting > 0 {
             record.changed.notify_all();
         }
@@ -160,12 +160,12 @@ impl Requests {
     }
 
     /// From now on the program's thread sleeps in the record's waits: what interrupts this node's calls wakes it.
-    pub(super) fn asleep<'a>(&'a self, record: &'a Arc<Record>) -> Asleep<'a> {
+    pub(super) fn asleep<'a>(&'a self, record: &'a Arc<RequestRecord>) -> Asleep<'a> {
         lock(&self.0.slept_in).push(Arc::clone(record));
         Asleep { of: self, record }
     }
 
-    fn take_back(&self, record: &Arc<Record>) {
+    fn take_back(&self, record: &Arc<RequestRecord>) {
         let mut spare = lock(&self.0.spare);
         if spare.len() < SPARE_MAX {
             spare.push(Arc::clone(record));
@@ -173,7 +173,7 @@ impl Requests {
     }
 
     /// A record for the next request, with its two ends.
-    pub(super) fn take(&self) -> Arc<Record> {
+    pub(super) fn take(&self) -> Arc<RequestRecord> {
         let spare = lock(&self.0.spare).pop();
         let record = spare.unwrap_or_default();
         let mut life = lock(&record.state);
@@ -191,7 +191,7 @@ impl Requests {
 /// A wait in which the program's thread sleeps.
 pub(super) struct Asleep<'a> {
     of: &'a Requests,
-    record: &'a Arc<Record>,
+    record: &'a Arc<RequestRecord>,
 }
 
 impl Drop for Asleep<'_> {
@@ -203,7 +203,7 @@ impl Drop for Asleep<'_> {
 }
 
 /// Drops the caller's end, and with it the descriptor that can be read.
-pub(super) fn let_go(record: &Arc<Record>) {
+pub(super) fn let_go(record: &Arc<RequestRecord>) {
     let mut state = lock(&record.state);
     let bell = state.bell.take();
     state.ends -= 1;
@@ -214,7 +214,7 @@ pub(super) fn let_go(record: &Arc<Record>) {
 /// A part of the operation has ended. With the last part the whole ends: with the first error of any part. The part's
 /// end is gone when the caller hears of that, so that a record that the caller lets go at once can be used again at
 /// once.
-pub(super) fn end(record: &Arc<Record>, outcome: Outcome) {
+pub(super) fn end(record: &Arc<RequestRecord>, outcome: Outcome) {
     let mut state = lock(&record.state);
     match outcome {
         Ok(received) => state.received = state.received.or(received),
@@ -231,7 +231,7 @@ pub(super) fn end(record: &Arc<Record>, outcome: Outcome) {
 }
 
 /// Sends the record home when its last end is gone.
-fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
+fn leave(record: &Arc<RequestRecord>, mut state: MutexGuard<'_, Life>) {
     if state.ends > 0 {
         return;
     }
@@ -244,7 +244,7 @@ fn leave(record: &Arc<Record>, mut state: MutexGuard<'_, Life>) {
     }
 }
 
-impl Record {
+impl RequestRecord {
     /// Waits for something in the record's life, at most so long. A thread that ends the operation looks whether
     /// anybody waits.
     pub fn wait_until<T>(
@@ -275,7 +275,7 @@ impl Record {
 }
 
 /// One more request has ended.
-pub(super) fn one_more(several: &Arc<Record>) {
+pub(super) fn one_more(several: &Arc<RequestRecord>) {
     let mut life = lock(&several.state);
     life.missing = life.missing.saturating_sub(1);
     if life.missing > 0 || life.outcome.is_some() {

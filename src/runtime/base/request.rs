@@ -9,7 +9,7 @@
 
 use super::interrupts::Attention;
 use super::polling::{GiveWay, Tester};
-use super::record::{end, let_go, Life, Notice, Record};
+use super::record::{end, let_go, Life, Notice, RequestRecord};
 use super::sync::{lock, Arc, Bell};
 use crate::error::{Error, Result, Status};
 use crate::types::Call;
@@ -24,7 +24,7 @@ pub use crate::types::Received;
 
 /// The operation that a request stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum RequestedOperation {
     /// This collective, and the number of its turn.
     Collective(Call, u64),
     /// These messages.
@@ -32,12 +32,12 @@ pub(crate) enum Operation {
 }
 
 /// An engine that finds an operation by its request: to end it, if it is not too late, or to go on with it.
-pub(crate) trait Operations: Send + Sync {
-    fn cancel(&self, operation: Operation);
+pub(crate) trait RequestEngine: Send + Sync {
+    fn cancel(&self, operation: RequestedOperation);
 
     /// Carries the operation out, with what comes before it, for a thread that waits for it, if nobody has begun. An
     /// interrupted thread leaves the rest to the engine's own thread, and hears why.
-    fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
+    fn carry_out(&self, operation: &RequestedOperation, attention: &Attention<'_>) -> Result<()> {
         let _ = (operation, attention);
         Ok(())
     }
@@ -48,15 +48,15 @@ pub(crate) trait Operations: Send + Sync {
 
 /// The caller's end of a request.
 pub struct Request {
-    pub(super) record: Arc<Record>,
-    by: Option<(std::sync::Arc<dyn Operations>, Operation)>,
+    pub(super) record: Arc<RequestRecord>,
+    by: Option<(std::sync::Arc<dyn RequestEngine>, RequestedOperation)>,
 }
 
 /// The end that carries the operation out, or one of its two parts. If it is dropped without a word, the operation has
 /// failed.
 pub struct Completer {
     /// None once this has told the outcome.
-    record: Option<Arc<Record>>,
+    record: Option<Arc<RequestRecord>>,
 }
 
 impl Requests {
@@ -81,13 +81,13 @@ impl Requests {
     }
 }
 
-/// Operations that do this when they are told to cancel.
+/// An engine that does this when it is told to cancel.
 #[cfg(test)]
 pub(crate) struct Told<F>(pub F);
 
 #[cfg(test)]
-impl<F: Fn() + Send + Sync> Operations for Told<F> {
-    fn cancel(&self, _: Operation) {
+impl<F: Fn() + Send + Sync> RequestEngine for Told<F> {
+    fn cancel(&self, _: RequestedOperation) {
         (self.0)();
     }
 }
@@ -100,7 +100,7 @@ pub(crate) fn request() -> (Request, Completer) {
 
 impl Request {
     /// The same request, for this operation.
-    pub(crate) fn of(self, by: std::sync::Arc<dyn Operations>, operation: Operation) -> Request {
+    pub(crate) fn of(self, by: std::sync::Arc<dyn RequestEngine>, operation: RequestedOperation) -> Request {
         let mut request = self;
         request.by = Some((by, operation));
         request
@@ -118,7 +118,7 @@ impl Request {
     }
 
     /// The operation that the request stands for, for the engine that carries it out.
-    pub(crate) fn operation(&self) -> Option<&Operation> {
+    pub(crate) fn operation(&self) -> Option<&RequestedOperation> {
         self.by.as_ref().map(|(_, operation)| operation)
     }
 

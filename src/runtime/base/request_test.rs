@@ -45,7 +45,7 @@ fn cancelling_is_told_once_and_not_too_late() {
     let told = || TOLD.load(Ordering::SeqCst);
     let made = || {
         let (request, completer) = request();
-        (request.of(counter.clone(), Operation::Messages(3..5)), completer)
+        (request.of(counter.clone(), RequestedOperation::Messages(3..5)), completer)
     };
     let (one, completer) = made();
     one.cancel();

@@ -11,7 +11,7 @@ pub(crate) const WORDS: usize = 8;
 const RECORDS: u64 = 8192;
 
 /// One record.
-pub(crate) type Record = [u64; WORDS];
+pub(crate) type RingRecord = [u64; WORDS];
 
 /// The ring.
 pub(crate) struct Ring {
@@ -33,7 +33,7 @@ impl Ring {
 
     /// Puts a record in, unless the ring is full. Returns whether the ring has just become half full: then the reader
     /// should come soon.
-    pub(crate) fn put(&self, record: Record) -> bool {
+    pub(crate) fn put(&self, record: RingRecord) -> bool {
         let put = self.put.load(Ordering::Relaxed);
         let waiting = put - self.taken.load(Ordering::Acquire);
         if waiting == RECORDS {
@@ -46,7 +46,7 @@ impl Ring {
     }
 
     /// Takes all records out that are in it now, in order.
-    pub(crate) fn take(&self, mut each: impl FnMut(Record)) {
+    pub(crate) fn take(&self, mut each: impl FnMut(RingRecord)) {
         let (taken, put) = (self.taken.load(Ordering::Relaxed), self.put.load(Ordering::Acquire));
         for number in taken..put {
             let slots = self.slots(number);

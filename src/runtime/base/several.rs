@@ -4,7 +4,7 @@
 //! record of its end, and the sleep ends when enough requests have ended.
 
 use super::interrupts::Attention;
-use super::record::{one_more, Asleep, Outcome, Record, Requests};
+use super::record::{one_more, Asleep, Outcome, RequestRecord, Requests};
 use super::request::Request;
 use super::sync::{lock, Arc};
 use crate::error::Result;
@@ -68,7 +68,7 @@ fn wait_for_some(
     limit: Option<Duration>,
     (homes, attention): (&[Requests], &Attention<'_>),
 ) -> Result<()> {
-    let several = Arc::new(Record::default());
+    let several = Arc::new(RequestRecord::default());
     lock(&several.state).missing = u32::try_from(count).unwrap_or(u32::MAX);
     for request in requests {
         let mut life = lock(&request.record.state);

@@ -7,7 +7,7 @@ use super::call_log::CallLog;
 use super::stop::{Awaited, Running, Stop};
 use crate::agent::Command;
 use crate::error::{Culprit, Error, Failure, Status};
-use crate::runtime::base::patience::{VERDICT_WAIT, WARN_AFTER};
+use crate::runtime::base::patience::{self, VERDICT_WAIT};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
@@ -134,7 +134,8 @@ impl Running<'_> {
         }
     }
 
-    /// A peer has left. Where the scheduler is away it may have followed a first cause, of which this node hears, too.
+    /// A peer has left. While the scheduler is away, it may have left because the group was over for another reason. This
+    /// node hears of that soon, too. So this waits a moment, and tells that first cause if it comes.
     fn judge_left(&self, peer: u32) -> (Failure, bool) {
         let (state, id, epoch) = (&self.context.state, self.context.id(), self.context.formed().epoch);
         if state.view().away.is_some() {
@@ -155,9 +156,9 @@ impl Running<'_> {
         self.failure(Status::PeerLeft, culprit, cause)
     }
 
-    /// Asks the scheduler to compare what this rank and a peer called under a number, where this rank cannot know it.
-    /// Both must tell the scheduler: the peer does once it has waited for this rank. Returns the first cause, if that
-    /// comes of it.
+    /// Has the scheduler compare the earlier calls of this rank and of a peer, where this rank cannot know how they
+    /// differ. Both tell the scheduler their calls, but the peer only once it has waited for a while. So this waits for
+    /// the answer, and returns the first cause, if the scheduler finds one.
     fn compared(&self) -> Option<Failure> {
         let state = &self.context.state;
         if state.view().away.is_some() {
@@ -265,12 +266,11 @@ impl Running<'_> {
 
     /// Says in the log which ranks keep a call waiting.
     pub(crate) fn warn_of_absent(&self) {
-        let waited = WARN_AFTER.as_secs();
         let absent = self
             .ask_absent()
             .map(|absent| absent_in_words(&absent.members, absent.total, 0, self.context.id()))
             .unwrap_or_default();
-        self.context.state.logger.warn(&format!("{} has been waiting for {waited} s{absent}", self.title()));
+        self.context.state.logger.warn(&patience::in_words(&self.title(), &absent));
     }
 
     fn ask_absent(&self) -> Option<Absent> {

@@ -325,7 +325,7 @@ impl Collectives {
             // A rank that gives up says why after all that it sent before. This rank may not come to read that for
             // long.
             if receiving != Some(peer) {
-                if let Some(failure) = link.last_word() {
+                if let Some(failure) = link.peers_last_word() {
                     return Err(Stop::Heard(Box::new(failure)));
                 }
             }

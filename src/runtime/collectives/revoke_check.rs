@@ -45,7 +45,7 @@ impl Collectives {
                 }
             }
             if let Slot::Up(link) = &mut peers.slots[peer] {
-                link.last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
+                link.peers_last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::drive::grow;
 use super::engine::{Collectives, Driver};
 use super::shared::{Counter, HostMemory, DEPTH, FLAT_BYTES, SETS};
 use super::shared_checks::{lay, Room};
-use super::shared_wait::Waiting;
+use super::shared_wait::SharedWait;
 use super::stop::{Running, Stop};
 use crate::runtime::memory::buffer::{Arithmetic, CallBuffers, Memory};
 use crate::runtime::memory::buffer_shared::{scratch_bytes, stretch_elements, Folding, Sink};
@@ -23,7 +23,7 @@ use crate::types::{Call, CallKind, DType};
 
 /// One call under way in shared memory.
 struct Sharer<'a> {
-    waiting: Waiting<'a>,
+    waiting: SharedWait<'a>,
     shared: &'a mut HostMemory,
     sharing: Sharing<'a>,
     memory: &'a Memory<'a>,
@@ -135,7 +135,7 @@ pub(super) fn share(
         }
     };
     let (call, base) = (shared.calls, shared.pieces);
-    let waiting = Waiting { group, running };
+    let waiting = SharedWait { group, running };
     let scratch = std::mem::take(&mut driver.piece);
     let mut sharer = Sharer { waiting, shared, sharing, memory, arithmetic, call, base, met: 0, scratch, done };
     let outcome = sharer.carry_out(driver);

@@ -46,15 +46,15 @@ const PART_TAKEN: u64 = 4;
 
 /// What each rank tells all others.
 #[derive(Clone, Copy)]
-struct Record {
+struct MemoryRecord {
     /// How much memory it may take, and the name of its doorbell.
     free: u64,
     name: [u8; NAME_BYTES],
 }
 
-impl Record {
+impl MemoryRecord {
     /// The record of a rank that shares memory with nobody.
-    const ALONE: Record = Record { free: u64::MAX, name: [0; NAME_BYTES] };
+    const ALONE: MemoryRecord = MemoryRecord { free: u64::MAX, name: [0; NAME_BYTES] };
 }
 
 /// The hosts within which a group's members share memory. The inner error says why they need not, the outer one why they
@@ -173,7 +173,7 @@ impl Setup<'_> {
     /// the others' sake, and gets no memory.
     fn take_rounds(&mut self) -> Result<Result<Option<Box<HostMemory>>, String>, Stop> {
         let (rank, here) = (self.context.own_rank(), self.hosts.here());
-        let (begun, own) = split(if here.len() == 1 { Ok((Record::ALONE, None)) } else { begin() });
+        let (begun, own) = split(if here.len() == 1 { Ok((MemoryRecord::ALONE, None)) } else { begin() });
         let records = match self.round(begun)? {
             Ok(records) => records,
             Err(why) => return Ok(Err(why)),
@@ -202,7 +202,7 @@ impl Setup<'_> {
 
     /// The layout of the memory of this host's members; none if the memory is too little. The rank that has least then
     /// says so.
-    fn floor(&self, rank: u32, records: &[Record]) -> Result<Option<Floor>, String> {
+    fn floor(&self, rank: u32, records: &[MemoryRecord]) -> Result<Option<Floor>, String> {
         let here = self.hosts.here();
         let free_of = |rank: &u32| records[*rank as usize].free;
         let least = here.iter().copied().min_by_key(free_of).unwrap_or(rank);
@@ -219,7 +219,7 @@ impl Setup<'_> {
 
     /// Tells all others whether this rank can go on, and hears the same of them. The inner error names the first rank
     /// that can't.
-    fn round(&mut self, own: Result<Record, String>) -> Result<Result<Vec<Record>, String>, Stop> {
+    fn round(&mut self, own: Result<MemoryRecord, String>) -> Result<Result<Vec<MemoryRecord>, String>, Stop> {
         let (rank, size) = (self.context.own_rank(), self.context.size());
         let (input, mut output) = (encode(own), vec![0; RECORD_BYTES * size as usize]);
         let (kind, dtype, count) = (CallKind::Allgather, Some(DType::Uint8), RECORD_BYTES as u64);
@@ -237,7 +237,7 @@ impl Setup<'_> {
     }
 
     /// The part of a host's first rank: makes the segment, and hands it to all others there.
-    fn hand_out(&self, own: &Doorbell, records: &[Record], floor: Floor) -> Result<Segment, String> {
+    fn hand_out(&self, own: &Doorbell, records: &[MemoryRecord], floor: Floor) -> Result<Segment, String> {
         let made = Segment::create(floor.total_bytes());
         let (segment, file) = made.map_err(|error| refused("the memory cannot be made", error))?;
         for rank in self.hosts.here().iter().copied().skip(1) {
@@ -252,10 +252,10 @@ impl Setup<'_> {
     fn map(
         &self,
         own: Doorbell,
-        records: &[Record],
+        records: &[MemoryRecord],
         floor: Floor,
         segment: Option<Segment>,
-    ) -> Result<(Record, HostMemory), String> {
+    ) -> Result<(MemoryRecord, HostMemory), String> {
         let rank = self.context.own_rank();
         let record = records[rank as usize];
         let segment = match segment {
@@ -269,6 +269,13 @@ impl Setup<'_> {
         };
         let (members, place) = (self.hosts.here(), self.hosts.place() as u32);
         let (at, length) = floor.region(place);
+        // Others may have taken memory since the first round, for groups that they set up at the same time.
+        if let Some(free) = cgroup::free_memory().filter(|free| free / PART_TAKEN < length as u64) {
+            let (free, length) = (mebibytes(free), mebibytes(length as u64));
+            return Err(format!(
+                "it has {free} of memory left by now, and its part of {length} is more than a quarter of that"
+            ));
+        }
         segment.populate(at, length).map_err(|error| refused("its memory cannot be had", error))?;
         let names = members.iter().map(|rank| &records[*rank as usize].name);
         let others: std::io::Result<Vec<Address>> = names.map(Address::of).collect();
@@ -294,7 +301,7 @@ impl Setup<'_> {
     }
 
     /// A host's first rank shows this to a rank to which it hands the memory: only these nodes know the epoch's secret.
-    fn proof(&self, rank: u32, record: &Record) -> [u8; PROOF_BYTES] {
+    fn proof(&self, rank: u32, record: &MemoryRecord) -> [u8; PROOF_BYTES] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.context.formed().secret.0);
         let mut text = hmac::Context::with_key(&key);
         text.update(b"muster shared memory, version 3");
@@ -306,11 +313,11 @@ impl Setup<'_> {
 }
 
 /// The first thing that each rank does: it makes its doorbell, and finds out how much memory is free.
-fn begin() -> Result<(Record, Option<Doorbell>), String> {
+fn begin() -> Result<(MemoryRecord, Option<Doorbell>), String> {
     let name = host::random_bytes().map_err(|error| error.to_string())?;
     let doorbell = Doorbell::bind(&name).map_err(|error| refused("a local socket cannot be made", error))?;
     let free = cgroup::free_memory().unwrap_or(TOTAL_BYTES_MAX * PART_TAKEN);
-    Ok((Record { free, name }, Some(doorbell)))
+    Ok((MemoryRecord { free, name }, Some(doorbell)))
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -322,17 +329,17 @@ fn refused(what: impl Display, error: std::io::Error) -> String {
 }
 
 /// Splits an outcome into what is told to the other ranks, and what this rank keeps.
-fn split<T>(outcome: Result<(Record, T), String>) -> (Result<Record, String>, Option<T>) {
+fn split<T>(outcome: Result<(MemoryRecord, T), String>) -> (Result<MemoryRecord, String>, Option<T>) {
     match outcome {
         Ok((record, kept)) => (Ok(record), Some(kept)),
         Err(why) => (Err(why), None),
     }
 }
 
-fn encode(record: Result<Record, String>) -> Vec<u8> {
+fn encode(record: Result<MemoryRecord, String>) -> Vec<u8> {
     let mut bytes = vec![0; RECORD_BYTES];
     match record {
-        Ok(Record { free, name }) => {
+        Ok(MemoryRecord { free, name }) => {
             bytes[0] = 1;
             bytes[1..9].copy_from_slice(&free.to_le_bytes());
             bytes[9..9 + NAME_BYTES].copy_from_slice(&name);
@@ -345,14 +352,14 @@ fn encode(record: Result<Record, String>) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Result<Record, String> {
+fn decode(bytes: &[u8]) -> Result<MemoryRecord, String> {
     if bytes[0] != 1 {
         // Longer words were cut off, perhaps within a character.
         let words = String::from_utf8_lossy(&bytes[RECORD_BYTES - WORDS_BYTES..]);
         return Err(words.trim_end_matches(['\0', char::REPLACEMENT_CHARACTER]).to_owned());
     }
     let free = u64::from_le_bytes(bytes[1..9].try_into().expect("eight bytes"));
-    Ok(Record { free, name: bytes[9..9 + NAME_BYTES].try_into().expect("as many as a name has") })
+    Ok(MemoryRecord { free, name: bytes[9..9 + NAME_BYTES].try_into().expect("as many as a name has") })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -361,7 +368,7 @@ mod tests {
 
     #[test]
     fn records_survive_the_journey_and_long_reasons_are_cut_off() {
-        let there = decode(&encode(Ok(Record { free: 1 << 40, name: [7; NAME_BYTES] }))).expect("it can go on");
+        let there = decode(&encode(Ok(MemoryRecord { free: 1 << 40, name: [7; NAME_BYTES] }))).expect("it can go on");
         assert_eq!((there.free, there.name), (1 << 40, [7; NAME_BYTES]));
         let why = |words: &str| decode(&encode(Err(words.to_owned()))).map(|_| ()).expect_err("it cannot");
         assert_eq!(why("no room"), "no room");

@@ -12,18 +12,21 @@ use super::stop::{Awaited, Running, Stop};
 use crate::net::Token;
 use crate::runtime::base::polling::Idle;
 use std::hint::spin_loop;
+use std::time::Duration;
 
 /// How many looks a rank takes before it gives way to others, if each rank has a processor of its own, as far as is
 /// known. They take some microseconds.
 const LOOKS: u32 = 400;
+/// How long a rank sleeps at most before it looks again: the system may have refused the ring that was to end the sleep.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a waiting call needs.
-pub(super) struct Waiting<'a> {
+pub(super) struct SharedWait<'a> {
     pub group: &'a Collectives,
     pub running: &'a Running<'a>,
 }
 
-impl Waiting<'_> {
+impl SharedWait<'_> {
     /// Waits until `has_come` says that what is expected of this peer is there.
     #[inline]
     pub(super) fn wait_for(
@@ -104,7 +107,7 @@ impl Waiting<'_> {
             return Ok(());
         }
         driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);
-        let until = self.running.deadline.min(driver.patience.next());
+        let until = self.running.deadline.min(driver.patience.next()).min(now + LOOK_AGAIN);
         self.group.wait_and_serve(driver, self.running, until, None)
     }
 

@@ -18,11 +18,11 @@ use super::shared_drive::{share_all, sharing};
 use super::shared_setup::find_way;
 use super::stop::{Running, Stop};
 use super::turns::Turn;
-use crate::error::{memory, Error, Result, Status};
+use crate::error::{memory, Error, Result};
 use crate::net::thread;
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::polling::{Idle, Polls};
-use crate::runtime::base::request::{Operation, Operations, Request};
+use crate::runtime::base::request::{Request, RequestEngine, RequestedOperation};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::{CallBuffers, Memory};
 use crate::runtime::state::node_state::NodeState;
@@ -89,15 +89,13 @@ impl Collectives {
             || {
                 let (request, completer) = self.context.requests.make();
                 let turn = self.turns.take_number();
-                let own: Arc<dyn Operations> = self.clone();
-                let request = request.of(own, Operation::Collective(call, turn));
+                let own: Arc<dyn RequestEngine> = self.clone();
+                let request = request.of(own, RequestedOperation::Collective(call, turn));
                 (Job { turn, since, work, completer }, request)
             },
         );
         let started = started.map_err(|error| self.cannot_start(call, since, &error))?;
-        started.ok_or_else(|| {
-            Error::new(Status::State, format!("{} has been freed, or its cluster left", self.context.id()))
-        })
+        started.ok_or_else(|| self.context.freed_error())
     }
 
     /// The turn of a call that ends sooner if the starting thread carries it out itself: the group has no other member
@@ -384,15 +382,15 @@ impl<'a> CallCarrier<'a> {
     }
 }
 
-impl Operations for Collectives {
-    fn cancel(&self, operation: Operation) {
-        if let Operation::Collective(call, turn) = operation {
+impl RequestEngine for Collectives {
+    fn cancel(&self, operation: RequestedOperation) {
+        if let RequestedOperation::Collective(call, turn) = operation {
             self.cancel_call(call, turn);
         }
     }
 
-    fn carry_out(&self, operation: &Operation, attention: &Attention<'_>) -> Result<()> {
-        let Operation::Collective(_, last) = operation else { return Ok(()) };
+    fn carry_out(&self, operation: &RequestedOperation, attention: &Attention<'_>) -> Result<()> {
+        let RequestedOperation::Collective(_, last) = operation else { return Ok(()) };
         // A thread must not leave the search for what carries a group's calls in the middle.
         let finds_way = |job: &Job| {
             let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&job.work.call, hosts));

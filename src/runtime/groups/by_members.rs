@@ -46,7 +46,7 @@ impl Registry {
         let name = (members(world_ranks, &formed)?, tag.to_owned());
         let nth = {
             let mut kept = self.kept();
-            if !kept.making.insert(name.clone()) {
+            if !kept.creating.insert(name.clone()) {
                 let sentence =
                     format!("another thread of this process makes a group of these ranks with the tag {tag:?}");
                 return Err(Error::new(Status::State, sentence));
@@ -56,7 +56,7 @@ impl Registry {
         let (members, tag) = name.clone();
         let wanted = MakeByMembers { ask: state.next_ask(), wants: true, tag, nth, members };
         let made = self.await_members(formed.epoch, wanted, deadline);
-        self.kept().making.remove(&name);
+        self.kept().creating.remove(&name);
         made
     }
 

@@ -122,7 +122,7 @@ impl Group {
 
     /// The operation with this number, if there is one on the group's cluster.
     pub fn user_operation(&self, number: u32) -> Option<(ReduceOp, UserFunction)> {
-        self.context.state.operations.find(number)
+        self.context.state.reduce_functions.find(number)
     }
 
     /// An empty list for the parts of a call, for which no memory is allocated once the group has had such calls.

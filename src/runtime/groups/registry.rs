@@ -37,7 +37,7 @@ pub(crate) struct Kept {
     /// How many groups this process has made by itself of these members (indices, in order of rank) under this tag; and
     /// the groups that it makes just now.
     pub by_members: HashMap<(Vec<u32>, String), u64>,
-    pub making: HashSet<(Vec<u32>, String)>,
+    pub creating: HashSet<(Vec<u32>, String)>,
 }
 
 /// One node's groups.

@@ -7,7 +7,7 @@
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
 use crate::error::Failure;
-use crate::net::{is_refusal, last_word, pass_over, Transport};
+use crate::net::{end_after_refusal, is_refusal, pass_over, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
@@ -51,7 +51,8 @@ pub(crate) enum Stage {
     Dialled(LinkKey),
     /// They dialled; their hello has not come yet.
     Accepted,
-    /// They dialled, and have the spare descriptor: all that can be said there is that no other is left, and whose limit that is.
+    /// They dialled when no descriptor was left, and we let them in with the spare one. So this never becomes a link: the
+    /// answer only says that descriptors are used up, and whose limit that is.
     AcceptedOnSpare(String),
     /// Their hello came before our `Formed`.
     Held(LinkHello),
@@ -222,7 +223,7 @@ impl Handshake {
             Stage::Accepted if is_refusal(error) => Ok(Next::Refused(WireError(error.to_string()))),
             Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
             Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
-                last_word(&mut *self.transport);
+                end_after_refusal(&mut *self.transport);
                 Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
             }
             _ => Ok(self.ended(link_end::ended(error))),

@@ -245,7 +245,7 @@ impl Link {
 
     /// Returns the revocation behind the data frame that stands next, if nobody has asked for that frame and the peer will send
     /// nothing more. Reads all that there is, which is no more than the system's buffers hold. Looks once.
-    pub fn last_word(&mut self) -> Option<Failure> {
+    pub fn peers_last_word(&mut self) -> Option<Failure> {
         let waiting = self.incoming.as_ref().filter(|incoming| incoming.landed == 0 && incoming.of_piece == 0)?;
         if !self.peer_end.look() {
             return None;

@@ -296,15 +296,15 @@ fn a_last_word_is_heard_behind_what_nobody_has_asked_for() {
                 lengths.iter().flat_map(|length| data_frame(1, &payload(*length), checksums)).collect();
             let mut link = after(&[&frames[..], &revoke()].concat(), PLAIN);
             assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
-            assert_eq!(link.last_word(), None, "nobody says that the peer has ended");
+            assert_eq!(link.peers_last_word(), None, "nobody says that the peer has ended");
             link.note_end(false);
-            assert_eq!(link.last_word(), None);
+            assert_eq!(link.peers_last_word(), None);
             let heard = until(|| {
                 link.note_end(true);
-                link.last_word()
+                link.peers_last_word()
             });
             assert_eq!(heard, failure(), "{lengths:?}");
-            assert_eq!(link.last_word(), None, "it looks once");
+            assert_eq!(link.peers_last_word(), None, "it looks once");
             // What was read ahead is received as if it had not been.
             for length in lengths {
                 assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
@@ -320,7 +320,7 @@ fn a_last_word_is_heard_behind_what_nobody_has_asked_for() {
         let mut link = after(&[&data_frame(1, b"abc", true)[..], behind].concat(), PLAIN);
         assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
         link.note_end(true);
-        assert_eq!(link.last_word(), None);
+        assert_eq!(link.peers_last_word(), None);
     }
 }
 
@@ -493,7 +493,7 @@ fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
     assert!(matches!(next(&mut link), Ok(Arrival::Data(..))));
     let heard = until(|| {
         link.note_end(true);
-        link.last_word()
+        link.peers_last_word()
     });
     assert_eq!(heard, failure());
     // Such a frame must be empty.

@@ -252,7 +252,7 @@ fn longest_of(local_size: u32, free: u64, page: usize) -> Result<usize, String> 
     let each = (TOTAL_BYTES_MAX.min(free / PART_TAKEN) / pairs).min(LENGTH_MAX);
     if each < page as u64 {
         return Err(format!(
-            "{local_size} nodes on this host and {free} bytes of memory left are too much and too little"
+            "{free} bytes of memory are left on this host: too little for rings between its {local_size} nodes"
         ));
     }
     Ok(1 << each.ilog2())

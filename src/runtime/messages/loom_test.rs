@@ -5,7 +5,7 @@ use super::super::loom_test::every_order;
 use super::engine::Engine;
 use super::{Direction, Post};
 use crate::error::{Error, Failure, Status};
-use crate::runtime::base::request::{request, Operation, Outcome, Received, Request, Told};
+use crate::runtime::base::request::{request, Outcome, Received, Request, RequestedOperation, Told};
 use crate::runtime::base::sync::{lock, Arc, Mutex};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::memory::buffer::CallBuffers;
@@ -45,7 +45,7 @@ fn post(engine: &Arc<Mutex<Engine>>, direction: Direction) -> Request {
     let mut posting = lock(engine);
     let (op, own) = (posting.transfers.upcoming(), Arc::clone(engine));
     let told = Told(move || lock(&own).transfers.cancel(op));
-    let request = request.of(std::sync::Arc::new(told), Operation::Messages(op..op + 1));
+    let request = request.of(std::sync::Arc::new(told), RequestedOperation::Messages(op..op + 1));
     let message = Post::new(direction, DType::Uint8, 0, CallBuffers::of(&[], &mut []));
     posting.check(&message, None).unwrap();
     posting.post(message, Time(0), 1000, Time::NEVER, completer);

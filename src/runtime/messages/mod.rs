@@ -53,9 +53,9 @@ use crate::net::{thread, Poller, Token};
 use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::mailbox::{Mailbox, Signal};
-use crate::runtime::base::patience::WARN_AFTER;
+use crate::runtime::base::patience::{self, WARN_AFTER};
 use crate::runtime::base::polling::Idle;
-use crate::runtime::base::request::{Operation, Operations, Outcome, Request};
+use crate::runtime::base::request::{Outcome, Request, RequestEngine, RequestedOperation};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
 use crate::runtime::links::peers::{turn_away, Mail};
 use crate::runtime::state::context::Context;
@@ -194,8 +194,8 @@ impl Messages {
         let (request, completer) = self.context.requests.make();
         let op = engine.transfers.upcoming();
         let count = 1 + OpId::from(second.is_some());
-        let own: Arc<dyn Operations> = self.clone();
-        let request = request.of(own, Operation::Messages(op..op + count));
+        let own: Arc<dyn RequestEngine> = self.clone();
+        let request = request.of(own, RequestedOperation::Messages(op..op + count));
         match second {
             None => engine.post(first, now, limit_ms, deadline, completer),
             Some(second) => {
@@ -260,12 +260,9 @@ impl Messages {
             match self.context.requests.wait_in(request, limit, attention) {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) if limit == Some(WAITS_AFTER) => state.ask(AgentCommand::Brain(Command::Report)),
-                Ok(None) => {
-                    let waited = WARN_AFTER.as_secs();
-                    state.logger.warn(&format!("{} has been waiting for {waited} s", title()));
-                }
+                Ok(None) => state.logger.warn(&patience::in_words(&title(), "")),
                 Err(why) => {
-                    let give_up = |operation: &Operation| self.end_ops(operation, Transfers::give_up_recalled);
+                    let give_up = |operation: &RequestedOperation| self.end_ops(operation, Transfers::give_up_recalled);
                     return self.take_back(request, &title(), &why, give_up);
                 }
             }
@@ -301,8 +298,8 @@ impl Messages {
     }
 
     /// Ends operations, each of them by `end`, as far as that can be done.
-    fn end_ops(&self, operation: &Operation, end: impl Fn(&mut Transfers, OpId)) {
-        let (Some(handle), Operation::Messages(ops)) = (self.handle.get(), operation) else { return };
+    fn end_ops(&self, operation: &RequestedOperation, end: impl Fn(&mut Transfers, OpId)) {
+        let (Some(handle), RequestedOperation::Messages(ops)) = (self.handle.get(), operation) else { return };
         let mut engine = lock(&handle.engine);
         ops.clone().for_each(|op| end(&mut engine.transfers, op));
         engine.flush();
@@ -316,10 +313,7 @@ impl Messages {
         }
         let mut progress_thread = lock(&self.progress_thread);
         if progress_thread.ended {
-            return Err(Error::new(
-                Status::State,
-                format!("{} has been freed, or its cluster left", self.context.id()),
-            ));
+            return Err(self.context.freed_error());
         }
         if progress_thread.thread.is_none() {
             let (poller, waker) = (Poller::new()?, Bell::new()?);
@@ -386,8 +380,8 @@ impl Messages {
     }
 }
 
-impl Operations for Messages {
-    fn cancel(&self, operation: Operation) {
+impl RequestEngine for Messages {
+    fn cancel(&self, operation: RequestedOperation) {
         self.end_ops(&operation, Transfers::cancel);
     }
 }

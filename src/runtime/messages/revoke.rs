@@ -6,7 +6,7 @@ use super::{EngineHandle, Messages};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
-use crate::runtime::base::request::{Operation, Outcome, Request};
+use crate::runtime::base::request::{Outcome, Request, RequestedOperation};
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::silence::Finding;
@@ -88,7 +88,7 @@ impl Messages {
         request: &Request,
         title: &str,
         why: &Error,
-        give_up_recalled: impl Fn(&Operation),
+        give_up_recalled: impl Fn(&RequestedOperation),
     ) -> Outcome {
         request.cancel();
         let answered = request.wait(Some(VERDICT_WAIT));

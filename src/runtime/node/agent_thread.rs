@@ -4,6 +4,7 @@
 //! thread ends when the node has left, when forming failed, or when it is told to quit; then nothing of the thread is
 //! left.
 
+use super::agent_run::AgentRun;
 use super::connection::{Attempt, Connection, CONTROL};
 use super::own_addresses::OwnAddresses;
 use super::whereabouts::{Announce, Places, Whereabouts};
@@ -64,8 +65,7 @@ pub struct Node {
     accept_again: Time,
     mesh: Mesh,
     armed: Time,
-    quit: bool,
-    over: bool,
+    run: AgentRun,
     /// Whether all nodes are told of the job's end, which this node tells of itself.
     all_are_told: bool,
 }
@@ -95,8 +95,7 @@ impl Node {
             accept_again: Time::NEVER,
             mesh,
             armed: Time::NEVER,
-            quit: false,
-            over: false,
+            run: AgentRun::Runs,
             all_are_told: false,
         };
         if let Some(listener) = node.setup.own.listen_at_once()? {
@@ -121,7 +120,7 @@ impl Node {
 
     fn run(mut self) {
         self.drain();
-        while !self.quit && (!self.over || !self.connection.is_over()) {
+        while self.run.goes_on(&self.connection) {
             self.setup.guard.remarks.take().iter().for_each(|line| self.state.logger.warn(line));
             if let Err(error) = self.turn() {
                 self.state.logger.error(error.message());
@@ -129,7 +128,7 @@ impl Node {
                 break;
             }
         }
-        if !self.over {
+        if !self.run.is_over() {
             // A node that ends without leaving says so, if that is possible at once. Then nobody need find it out.
             self.send(Message::Gone);
             self.connection.write();
@@ -244,7 +243,7 @@ impl Node {
                     }
                 }
                 AgentCommand::Free(group) => self.group_freed(group),
-                AgentCommand::Quit => self.quit = true,
+                AgentCommand::Quit => self.run.quit(),
             }
         }
     }
@@ -362,7 +361,9 @@ impl Node {
                 if matches!(event, Event::Stored(..)) {
                     self.connection.lookout.stir();
                 }
-                self.over = matches!(event, Event::Failed(_) | Event::Left(_)) || self.over;
+                if matches!(event, Event::Failed(_) | Event::Left(_)) {
+                    self.run.is_over_now();
+                }
                 self.registry.file(event);
             }
         }
@@ -381,14 +382,14 @@ impl Node {
                 self.mesh.form(formed, rosters, &self.poller);
             }
             Err(error) if is_first => {
-                self.over = true;
+                self.run.is_over_now();
                 self.registry.file(Event::Failed(error));
             }
             Err(error) => {
                 let (status, cause) = (error.status(), format!("epoch {}: {}", formed.epoch.0, error.message()));
                 let (culprit, epoch, group) = (None, formed.epoch, None);
                 self.registry.file(Event::NotRecovered(Failure { status, culprit, cause, epoch, group, sequence: 0 }));
-                self.quit = true; // the others are in that epoch, and are told that this node is not
+                self.run.quit(); // the others are in that epoch, and are told that this node is not
             }
         }
     }
@@ -428,7 +429,7 @@ impl Node {
             Attempt::Up(own) => match self.addresses(own) {
                 Ok(addresses) => self.feed(Input::Connected(addresses)),
                 Err(error) => {
-                    self.over = true;
+                    self.run.is_over_now();
                     self.connection.drop_it();
                     self.registry.file(Event::Failed(error));
                 }

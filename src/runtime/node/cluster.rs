@@ -28,7 +28,7 @@ use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
 use crate::runtime::state::node_state::{AgentCommand, NodeState, NodeView};
 use crate::runtime::state::participation::Participation;
-use crate::runtime::state::reduce_functions::Operations;
+use crate::runtime::state::reduce_functions::ReduceFunctions;
 use crate::runtime::state::roster::own_role;
 use crate::runtime::state::trace::Tracer;
 use crate::runtime::state::trace_file::About;
@@ -241,8 +241,8 @@ impl Cluster {
     }
 
     /// Users' reduction functions.
-    pub fn operations(&self) -> &Operations {
-        &self.state.operations
+    pub fn reduce_functions(&self) -> &ReduceFunctions {
+        &self.state.reduce_functions
     }
 
     /// The present epoch.

@@ -3,7 +3,7 @@
 
 use super::whereabouts::Whereabouts;
 use crate::agent::Input;
-use crate::net::{last_word, Poller, Side, Token, Wrap};
+use crate::net::{end_after_refusal, Poller, Side, Token, Wrap};
 use crate::runtime::base::control::{ControlEnd, ControlLink, FIRST_READ_BYTES};
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::polling::Lookout;
@@ -253,7 +253,7 @@ impl Connection {
     pub(crate) fn lose(&mut self, end: &ControlEnd, logger: &Logger) -> Option<Input> {
         let was_up = self.is_up();
         if let (ControlEnd::Refused(_), Stage::Up(link)) = (end, &mut self.stage) {
-            last_word(&mut *link.transport);
+            end_after_refusal(&mut *link.transport);
         }
         self.stage = Stage::None;
         if !was_up {

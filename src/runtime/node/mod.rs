@@ -1,5 +1,6 @@
 //! A node of a cluster: the agent thread, joining, recovery, the store.
 
+pub(crate) mod agent_run;
 pub(crate) mod agent_thread;
 pub(crate) mod cluster;
 pub(crate) mod connection;

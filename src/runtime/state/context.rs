@@ -4,7 +4,7 @@
 use super::node_state::NodeState;
 use super::roster::Roster;
 use super::silence::Bounds;
-use crate::error::{Culprit, Error, Result};
+use crate::error::{Culprit, Error, Result, Status};
 use crate::runtime::base::mailbox::Signal;
 use crate::runtime::base::polling::Polls;
 use crate::runtime::base::request::Requests;
@@ -143,6 +143,11 @@ impl Context {
             Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
             _ => Time::NEVER,
         }
+    }
+
+    /// The error of a call that begins after this node has ended its use of the group.
+    pub(crate) fn freed_error(&self) -> Error {
+        Error::new(Status::State, format!("{} has been freed, or its cluster left", self.id()))
     }
 
     /// How a failure names the member with this rank.

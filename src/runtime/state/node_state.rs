@@ -7,7 +7,7 @@
 use super::aftermath::Aftermath;
 use super::causes::Causes;
 use super::participation::Participation;
-use super::reduce_functions::Operations;
+use super::reduce_functions::ReduceFunctions;
 use super::roster::calls_this_node_lost;
 use super::trace::Tracer;
 use super::trace_file::About;
@@ -73,7 +73,7 @@ pub struct EpochView {
     pub formed: Option<Arc<Formed>>,
     /// The failure by which the brain has said that the epoch is broken.
     pub broken: Option<Failure>,
-    /// The abort that came after that, while the cluster could have been whole again: now it is over for good.
+    /// An abort that came when the cluster was broken, but could still have been repaired by a recovery. It cannot any more.
     pub aborted: Option<Failure>,
     /// Which nodes are lost, by index.
     pub lost: Vec<u32>,
@@ -175,7 +175,7 @@ pub struct NodeState {
     freed: AtomicBool,
     next_ask: AtomicU64,
     /// Users' reduction functions.
-    pub operations: Operations,
+    pub reduce_functions: ReduceFunctions,
     /// What the program does after an error.
     pub(crate) aftermath: Aftermath,
     /// Whether lost nodes may come back.
@@ -201,7 +201,7 @@ impl NodeState {
             changed: Condvar::new(),
             freed: AtomicBool::new(false),
             next_ask: AtomicU64::new(1),
-            operations: Operations::default(),
+            reduce_functions: ReduceFunctions::default(),
             aftermath: Aftermath::default(),
             recovery: false,
             polling: Polling::new(None),

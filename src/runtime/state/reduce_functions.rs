@@ -11,11 +11,11 @@ const OPERATIONS_MAX: usize = 1 << 16;
 
 /// The functions that were made; none in the place of one that has been freed since.
 #[derive(Default)]
-pub struct Operations {
+pub struct ReduceFunctions {
     made: Mutex<Vec<Option<(bool, UserFunction)>>>,
 }
 
-impl Operations {
+impl ReduceFunctions {
     fn made(&self) -> MutexGuard<'_, Vec<Option<(bool, UserFunction)>>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }

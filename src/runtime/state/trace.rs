@@ -13,7 +13,7 @@ use crate::net::fork::beyond_standard;
 use crate::net::thread;
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
-use crate::runtime::base::ring::{Record, Ring};
+use crate::runtime::base::ring::{Ring, RingRecord};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp, Time, NO_VALUE};
 use std::fs;
 use std::io;
@@ -185,7 +185,7 @@ fn try_folder(folder: &Path) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
-fn packed(entry: &Entry) -> Record {
+fn packed(entry: &Entry) -> RingRecord {
     let Entry { call, sequence, bytes, called, begun, ended, is_ok } = *entry;
     let dtype = call.dtype.map_or(NO_VALUE, |dtype| dtype.code() as u32);
     let what = u64::from(call.kind as u8) | u64::from(is_ok) << 8 | u64::from(dtype) << 32;
@@ -193,7 +193,7 @@ fn packed(entry: &Entry) -> Record {
     [sequence, what, u64::from(op) | u64::from(root) << 32, call.count, bytes, called.0, begun.0, ended.0]
 }
 
-fn unpacked(record: &Record) -> Entry {
+fn unpacked(record: &RingRecord) -> Entry {
     let [sequence, what, op_and_root, count, bytes, called, begun, ended] = *record;
     let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
     let known = |number: u32| Some(number).filter(|number| *number != NO_VALUE);

@@ -12,7 +12,7 @@ pub(super) trait Element: Copy {
 
 /// An operation on two elements. It is a type: a compiler need not inline a function that is passed, and loops with
 /// calls in them do not vectorize.
-pub(super) trait Operation<T> {
+pub(super) trait ElementOperation<T> {
     fn of(lower: T, higher: T) -> T;
 }
 
@@ -20,7 +20,7 @@ macro_rules! operation {
     ($name:ident, $type:ty, |$one:ident, $other:ident| $result:expr $(, $element:ident)?) => {
         pub(super) struct $name;
 
-        impl$(<$element: Element>)? Operation<$type> for $name {
+        impl$(<$element: Element>)? ElementOperation<$type> for $name {
             #[inline(always)]
             fn of($one: $type, $other: $type) -> $type {
                 $result

@@ -3,7 +3,7 @@
 
 use super::element::Element;
 #[cfg(target_arch = "x86_64")]
-use super::element::{Max, Min, Operation, Prod, Sum};
+use super::element::{ElementOperation, Max, Min, Prod, Sum};
 #[cfg(target_arch = "x86_64")]
 use crate::types::ReduceOp;
 
@@ -129,7 +129,7 @@ const BLOCK: usize = 64;
 // SAFETY: (contract) as for `reduce_f16c`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn combine_f16c<O: Operation<f32>>(
+unsafe fn combine_f16c<O: ElementOperation<f32>>(
     lower: *const Float16,
     higher: *const Float16,
     out: *mut Float16,
@@ -158,7 +158,7 @@ unsafe fn combine_f16c<O: Operation<f32>>(
 // SAFETY: (contract) as for `reduce_f16c`, with BLOCK elements.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn combine_block<O: Operation<f32>>(lower: *const Float16, higher: *const Float16, out: *mut Float16) {
+unsafe fn combine_block<O: ElementOperation<f32>>(lower: *const Float16, higher: *const Float16, out: *mut Float16) {
     use std::arch::x86_64::{_mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_storeu_ps};
     use std::arch::x86_64::{_mm_loadu_si128, _mm_storeu_si128, _MM_FROUND_TO_NEAREST_INT};
     let (mut one, mut other) = ([0f32; BLOCK], [0f32; BLOCK]);

@@ -29,7 +29,7 @@ pub use user::{Function, UserFunction};
 use super::conversion::Conversion;
 use crate::types::{DType, ReduceOp};
 use convert::convert_any;
-use element::{And, Element, Max, Min, Operation, Or, Prod, Sum, Xor};
+use element::{And, Element, ElementOperation, Max, Min, Or, Prod, Sum, Xor};
 use environment::Usual;
 use exact::sum_exact_as;
 use half::{Bfloat16, Float16};
@@ -251,7 +251,7 @@ unsafe fn reduce_any(op: ReduceOp, dtype: DType, lower: *const u8, higher: *cons
 // The in-place case has a loop of its own: one loop for both would be compiled with a check that sends the first to
 // slow code. SAFETY: (contract) as for `reduce_any`, with `count` elements T.
 #[inline(always)]
-unsafe fn combine<T: Copy, O: Operation<T>>(lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
+unsafe fn combine<T: Copy, O: ElementOperation<T>>(lower: *const u8, higher: *const u8, out: *mut u8, count: usize) {
     let (lower, higher, out) = (lower.cast::<T>(), higher.cast::<T>(), out.cast::<T>());
     if out.cast_const() == lower {
         for at in 0..count {
