@@ -149,8 +149,8 @@ endif
 ## Test
 
 test: fmt clippy rust-tests loom build ctest pytest
-	@echo "make test leaves out: make test-install (packages), make test-launchers (Slurm, sshd), make test-frameworks, make test-torch,"
-	@echo "make test-docs (the site), make soak, make chaos, make storm, make sanitize, make fuzz-all"
+	@echo "make test leaves out: make test-install (packages), make test-launchers (what it needs to install for some of the tests above),"
+	@echo "make test-frameworks, make test-torch, make test-docs (the site), make soak, make chaos, make storm, make sanitize, make fuzz-all"
 
 test-install: build debhelper $(VENV)/has_pytest
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/packages

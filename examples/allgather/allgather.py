@@ -3,7 +3,7 @@
 
     muster run --worker_num 4 --join True --tail_worker_log 0 allgather.py
 
-prints [[0.], [1.], [2.], [3.]]. It needs `pip install muster`, or runs in the source tree after `make library`.
+prints [[0.], [1.], [2.], [3.]]. It needs the wheel of muster (`make wheel`), or runs in the source tree after `make library`.
 """
 
 import pathlib

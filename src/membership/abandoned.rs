@@ -58,9 +58,9 @@ impl Nodes {
         }
     }
 
-    /// A node that is not here, and whose place was abandoned before that of this node, or while this node's place was
-    /// not. A node that heard of that word may have left this run since; that is not written down, so such a node is
-    /// not the cause.
+    /// Of the nodes that are not here, the one whose place was abandoned first, if that was before this node's, or if
+    /// this node's place never was. (A node may have heard that and have left this run. That is not written down, so
+    /// this node is not the cause.)
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
         let own = self.get(&key)?.abandoned.nth().unwrap_or(usize::MAX);
         let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn().is_none());

@@ -176,8 +176,8 @@ impl<'a> Newcomer<'a> {
         let holder = self.cluster.nodes.named(&register.node_id).and_then(|key| self.cluster.nodes.get(&key));
         let Some(holder) = holder else { return Ok(()) };
         let held = &holder.register;
-        let seat = |register: &Register| (register.role, register.rank.filter(|_| !register.node_id_given));
-        if seat(register).1.is_some() && seat(register) == seat(held) {
+        let wanted = |register: &Register| (register.role, register.rank.filter(|_| !register.node_id_given));
+        if wanted(register).1.is_some() && wanted(register) == wanted(held) {
             return Ok(()); // both ids are the ranks that their launchers gave: `check_rank` has a better sentence
         }
         let state = match holder.presence {

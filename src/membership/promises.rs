@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | an epoch: nodes, ranks, lives, token hashes, secret, settings | any Formed of it |
 //! | a group, or that a node uses it no more | its answer |
-//! | a change of the store, with who asked for it and the result | its acknowledgement |
+//! | a change of the store, with the node that asked, and the result | its acknowledgement |
 //! | a node has left | Bye, and that there is no next epoch |
 //! | nobody is started in a place any more | that there is no next epoch |
 //! | the job is done | the scheduler's end |

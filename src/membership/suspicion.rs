@@ -132,7 +132,7 @@ impl Cluster {
             let gone = chain.iter().rev().copied().find(|key| self.nodes.is_confirmed_lost(*key));
             return Search::Culprit(gone.unwrap_or(key));
         }
-        // A blamed node that is gone looks at the next one itself, and often enough for all.
+        // A blamed node that is gone has a search of its own, which follows its blame further. This one need not look often.
         let blames_the_gone = chain.get(1).is_some_and(|blamed| self.nodes.is_confirmed_lost(*blamed));
         Search::Again(now + if blames_the_gone { self.interval().max(LOOK_AGAIN) } else { LOOK_AGAIN })
     }

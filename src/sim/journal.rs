@@ -7,7 +7,7 @@ use super::table::{Event as Met, Written};
 use super::world::{Event, World};
 use crate::error::Error;
 use crate::membership;
-use crate::runtime::scheduler::job_journal::{Begun, JobJournal, Read, Work, WriteQueue};
+use crate::runtime::scheduler::job_journal::{Begun, JobJournal, Read, WriteQueue, Writing};
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Journal {
 
     /// It says that the job is done.
     pub(super) fn ends(&mut self) {
-        let done = vec![Work::Append(u64::MAX, Record::Done)];
+        let done = vec![Writing::Append(u64::MAX, Record::Done)];
         let _ = self.journal.write(done).and_then(|_| self.journal.sync());
     }
 }
@@ -79,11 +79,11 @@ impl World {
         Ok((!self.dies_at(Moment::Durable(written))).then_some(begun))
     }
 
-    pub(super) fn put_to_work(&mut self, work: Work) {
+    pub(super) fn put_to_work(&mut self, work: Writing) {
         let at = self.now + self.random.span_us(5..60);
         let life = self.host.life;
         let Some(journal) = self.host.journal() else { return };
-        if let Work::Append(number, record) = &work {
+        if let Writing::Append(number, record) = &work {
             journal.written.push((*number, Written::of(record)));
         }
         if journal.queue.put(work) && !std::mem::replace(&mut journal.busy, true) {
@@ -122,7 +122,7 @@ impl World {
     fn write(&mut self) -> Result<(), Error> {
         let Some(journal) = self.host.journal() else { return Ok(()) };
         let work = journal.queue.take();
-        let rewrites = work.iter().any(|work| matches!(work, Work::Rewrite(_)));
+        let rewrites = work.iter().any(|work| matches!(work, Writing::Rewrite(_)));
         let last = journal.journal.write(work)?;
         let is_of = |kind| journal.written.iter().all(|(_, written)| *written == kind);
         let is_early = match self.sabotage {
@@ -202,7 +202,7 @@ impl World {
         if progress.is_long {
             let records = running.brain.snapshot();
             self.is_rewritten(&records);
-            self.put_to_work(Work::Rewrite(records));
+            self.put_to_work(Writing::Rewrite(records));
         }
     }
 

@@ -14,7 +14,7 @@ use super::world::{Event, World};
 use crate::error::Error;
 use crate::journal::testdisk::MemoryDisk;
 use crate::membership::{self, ConnId, Identity, Liveness, Rules, Scheduler, StoreLimits};
-use crate::runtime::scheduler::job_journal::Work;
+use crate::runtime::scheduler::job_journal::Writing;
 use crate::types::{ChecksumScope, HostName, JobInstance, Secret, SharedMemory, Time};
 use crate::wire::{Agreed, Message, Record};
 use std::time::Duration;
@@ -197,7 +197,7 @@ impl World {
                     if let Err(wrong) = self.is_written(number, &record) {
                         self.wrong.get_or_insert(wrong);
                     }
-                    self.put_to_work(Work::Append(number, record));
+                    self.put_to_work(Writing::Append(number, record));
                 }
                 membership::Output::WantSecret => {
                     let mut secret = [0; 32];

@@ -29,7 +29,7 @@ def plan(folder, target="examples"):
     """What make would do for a target with this folder first in PATH, on a tree in which nothing is installed."""
     environment = {**os.environ, "PATH": ":".join([str(folder), *without_cmake()])}
     words = ["make", "--dry-run", target, f"TARGET={folder}/target"]
-    done = subprocess.run(words, cwd=TREE, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=TREE, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

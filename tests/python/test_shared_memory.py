@@ -1,12 +1,14 @@
 """Which groups share memory, and what the log and `muster status` say of it."""
 
 import json
+import os
 import re
 import subprocess
 
 import pytest
 
-from cluster import MUSTER, Cluster, Process, clean_environment
+from certificates import Certificates
+from cluster import MUSTER, Cluster, Process, clean_environment, command_line
 from launch import until
 from networks import Hosts
 from nodes import await_joined, node, said
@@ -72,6 +74,23 @@ def test_ranks_of_one_host_share_memory_unless_it_is_off(shm, segments, words):
         workers = cluster.succeed(timeout=LIMIT)
         ran(workers, segments)
         assert all(words in worker.stderr for worker in workers)
+
+
+def test_tls_leaves_memory_on(tmp_path):
+    """Bytes in memory are on no wire. Each rank's peers have shown their certificates on the links that stay beside."""
+    env = {**Certificates(tmp_path / "files").env(), "MUSTER_SHM": "require"}
+    with Cluster(node(LINES), workers=2, env=env) as cluster:
+        ran(cluster.succeed(timeout=LIMIT), 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes these namespaces")
+def test_containers_that_share_the_network_alone_share_memory(tmp_path):
+    """Each rank has processes, mounts, a /dev/shm and System V memory of its own, as containers of one pod have."""
+    alone = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+    with Cluster(node(LINES), workers=2, started=0, env={"MUSTER_SHM": "require", "MUSTER_HOST_ID": "pod"}) as cluster:
+        for rank in range(2):
+            cluster.start_worker({"MS_NODE_ID": rank}, [*alone, *command_line(node(LINES))])
+        ran(cluster.succeed(timeout=LIMIT), 1)
 
 
 @pytest.mark.parametrize("shm, limited, words", CARRIERS.values(), ids=CARRIERS)

@@ -163,6 +163,22 @@ def test_where_one_host_has_no_memory_all_take_one_level():
             assert carried(worker).startswith("links (rank 3 ") and "the memory cannot be made" in carried(worker)
 
 
+def test_where_one_host_has_no_memory_and_memory_is_required_all_are_told_which_rank_and_why():
+    limit = "if c.rank == 3: import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))"
+    lines = f"""
+    c = join()
+    {limit}
+    say(**fails(c.world.barrier))
+    c.leave()
+"""
+    with started(lines, "aaabbb", {"MUSTER_SHM": "require"}) as cluster:
+        cluster.wait(timeout=LIMIT)
+        for worker in cluster.workers:
+            words = said(worker)
+            assert words["error"] == "UNSUPPORTED", words
+            assert "rank 3 (" in words["sentence"] and "the memory cannot be made" in words["sentence"], words
+
+
 WORK = """
     c = join()
     def work():

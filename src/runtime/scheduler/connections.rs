@@ -3,7 +3,8 @@
 //!
 //! Invariants: a connection that is closed gets what was sent before, within [`CLOSE_WAIT`], and one to which nothing
 //! was sent is dropped at once; no more than [`CLOSING_MAX`] connections are being closed at a time, and few where
-//! descriptors are short; no turn of the loop looks at all connections, and an idle one holds no buffer. Nothing here knows what a message means.
+//! descriptors are short; no turn of the loop looks at all connections, and an idle one holds no buffer. Nothing here
+//! knows what a message means.
 
 use crate::membership::ConnId;
 use crate::net::{Registry, Side, TcpTransport, Token};

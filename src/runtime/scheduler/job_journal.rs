@@ -14,7 +14,7 @@ use crate::wire::{JobRecord, Record};
 use std::path::PathBuf;
 
 /// One piece of work; pieces are done in order.
-pub(crate) enum Work {
+pub(crate) enum Writing {
     /// Append a record.
     Append(u64, Record),
     /// Put these records in the place of all before.
@@ -24,7 +24,7 @@ pub(crate) enum Work {
 /// What lies between the threads that give work and the one that does it.
 #[derive(Default)]
 pub(crate) struct WriteQueue {
-    work: Vec<Work>,
+    work: Vec<Writing>,
     /// All records up to this one are durable.
     durable: u64,
     /// Whether the file has grown long.
@@ -45,7 +45,7 @@ pub(crate) struct Written {
 
 impl WriteQueue {
     /// Takes a piece of work, unless there was a failure. Returns whether it was taken.
-    pub(crate) fn put(&mut self, work: Work) -> bool {
+    pub(crate) fn put(&mut self, work: Writing) -> bool {
         let takes = self.failed.is_none();
         if takes {
             self.work.push(work);
@@ -58,7 +58,7 @@ impl WriteQueue {
     }
 
     /// Takes all that waits, to be written and synced together.
-    pub(crate) fn take(&mut self) -> Vec<Work> {
+    pub(crate) fn take(&mut self) -> Vec<Writing> {
         std::mem::take(&mut self.work)
     }
 
@@ -187,16 +187,16 @@ impl JobJournal {
     }
 
     /// Writes this work. Returns the number of the last record, which is not durable yet.
-    pub(crate) fn write(&mut self, work: Vec<Work>) -> Result<u64> {
+    pub(crate) fn write(&mut self, work: Vec<Writing>) -> Result<u64> {
         let mut last = 0;
         let mut batch = Vec::new();
         for work in work {
             match work {
-                Work::Append(number, record) => {
+                Writing::Append(number, record) => {
                     last = number;
                     batch.push(record.encode());
                 }
-                Work::Rewrite(records) => {
+                Writing::Rewrite(records) => {
                     self.journal.append(&std::mem::take(&mut batch))?;
                     let first = std::iter::once(Record::Job(self.job.clone()).encode());
                     self.journal.rewrite(first.chain(records.iter().map(Record::encode)))?;

@@ -4,7 +4,7 @@
 //! At the end, a disk that does not return from a call is waited for [`DISK_WAIT`]; then the thread is left behind in
 //! that call, and says nothing to anybody any more. Tested in `writer_test.rs`, over a disk that does what it is told.
 
-use super::job_journal::{Begun, JobJournal, Read, Work, WriteQueue, Written};
+use super::job_journal::{Begun, JobJournal, Read, WriteQueue, Writing, Written};
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result, Status};
 use crate::journal::{Disk, RECORD_MAX};
@@ -158,15 +158,15 @@ impl Writer {
 
     /// Appends a record.
     pub(crate) fn append(&self, number: u64, record: Record) {
-        self.put(Work::Append(number, record));
+        self.put(Writing::Append(number, record));
     }
 
     /// Puts these records in the place of all before.
     pub(crate) fn rewrite(&self, records: Vec<Record>) {
-        self.put(Work::Rewrite(records));
+        self.put(Writing::Rewrite(records));
     }
 
-    fn put(&self, work: Work) {
+    fn put(&self, work: Writing) {
         if self.handover.lock().queue.put(work) {
             self.handover.changed.notify_all();
         }

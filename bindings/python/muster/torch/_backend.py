@@ -37,7 +37,7 @@ class Backend(TorchBackend):
         self._shut_down = shut_down
         self._sequence = 0
         self._starting = threading.RLock()  # a signal's handler may start a call, too
-        self._has_other_timeouts = False  # from the first on, a call that waits starts under the lock, too, which takes longer
+        self._has_other_timeouts = False  # behind the first, a call that waits starts under the lock, too: that takes longer
         self._options = TorchBackend.Options("muster", options.timeout)
         self._options.group_name = options.group_id
         self._options.global_ranks_in_group = options.global_ranks_in_group

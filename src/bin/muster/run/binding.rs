@@ -226,7 +226,7 @@ fn shared_nodes(workers: usize, host: &Topology) -> Vec<NumberSet> {
     (0..workers).map(|worker| by_core.get(worker * by_core.len() / workers).copied().into_iter().collect()).collect()
 }
 
-/// The part of so many things that the `index`-th of several has: as many as the others, or one more; at least one.
+/// Shares so many things among several, as evenly as possible. Returns the share of the `index`-th: at least one thing.
 fn share(index: usize, several: usize, things: usize) -> std::ops::Range<usize> {
     let start = index * things / several;
     start..((index + 1) * things / several).max((start + 1).min(things))

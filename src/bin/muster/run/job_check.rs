@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(4)];
 /// How long the scheduler may take for its first news.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a scheduler that has told of a complete cluster may be out of reach, at least; a node may be silent longer
-/// than that, and then so may it. A scheduler whose port refuses is gone at once.
+/// How long a scheduler whose cluster was complete may be out of reach: this, or the heartbeat time-out if that is
+/// longer. A scheduler whose port refuses is gone at once.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
-/// How much later it is told that the job is over. A process of this launcher's own may have ended it. Its end is seen
-/// within that time, and is then what is said.
+/// How long the launcher waits before it says that the job is over. If a process of its own has ended the job, the
+/// launcher sees that process's end in this time, and tells of it instead.
 const OWN_FIRST: Duration = Duration::from_millis(150);
 
 /// What was heard, and means something to the launcher.

@@ -83,7 +83,7 @@ mod unclean_exits;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
-use crate::voice::Voice;
+use crate::voice::{Voice, PATIENCE};
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
@@ -358,13 +358,13 @@ fn wait(
     };
     let outcome = join::join(launch, children, options, report, signals, voice, summary::named)
         .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
-    let is_stopped = match outcome.verdict {
-        Verdict::Success => false,
-        Verdict::Interrupted(_) => true,
+    let limit = match outcome.verdict {
+        Verdict::Interrupted(_) => Some(PATIENCE),
         // The launcher that leads waits only so long for this one.
-        Verdict::Failed { .. } | Verdict::JobOver => report.is_led(),
+        Verdict::Failed { .. } | Verdict::JobOver if report.is_led() => Some(3 * PATIENCE),
+        Verdict::Success | Verdict::Failed { .. } | Verdict::JobOver => None,
     };
-    if let Some(words) = tail.and_then(|tail| tail.finish(signals, is_stopped)) {
+    if let Some(words) = tail.and_then(|tail| tail.finish(signals, limit)) {
         voice.say(words);
     }
     let (text, code) = summary::summary(&outcome);

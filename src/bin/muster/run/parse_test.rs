@@ -163,13 +163,12 @@ fn addresses() {
 
 #[test]
 fn a_rank_table_counts_wherever_it_is_named() {
-    let with = |line: &str, has_table: bool| match parse(
-        line.split_whitespace().map(OsString::from).collect(),
-        Placement::default(),
-        has_table,
-    )? {
-        Asked::With(options) => Ok(options),
-        other => panic!("{line}: {other:?}"),
+    let with = |line: &str, has_table: bool| -> Result<RunOptions, String> {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        match parse(words, Placement::default(), has_table)? {
+            Asked::With(options) => Ok(options),
+            other => panic!("{line}: {other:?}"),
+        }
     };
     let second_host = "--worker_num=8 --local_worker_num=4 --node_rank=1";
     for (option, has_table, table) in

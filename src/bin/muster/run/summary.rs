@@ -251,17 +251,19 @@ pub fn named(children: &[Child]) -> Option<usize> {
 
 fn named_in(words: &str, children: &[Child]) -> Option<usize> {
     let (host, rank) = (host::name().unwrap_or_default(), first_rank(words));
-    // Processes of two hosts may have one number. In pods they have as a rule: the launcher is process 1 in each.
-    let is_named = |child: &Child| match (child.part.rank(), rank) {
-        (Some(own), Some(named)) => own == named,
-        // Sentences put it in one of these two ways.
-        _ => [", ", " ("].iter().any(|gap| words.contains(&format!("host {host}{gap}pid {})", child.pid))),
+    // Processes of two hosts may have one number. In pods they have as a rule: the launcher is process 1 in each. So the
+    // number counts together with the host, which sentences put in one of these two ways.
+    let by_process =
+        |child: &Child| [", ", " ("].iter().any(|gap| words.contains(&format!("host {host}{gap}pid {})", child.pid)));
+    let by_rank = |child: &Child| rank.is_some() && child.part.rank() == rank;
+    let found = |is_named: &dyn Fn(&Child) -> bool| {
+        children.iter().position(|child| child.part != Part::Scheduler && is_named(child))
     };
-    children.iter().position(|child| child.part != Part::Scheduler && is_named(child))
+    found(&by_process).or_else(|| found(&by_rank))
 }
 
-/// The rank of the worker with which these words begin.
-fn first_rank(words: &str) -> Option<u32> {
+/// The rank with which the scheduler's sentence about a loss begins.
+pub fn first_rank(words: &str) -> Option<u32> {
     words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
 

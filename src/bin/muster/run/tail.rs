@@ -66,15 +66,16 @@ impl Tail {
         Ok(Tail { thread, stop, done, shown, logs: paths })
     }
 
-    /// Shows what is still to be shown, as long as somebody reads it without a pause of [`PATIENCE`]. In a run that was
-    /// stopped it takes no longer than that. A signal cuts it short. Returns the words for the user, if not all of it
-    /// was read.
-    pub fn finish(self, signals: &Signals, is_stopped: bool) -> Option<String> {
+    /// Shows what is still to be shown, as long as somebody reads it without a pause of [`PATIENCE`], and no longer than
+    /// `limit`. A signal cuts it short. Returns the words for the user, if not all of it was read.
+    pub fn finish(self, signals: &Signals, limit: Option<Duration>) -> Option<String> {
         let written: u64 = self.logs.iter().filter_map(|log| std::fs::metadata(log).ok()).map(|log| log.len()).sum();
         sys::ring(&self.stop);
-        let (mut since, mut shown) = (Instant::now(), self.shown.load(Ordering::Relaxed));
+        let begun = Instant::now();
+        let (mut since, mut shown) = (begun, self.shown.load(Ordering::Relaxed));
         loop {
             let left = PATIENCE.saturating_sub(since.elapsed());
+            let left = limit.map_or(left, |limit| left.min(limit.saturating_sub(begun.elapsed())));
             match sys::poll([self.done.as_fd(), signals.descriptor()], Some(left)) {
                 Ok([true, _]) => {
                     let _ = self.thread.join();
@@ -84,9 +85,10 @@ impl Tail {
                 _ => return self.untold(written),
             }
             let now = self.shown.load(Ordering::Relaxed);
-            if now != shown && !is_stopped {
+            if now != shown {
                 (since, shown) = (Instant::now(), now);
-            } else if since.elapsed() >= PATIENCE {
+            }
+            if since.elapsed() >= PATIENCE || limit.is_some_and(|limit| begun.elapsed() >= limit) {
                 return self.untold(written);
             }
         }

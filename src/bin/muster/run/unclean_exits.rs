@@ -138,13 +138,11 @@ fn has_no_place(nodes: &[StatusNode], child: &Child, lives: &[Process]) -> bool 
     !nodes.iter().any(|node| is_place_of(&node.who, child, lives))
 }
 
-/// Whether this is the place of this child: by role and rank, if both are known. Else it is by host and process, for
-/// processes of two hosts may have one number.
+/// Whether this is the place of this child: by host and process, for processes of two hosts may have one number; or by role
+/// and rank, for the node may be a child of the child.
 fn is_place_of(who: &Culprit, child: &Child, lives: &[Process]) -> bool {
-    match (child.part.rank(), who.rank) {
-        (Some(own), Some(rank)) => (who.role, rank) == (Role::Worker, own),
-        _ => is_one_of(who, lives) && host::name().is_ok_and(|name| name == who.host),
-    }
+    let is_own = is_one_of(who, lives) && host::name().is_ok_and(|name| name == who.host);
+    is_own || (who.role == Role::Worker && who.rank.is_some() && who.rank == child.part.rank())
 }
 
 /// Whether this has the number of one of these processes.

@@ -6,6 +6,7 @@
 use super::conduct::{Conduct, End};
 use super::plan::HostShare;
 use crate::code;
+use crate::run::summary::first_rank;
 
 /// How many other hosts are told one by one.
 const OTHERS: usize = 3;
@@ -63,7 +64,7 @@ fn first(failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> Optio
         Some(End::Told { code, summary }) => Some((*code, summary.as_ref())),
         _ => None,
     };
-    let named = scheduler_words(ends).and_then(named_rank);
+    let named = scheduler_words(ends).and_then(first_rank);
     // The scheduler's host alone knows that forming timed out.
     found(&|host| told(host).is_some_and(|(code, _)| code == code::FORMING))
         .or_else(|| found(&|host| named.is_some_and(|rank| places[host].has_rank(rank))))
@@ -79,11 +80,6 @@ fn scheduler_words<'a>(ends: &[Option<&'a End>]) -> Option<&'a str> {
         }
         _ => None,
     })
-}
-
-/// The rank that the scheduler speaks of: its sentence about a loss begins with it.
-fn named_rank(words: &str) -> Option<u32> {
-    words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
 
 fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> (String, i32) {

@@ -19,7 +19,7 @@ pub enum Kind {
     Signal,
     /// To the host of the scheduler: on all other hosts everything has ended well.
     OthersDone,
-    /// To a host: whether its output is to wait there, a byte: 1 until 0 follows.
+    /// To a host: whether its output is to wait there ([`Hold`]).
     Hold,
     /// From a host: what its launcher writes to standard output.
     Output,
@@ -54,6 +54,34 @@ const KINDS: [(Kind, u8); 12] = [
     (Kind::Ended, b'E'),
     (Kind::Beat, b'B'),
 ];
+
+/// What becomes of the output of a host's launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It comes.
+    Comes,
+    /// It waits there.
+    Waits,
+    /// One read of it comes, then it waits again: somebody still reads, and so a launcher that has ended all else goes on
+    /// waiting for that.
+    OneRead,
+}
+
+impl Hold {
+    /// The frame that says so.
+    pub fn frame(self) -> Frame {
+        Frame::new(Kind::Hold, vec![self as u8])
+    }
+
+    /// What this byte of a frame says.
+    pub fn of(byte: u8) -> Hold {
+        match byte {
+            1 => Hold::Waits,
+            2 => Hold::OneRead,
+            _ => Hold::Comes,
+        }
+    }
+}
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::blame;
 use super::conduct::{Action, Conduct, End, ANSWER};
-use super::frames::{text, texts, Frame, Kind};
+use super::frames::{text, texts, Frame, Hold, Kind};
 use super::line::{Come, Event, Line};
 use super::plan::{HostShare, Plan};
 use super::report::Summary;
@@ -33,6 +33,8 @@ const MISSES: Duration = Duration::from_secs(5);
 const NAMED: usize = 4;
 /// How often the reader is looked at while the hosts' output waits for it.
 const LOOK_AT_READER: Duration = Duration::from_millis(20);
+/// How long a held host waits before a little of its output comes.
+const LITTLE: Duration = Duration::from_millis(500);
 
 /// Runs the plan. Returns the exit code; the error is a sentence.
 pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
@@ -47,7 +49,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
         plan,
         voice,
         show,
-        holds: false,
+        held: None,
         forming: Shown::new(),
         conduct: Conduct::new(plan.places.len()),
         members: plan.places.iter().map(Member::new).collect(),
@@ -97,8 +99,8 @@ struct Lead<'a> {
     plan: &'a Plan,
     voice: &'a Voice,
     show: Show,
-    /// The hosts' output is to wait there.
-    holds: bool,
+    /// Since when the hosts' output waits there, or how it was looked at last, and how much had been read by then.
+    held: Option<(Duration, usize)>,
     forming: Shown,
     conduct: Conduct,
     members: Vec<Member>,
@@ -138,10 +140,10 @@ impl Lead<'_> {
             if self.conduct.finished() {
                 return;
             }
-            self.hold_output();
             let now = self.began.elapsed();
+            self.hold_output(now);
             self.tell_of_missing(now);
-            let look = if self.holds { LOOK_AT_READER } else { LOOK };
+            let look = if self.held.is_some() { LOOK_AT_READER } else { LOOK };
             let left = self.conduct.deadline().map_or(look, |deadline| deadline.saturating_sub(now).min(look));
             let come = events.recv_timeout(left);
             let then = self.began.elapsed();
@@ -159,13 +161,19 @@ impl Lead<'_> {
         }
     }
 
-    /// Lets the hosts' output wait there while enough waits here for a reader. All else goes on.
-    fn hold_output(&mut self) {
-        let holds = self.show.is_full(self.holds);
-        if holds != std::mem::replace(&mut self.holds, holds) {
-            let with_job = self.members.iter().filter(|member| member.has_job);
-            with_job.filter_map(|member| member.line.as_ref()).for_each(|line| line.tell(hold(holds)));
-        }
+    /// Lets the hosts' output wait there while enough waits here for a reader. All else goes on. Now and then a little
+    /// comes all the same if somebody reads: a host's launcher that has nothing else to do ends when nobody seems to.
+    fn hold_output(&mut self, now: Duration) {
+        let (read, is_full) = (self.show.read(), self.show.is_full(self.held.is_some()));
+        let told = match self.held {
+            None if is_full => Hold::Waits,
+            Some(_) if !is_full => Hold::Comes,
+            Some((since, before)) if now >= since + LITTLE && read != before && self.show.has_room() => Hold::OneRead,
+            _ => return,
+        };
+        self.held = (told != Hold::Comes).then_some((now, read));
+        let with_job = self.members.iter().filter(|member| member.has_job);
+        with_job.filter_map(|member| member.line.as_ref()).for_each(|line| line.tell(told.frame()));
     }
 
     /// Says once which hosts have not answered: a login may take long, or lead nowhere.
@@ -197,8 +205,8 @@ impl Lead<'_> {
                 Action::Start(_) => {
                     let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref(), has_colours());
                     line.tell(Frame::new(Kind::Job, job.encode()));
-                    if self.holds {
-                        line.tell(hold(true));
+                    if self.held.is_some() {
+                        line.tell(Hold::Waits.frame());
                     }
                     self.members[host].has_job = true;
                 }
@@ -274,11 +282,6 @@ impl Lead<'_> {
         self.voice.say(text);
         code
     }
-}
-
-/// Tells a host whether its output is to wait.
-fn hold(holds: bool) -> Frame {
-    Frame::new(Kind::Hold, vec![u8::from(holds)])
 }
 
 /// The word as a shell takes it for one word.

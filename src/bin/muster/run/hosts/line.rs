@@ -198,7 +198,8 @@ fn greeting_in(lines: &[u8]) -> Option<usize> {
     let mut begin = 0;
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         if let Some(at) = line.windows(NAME.len()).position(|words| words == NAME) {
-            if at == 0 || !line[at + NAME.len()..].contains(&b' ') {
+            let version = &line[at + NAME.len()..];
+            if at == 0 || (version.first().is_some_and(u8::is_ascii_digit) && !version.contains(&b' ')) {
                 return Some(begin + at);
             }
         }

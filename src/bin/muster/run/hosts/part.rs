@@ -8,7 +8,7 @@
 //! If the leading launcher's reader is slow, that launcher says that output is to wait. Then this reads no output, and
 //! the launcher here leaves it in the logs. Everything else goes on, so that an end or a failure is told at once.
 
-use super::frames::{greeting, Frame, Frames, Job, Kind};
+use super::frames::{greeting, Frame, Frames, Hold, Job, Kind};
 use super::report::Report;
 use crate::code;
 use crate::run::join::{Signals, OTHERS_DONE};
@@ -69,8 +69,8 @@ struct Relay {
     pid: i32,
     streams: [Option<OwnedFd>; 3],
     report: Frames,
-    /// Output waits, as the leading launcher has said.
-    holds: bool,
+    /// What becomes of its output, as the leading launcher has said.
+    hold: Hold,
     /// When it became known that nobody leads any more, and how often the launcher was told.
     alone: Option<(Instant, usize)>,
 }
@@ -87,8 +87,8 @@ fn relay() -> io::Result<()> {
     match begin(&job) {
         Ok((pid, streams)) => {
             let streams = streams.map(Some);
-            let (report, holds, alone) = (Frames::default(), false, None);
-            Relay { input, output, frames, pid, streams, report, holds, alone }.follow(&signals)
+            let (report, hold, alone) = (Frames::default(), Hold::Comes, None);
+            Relay { input, output, frames, pid, streams, report, hold, alone }.follow(&signals)
         }
         Err(error) => {
             Frame::new(Kind::Words, format!("muster: {error}\n")).write(&mut output)?;
@@ -148,7 +148,7 @@ impl Relay {
             // A launcher that has left its output open to others has ended all the same.
             let has_ended = sys::ended(self.pid).is_some();
             // What a launcher leaves in its pipe when it ends is little.
-            let waits = |index: usize| index == 0 && self.holds && self.alone.is_none() && !has_ended;
+            let waits = |index: usize| index == 0 && self.hold == Hold::Waits && self.alone.is_none() && !has_ended;
             let stream = |index: usize| match &self.streams[index] {
                 Some(stream) if !waits(index) => stream.as_fd(),
                 _ => never.as_fd(),
@@ -197,6 +197,9 @@ impl Relay {
             return;
         }
         buffer.truncate(length);
+        if index == 0 && self.hold == Hold::OneRead {
+            self.hold = Hold::Waits;
+        }
         match index {
             0 => self.say(Frame::new(Kind::Output, buffer)),
             1 => self.say(Frame::new(Kind::Words, buffer)),
@@ -225,7 +228,7 @@ impl Relay {
             match (frame.kind, frame.body.first()) {
                 (Kind::Signal, Some(signal)) => sys::signal_process(self.pid, i32::from(*signal)),
                 (Kind::OthersDone, _) => sys::signal_process(self.pid, OTHERS_DONE),
-                (Kind::Hold, Some(holds)) => self.holds = *holds == 1,
+                (Kind::Hold, Some(byte)) => self.hold = Hold::of(*byte),
                 _ => {}
             }
         }
@@ -279,7 +282,7 @@ mod tests {
             pid: child.id() as i32,
             streams: [Some(stream), None, None],
             report: Frames::default(),
-            holds: false,
+            hold: Hold::Comes,
             alone: None,
         };
         let begin = Instant::now();
@@ -308,7 +311,7 @@ mod tests {
         let streams = [Some(child.stdout.take().unwrap().into()), Some(child.stderr.take().unwrap().into()), None];
         let (input, output) = (input.into(), File::from(OwnedFd::from(output)));
         let (pid, report) = (child.id() as i32, Frames::default());
-        let relay = Relay { input, output, frames, pid, streams, report, holds: false, alone: None };
+        let relay = Relay { input, output, frames, pid, streams, report, hold: Hold::Comes, alone: None };
         let relays = std::thread::spawn(move || relay.follow(&Signals::begin().unwrap()));
         let (said, mut heard) = (OwnedFd::from(said), Frames::default());
         let mut hear = || next(&said, &mut heard).unwrap().unwrap();

@@ -11,12 +11,15 @@ use std::time::Instant;
 
 /// How many bytes wait for a reader before the hosts are to hold theirs back; and how few before they may go on.
 const FULL: [usize; 2] = [1 << 20, 1 << 19];
+/// From so many bytes on not even a little more is asked for.
+const MOST: usize = 64 << 20;
 
 /// The thread that writes.
 pub struct Show {
     to: Sender<Vec<u8>>,
     done: Receiver<()>,
     waiting: Arc<AtomicUsize>,
+    read: Arc<AtomicUsize>,
 }
 
 impl Show {
@@ -24,21 +27,33 @@ impl Show {
     pub fn start(mut out: impl Write + Send + 'static) -> std::io::Result<Show> {
         let ((to, from), (finished, done)) = (channel::<Vec<u8>>(), channel());
         let waiting = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&waiting);
+        let read = Arc::new(AtomicUsize::new(0));
+        let (count, taken) = (Arc::clone(&waiting), Arc::clone(&read));
         std::thread::Builder::new().name("muster-show".to_owned()).spawn(move || {
             for bytes in from {
                 // An error means that the reader has gone away. The run itself goes on.
                 let _ = out.write_all(&bytes).and_then(|()| out.flush());
                 count.fetch_sub(bytes.len(), Ordering::Relaxed);
+                taken.fetch_add(bytes.len(), Ordering::Relaxed);
             }
             let _ = finished.send(()); // nobody may wait for it any more
         })?;
-        Ok(Show { to, done, waiting })
+        Ok(Show { to, done, waiting, read })
     }
 
     /// Whether enough waits for a reader. If it was so (`was_full`), it is until much less waits.
     pub fn is_full(&self, was_full: bool) -> bool {
         self.waiting.load(Ordering::Relaxed) > FULL[usize::from(was_full)]
+    }
+
+    /// How much has been read so far: another number shows that somebody reads.
+    pub fn read(&self) -> usize {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Whether a little more may come although it is full.
+    pub fn has_room(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < MOST
     }
 
     /// Shows this.
@@ -53,7 +68,7 @@ impl Show {
     /// Waits as long as somebody reads what is left, without a pause of [`PATIENCE`]. Returns the words for the user,
     /// if not all was read.
     pub fn finish(self) -> Option<String> {
-        let Show { to, done, waiting } = self;
+        let Show { to, done, waiting, .. } = self;
         drop(to);
         let (mut since, mut left) = (Instant::now(), waiting.load(Ordering::Relaxed));
         let mut left_out = 0;
