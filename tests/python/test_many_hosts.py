@@ -260,7 +260,7 @@ def test_a_slow_reader_gets_all_output(tmp_path):
                 if not piece:
                     break
                 shown += piece
-                time.sleep(0.01)  # it is slow
+                time.sleep(0.01)  # a slow reader: a busy machine only makes it slower
             assert launcher.wait(LIMIT) == 0
         finally:
             launcher.kill()

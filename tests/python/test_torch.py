@@ -176,7 +176,7 @@ def test_a_call_that_waits_does_not_get_the_time_out_of_another_threads_call(env
             counted.append(seconds)
             if seconds == 77:
                 is_set.set()
-                time.sleep(0.5)  # nobody tells that the other thread waits for its turn
+                time.sleep(0.5)  # for the other thread to come to its turn; no length of this makes the test fail
         muster.Group.set_timeout = set_timeout
         first, second = torch.ones(3), torch.ones(5)
         works = []

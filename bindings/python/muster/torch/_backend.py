@@ -84,9 +84,7 @@ class Backend(TorchBackend):
         work = Work(tensors, self._sequence)
         seconds = options.timeout.total_seconds() if options is not None else -1.0
         if seconds <= 0 and not getattr(options, "asyncOp", True):
-            if self._has_other_timeouts:
-                return work.run_started(self._group, parts, self._starting)
-            return work.run(self._group, parts)
+            return work.run(self._group, parts, self._starting if self._has_other_timeouts else None)
         if seconds <= 0:
             with self._starting:  # or it would get the time-out of a call that another thread starts
                 return work.start(self._group, parts)

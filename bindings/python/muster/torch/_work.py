@@ -62,6 +62,18 @@ class Part:
         work._part_ended(error)
 
 
+def _run_started(group: Group, part: Part, starting: ContextManager[Any]) -> Any:
+    """Starts one operation within `starting`, and waits for it outside."""
+    with starting:
+        request = group._started(part.name, part.call)
+    try:
+        return request.wait()
+    except BaseException as error:
+        if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
+            request.cancel()
+        raise
+
+
 class Work(TorchWork):
     """An operation, or several that are waited for together. It keeps its tensors until it has ended."""
 
@@ -80,30 +92,11 @@ class Work(TorchWork):
 
     # Carrying out
 
-    def run(self, group: Group, parts: Sequence[Part]) -> "Work":
-        """Carries out on this thread, and waits."""
+    def run(self, group: Group, parts: Sequence[Part], starting: Optional[ContextManager[Any]] = None) -> "Work":
+        """Carries out on this thread, and waits. With `starting` no operation starts outside of it."""
         try:
             for part in parts:
-                self._take(group._run(part.name, part.call))
-                if part.finish:
-                    part.finish()
-        except MusterError as error:
-            self._error = translated(error)
-        self._end()
-        return self
-
-    def run_started(self, group: Group, parts: Sequence[Part], starting: ContextManager[Any]) -> "Work":
-        """As `run`, where no operation may start outside of `starting`."""
-        try:
-            for part in parts:
-                with starting:
-                    request = group._started(part.name, part.call)
-                try:
-                    self._take(request.wait())
-                except BaseException as error:
-                    if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
-                        request.cancel()
-                    raise
+                self._take(group._run(part.name, part.call) if starting is None else _run_started(group, part, starting))
                 if part.finish:
                     part.finish()
         except MusterError as error:
