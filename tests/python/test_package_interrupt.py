@@ -75,6 +75,31 @@ def test_a_wait_ends_within_100_ms_of_the_signal():
         assert len(late) == TRIES and min(late) < PROMISED_SECONDS, late
 
 
+def test_ctrl_c_just_as_the_hook_prepares_for_its_next_call_is_not_lost():
+    lines = """
+        import os, signal
+        from muster import _interrupt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        new, left = _interrupt._new, []
+        def interrupted():
+            if left and left.pop():
+                os.kill(os.getpid(), signal.SIGINT)
+            return new()
+        _interrupt._new = interrupted
+        with muster.init() as c:
+            for _ in range(2):
+                left.append(True)
+                try:
+                    c.world.recv(bytearray(1))
+                    raise AssertionError("has not waited")
+                except KeyboardInterrupt:
+                    say(interrupted=True)
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        assert said(alone)["interrupted"] and alone.stderr == ""
+
+
 def test_ctrl_c_ends_the_wait_for_the_others():
     with Cluster(packaged("c = muster.init()"), workers=2, started=1) as cluster:
         until_told(cluster.port, lambda answer: answer["nodes"], "one waits in init")

@@ -8,7 +8,8 @@ library has returned.
 The hook must not lose that exception, and Python runs handlers as soon as it enters a function, before any `try` of
 it. So no function is entered. A hook is a generator that is suspended inside its `try` already, and is resumed by
 `next`. The calls around it (`deque.pop`, `map`) are not Python's code either. Each call takes a generator of its own
-out of the pool, for a handler may itself call the library, and other threads wait, too.
+out of the pool, for a handler may itself call the library, and other threads wait, too. The pool is filled again
+inside the `try`, for that enters functions; once the `try` has ended, nothing is called any more.
 
 Tested in tests/python/test_package_interrupt.py.
 """
@@ -33,6 +34,8 @@ _ending = False
 def _asked() -> Iterator[int]:
     try:
         yield 0
+        while len(_pool) < _SPARE:
+            _pool.append(_new())
         with called_by_the_library():
             _check_signals()
         answer = int(_ending)
@@ -41,8 +44,6 @@ def _asked() -> Iterator[int]:
     except BaseException as raised:  # whatever a handler raises is its caller's
         pending.append(raised)
         answer = 1
-    while len(_pool) < _SPARE:
-        _pool.append(_new())
     yield answer
 
 
