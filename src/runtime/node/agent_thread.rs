@@ -64,6 +64,8 @@ pub struct Node {
     listener: Option<Listener>,
     accept_again: Time,
     mesh: Mesh,
+    /// When the sockets were last looked at: what had come by then has been read.
+    looked_at: Time,
     armed: Time,
     run: AgentRun,
     /// Whether all nodes are told of the job's end, which this node tells of itself.
@@ -94,6 +96,7 @@ impl Node {
             listener: None,
             accept_again: Time::NEVER,
             mesh,
+            looked_at: Time::default(),
             armed: Time::NEVER,
             run: AgentRun::Runs,
             all_are_told: false,
@@ -140,7 +143,8 @@ impl Node {
         self.feed_signs();
         let now = self.state.clock.now();
         // The mesh goes first: what it has found out may change when the brain wants to be woken.
-        let links_at = self.mesh.expire(now).min(self.mesh.tell_on(now, &self.poller));
+        // A peer that has spoken in time is heard, also if this thread was not scheduled meanwhile.
+        let links_at = self.mesh.expire(self.looked_at).min(self.mesh.tell_on(now, &self.poller));
         let links_at = links_at.min(self.mesh.dial_again(now, &self.poller));
         self.publish_untold();
         let dials_at = self.dial_on(now);
@@ -179,6 +183,7 @@ impl Node {
 
     /// Sleeps at most so long, then serves what is ready. Returns whether anything was ready.
     fn round(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let begun = self.state.clock.now();
         self.poller
             .poll(timeout)
             .map_err(|error| Error::system("the agent thread cannot wait for its sockets", &error))?;
@@ -205,6 +210,7 @@ impl Node {
             }
         }
         self.more = self.mesh.look_again(&self.poller);
+        self.looked_at = begun;
         self.pass_on();
         Ok(any)
     }

@@ -10,13 +10,15 @@ use crate::runtime::base::log::Logger;
 use crate::runtime::base::sync::Bell;
 use crate::runtime::by_hand_test::worker;
 use crate::runtime::cluster_test::plain;
+use crate::runtime::links::handshake::{frame, HELLO_WAIT};
 use crate::runtime::links::mesh::tests::formed;
 use crate::secret::Guard;
-use crate::types::{Epoch, Incarnation};
-use crate::wire::{Heartbeat, Verdict};
+use crate::types::{Epoch, GroupId, Incarnation};
+use crate::wire::{Channel, Heartbeat, LinkHello, LinkKind, Verdict};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -122,6 +124,28 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
         node.turn().unwrap();
         assert_eq!(node.state.view().epoch.is_aborted(), counts);
     }
+}
+
+/// The thread was not scheduled for longer than a stranger may take to say its name. The name had come by then.
+#[test]
+fn a_hello_that_came_in_time_is_answered_however_late_the_thread_reads_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut node = node(address);
+    turn_until(&mut node, |node| node.connection.is_up());
+    let mut stream = listener.accept().unwrap().0;
+    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
+    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
+    let mut stranger = TcpStream::connect(node.listener.as_ref().unwrap().local_addresses()[0]).unwrap();
+    node.state.waker.wake();
+    node.turn().unwrap(); // lets it in
+    let (group, channel, incarnation) = (GroupId::WORLD, Channel::Collectives, Incarnation([2; 16]));
+    let proof = [0; 16]; // a wrong one
+    let hello = LinkHello { epoch: Epoch(1), group, channel, from: 1, to: 0, incarnation, proof, features: 0 };
+    stranger.write_all(&frame(LinkKind::Hello, &hello)).unwrap();
+    thread::sleep(HELLO_WAIT + Duration::from_millis(100)); // its time is up by then
+    node.turn().unwrap();
+    assert!(stranger.read(&mut [0; 64]).unwrap() > 0, "the refusal is said");
 }
 
 /// The wrap fails for a certificate that is not valid, say. Each attempt is wrapped, and no byte goes out in clear.
