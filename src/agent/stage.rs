@@ -55,13 +55,13 @@ pub(super) struct Member {
     /// The nodes lost in this epoch, by index.
     lost: Vec<u32>,
     recovery: bool,
-    cluster: Cluster,
+    health: ClusterHealth,
     presence: Presence,
 }
 
-/// How the cluster stands, as far as this node was told.
+/// The health of the cluster, as far as this node was told.
 #[derive(Debug)]
-enum Cluster {
+enum ClusterHealth {
     Whole,
     /// Broken, for this first cause; the next epoch may make it whole again.
     Broken(Failure),
@@ -161,7 +161,7 @@ impl Member {
             group: 0,
             lost: Vec::new(),
             recovery,
-            cluster: Cluster::Whole,
+            health: ClusterHealth::Whole,
             presence: Presence::Stays,
         }
     }
@@ -170,7 +170,7 @@ impl Member {
     pub(super) fn renew(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         self.lost.clear();
-        self.cluster = Cluster::Whole;
+        self.health = ClusterHealth::Whole;
     }
 
     /// A scheduler of this generation has confirmed the membership. Returns whether it is another generation than the
@@ -198,18 +198,18 @@ impl Member {
     pub(super) fn break_by(&mut self, failure: &Failure) -> bool {
         let is_end = !self.recovery || matches!(failure.status, Status::Aborted | Status::Fenced);
         let first = failure.clone();
-        self.cluster = match (&self.cluster, is_end) {
-            (Cluster::Over { .. }, _) | (Cluster::Broken(_), false) => return false,
-            (_, true) => Cluster::Over { first, is_news: false },
-            (Cluster::Whole, false) => Cluster::Broken(first),
+        self.health = match (&self.health, is_end) {
+            (ClusterHealth::Over { .. }, _) | (ClusterHealth::Broken(_), false) => return false,
+            (_, true) => ClusterHealth::Over { first, is_news: false },
+            (ClusterHealth::Whole, false) => ClusterHealth::Broken(first),
         };
         true
     }
 
     /// A node has aborted the job. Returns whether the scheduler is to be told of it.
     pub(super) fn hear_abort_of_a_peer(&mut self) -> bool {
-        match &mut self.cluster {
-            Cluster::Over { first, is_news } if first.status == Status::Aborted => *is_news = true,
+        match &mut self.health {
+            ClusterHealth::Over { first, is_news } if first.status == Status::Aborted => *is_news = true,
             _ => return false,
         }
         true
@@ -217,22 +217,22 @@ impl Member {
 
     /// The scheduler says itself that the job is aborted.
     pub(super) fn hear_abort_of_the_scheduler(&mut self) {
-        if let Cluster::Over { is_news, .. } = &mut self.cluster {
+        if let ClusterHealth::Over { is_news, .. } = &mut self.health {
             *is_news = false;
         }
     }
 
     /// The first cause, once the cluster is broken.
     pub(super) fn first_cause(&self) -> Option<&Failure> {
-        match &self.cluster {
-            Cluster::Whole => None,
-            Cluster::Broken(first) | Cluster::Over { first, .. } => Some(first),
+        match &self.health {
+            ClusterHealth::Whole => None,
+            ClusterHealth::Broken(first) | ClusterHealth::Over { first, .. } => Some(first),
         }
     }
 
     /// The first cause, once the cluster is broken for good.
     pub(super) fn end_cause(&self) -> Option<&Failure> {
-        self.first_cause().filter(|_| matches!(self.cluster, Cluster::Over { .. }))
+        self.first_cause().filter(|_| matches!(self.health, ClusterHealth::Over { .. }))
     }
 
     pub(super) fn is_aborted(&self) -> bool {
@@ -241,7 +241,7 @@ impl Member {
 
     /// Whether a peer's abort is still to be told to a scheduler.
     pub(super) fn has_news(&self) -> bool {
-        matches!(self.cluster, Cluster::Over { is_news: true, .. })
+        matches!(self.health, ClusterHealth::Over { is_news: true, .. })
     }
 
     /// What this node was told, for a scheduler that may not know it.
@@ -307,7 +307,7 @@ impl Member {
 
     /// Whether this node judges the others if no scheduler does. A scheduler with recovery comes back and does it.
     pub(super) fn may_judge(&self) -> bool {
-        matches!((&self.presence, &self.cluster), (Presence::Stays, Cluster::Whole)) && !self.recovery
+        matches!((&self.presence, &self.health), (Presence::Stays, ClusterHealth::Whole)) && !self.recovery
     }
 
     pub(super) fn may_recover(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::prepare::{check_apart, extent, of_all, own, own_at, parts, InPlace, Operator, Prepared};
 use crate::error::{memory, Error, Result, Status};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::schedules::{Layout, Parts, Shape};
 use crate::types::CallKind;

@@ -7,7 +7,7 @@ use super::guard::guard;
 use super::handles::muster_group_t;
 use super::prepare::Operator;
 use crate::error::{Result, Status};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use std::ffi::c_void;
 

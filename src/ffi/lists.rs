@@ -9,7 +9,7 @@ use super::nonblocking::start;
 use super::prepare::{check_null, extent, of_all, overlap, own, parts, Operator, Prepared};
 use super::request::muster_request_t;
 use crate::error::{memory, Error, Result};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::{PartList, Placement};
 use crate::schedules::{Buffer, Layout, Parts};

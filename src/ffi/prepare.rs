@@ -2,7 +2,7 @@
 
 use super::convert::{null, slice};
 use crate::error::{memory, Error, Result};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::memory::buffer::{CallBuffers, PartList, Placement};
 use crate::runtime::UserFunction;

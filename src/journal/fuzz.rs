@@ -15,13 +15,13 @@ pub fn journal(bytes: &[u8]) {
 /// A journal with these records.
 #[cfg(test)]
 pub fn journal_of(records: &[Vec<u8>]) -> Vec<u8> {
-    let (writer, mut bytes) = (record::Writer { salt: 7 }, record::head(7));
+    let (encoder, mut bytes) = (record::RecordEncoder { salt: 7 }, record::head(7));
     for record in records {
         let offset = bytes.len() as u64;
-        writer.put(&mut bytes, offset, offset, record);
+        encoder.put(&mut bytes, offset, offset, record);
     }
     let end = bytes.len() as u64;
-    writer.put_mark(&mut bytes, end);
+    encoder.put_mark(&mut bytes, end);
     bytes
 }
 

@@ -13,7 +13,7 @@
 //! Nothing is promised of a record before [`Journal::sync`] has returned. Tested in `log_test.rs`.
 
 use super::disk::{path_of, tried, tried_directory, Appender, Disk, Locked};
-use super::record::{head, scan, Writer, HEAD_BYTES, RECORD_HEAD_BYTES, RECORD_MAX};
+use super::record::{head, scan, RecordEncoder, HEAD_BYTES, RECORD_HEAD_BYTES, RECORD_MAX};
 use crate::error::{Error, Result, Status};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ const PART_BYTES: usize = 1 << 20;
 /// The journal of one scheduler.
 pub struct Journal {
     file: Box<dyn Appender>,
-    writer: Writer,
+    encoder: RecordEncoder,
     /// The length of the file, and how much of it is synced.
     length: u64,
     synced: u64,
@@ -124,10 +124,10 @@ impl Journal {
     }
 
     fn new(disk: Box<dyn Disk>, lock: Box<dyn Send>, begun: Begun, next_salt: u64) -> Journal {
-        let Begun { file, writer, length, snapshot } = begun;
+        let Begun { file, encoder, length, snapshot } = begun;
         Journal {
             file,
-            writer,
+            encoder,
             length,
             synced: length,
             snapshot,
@@ -152,7 +152,7 @@ impl Journal {
             let mut bytes = Vec::new();
             for record in records {
                 let offset = journal.length + bytes.len() as u64;
-                journal.writer.put(&mut bytes, offset, journal.synced, record.as_ref());
+                journal.encoder.put(&mut bytes, offset, journal.synced, record.as_ref());
             }
             if !bytes.is_empty() {
                 tried(&*journal.disk, "write to", JOURNAL, journal.file.append(&bytes))?;
@@ -193,9 +193,9 @@ impl Journal {
     }
 
     fn replace<R: AsRef<[u8]>>(&mut self, snapshot: impl IntoIterator<Item = R>) -> Result<()> {
-        let Begun { file, writer, length, snapshot } = begin(&*self.disk, self.next_salt, snapshot)?;
+        let Begun { file, encoder, length, snapshot } = begin(&*self.disk, self.next_salt, snapshot)?;
         self.next_salt = self.next_salt.wrapping_add(1);
-        (self.file, self.writer, self.length, self.synced, self.snapshot) = (file, writer, length, length, snapshot);
+        (self.file, self.encoder, self.length, self.synced, self.snapshot) = (file, encoder, length, length, snapshot);
         self.displaced = false;
         Ok(())
     }
@@ -273,21 +273,21 @@ fn lock(disk: &dyn Disk) -> Result<Box<dyn Send>> {
 /// A file that has just become the journal, or is it already.
 struct Begun {
     file: Box<dyn Appender>,
-    writer: Writer,
+    encoder: RecordEncoder,
     length: u64,
     snapshot: u64,
 }
 
 /// Makes a file with these records, whole and durable, and gives it the journal's name.
 fn begin<R: AsRef<[u8]>>(disk: &dyn Disk, salt: u64, records: impl IntoIterator<Item = R>) -> Result<Begun> {
-    let writer = Writer { salt };
+    let encoder = RecordEncoder { salt };
     let mut file = tried(disk, "create", NEW, disk.create(NEW))?;
     let mut part = head(salt);
     let mut written = 0;
     for record in records {
         check_length(record.as_ref())?;
         let offset = written + part.len() as u64;
-        writer.put(&mut part, offset, HEAD_BYTES as u64, record.as_ref());
+        encoder.put(&mut part, offset, HEAD_BYTES as u64, record.as_ref());
         if part.len() >= PART_BYTES {
             tried(disk, "write to", NEW, file.append(&part))?;
             written += part.len() as u64;
@@ -295,13 +295,13 @@ fn begin<R: AsRef<[u8]>>(disk: &dyn Disk, salt: u64, records: impl IntoIterator<
         }
     }
     let offset = written + part.len() as u64;
-    writer.put_mark(&mut part, offset);
+    encoder.put_mark(&mut part, offset);
     tried(disk, "write to", NEW, file.append(&part))?;
     let length = written + part.len() as u64;
     tried(disk, "sync", NEW, file.sync())?;
     tried(disk, "rename", NEW, disk.rename(NEW, JOURNAL))?;
     tried_directory(disk, "sync the directory", disk.sync())?;
-    Ok(Begun { file, writer, length, snapshot: length })
+    Ok(Begun { file, encoder, length, snapshot: length })
 }
 
 #[cfg(test)]

@@ -49,13 +49,13 @@ pub(super) fn head(salt: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes the parts of a file with this salt.
+/// Encodes the parts of a file with this salt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writer {
+pub(super) struct RecordEncoder {
     pub salt: u64,
 }
 
-impl Writer {
+impl RecordEncoder {
     /// Puts a record that will begin at `offset` behind `to`. The payload keeps [`RECORD_MAX`].
     pub fn put(self, to: &mut Vec<u8>, offset: u64, synced: u64, payload: &[u8]) {
         let length = u32::try_from(payload.len()).expect("RECORD_MAX fits in u32");

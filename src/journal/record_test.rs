@@ -4,19 +4,19 @@ const SALT: u64 = 0x0102_0304_0506_0708;
 
 /// A file with this snapshot, and behind it batches that were each synced.
 fn file(snapshot: &[&[u8]], batches: &[&[&[u8]]]) -> Vec<u8> {
-    let writer = Writer { salt: SALT };
+    let encoder = RecordEncoder { salt: SALT };
     let mut bytes = head(SALT);
     for record in snapshot {
         let offset = bytes.len() as u64;
-        writer.put(&mut bytes, offset, HEAD_BYTES as u64, record);
+        encoder.put(&mut bytes, offset, HEAD_BYTES as u64, record);
     }
     let offset = bytes.len() as u64;
-    writer.put_mark(&mut bytes, offset);
+    encoder.put_mark(&mut bytes, offset);
     for batch in batches {
         let synced = bytes.len() as u64;
         for record in *batch {
             let offset = bytes.len() as u64;
-            writer.put(&mut bytes, offset, synced, record);
+            encoder.put(&mut bytes, offset, synced, record);
         }
     }
     bytes
@@ -61,7 +61,7 @@ fn what_lies_behind_the_first_hole_of_an_unsynced_batch_is_torn_off() {
         assert_eq!((found.payloads.len(), found.end), (3, second), "{hole:?}");
         // Another batch stands behind it: so the batch with the hole had been synced.
         let (offset, synced) = (torn.len() as u64, torn.len() as u64);
-        Writer { salt: SALT }.put(&mut torn, offset, synced, b"later");
+        RecordEncoder { salt: SALT }.put(&mut torn, offset, synced, b"later");
         assert_eq!(
             scan(&torn).unwrap_err(),
             format!("is damaged at offset {second}: it had been synced there, as the record at offset {offset} shows")
@@ -75,7 +75,7 @@ fn a_later_batch_whose_own_sync_point_is_older_proves_nothing() {
     let synced = bytes.len() as u64;
     for record in [b"one", b"two"] {
         let offset = bytes.len() as u64;
-        Writer { salt: SALT }.put(&mut bytes, offset, synced, record);
+        RecordEncoder { salt: SALT }.put(&mut bytes, offset, synced, record);
     }
     bytes[synced as usize + RECORD_HEAD_BYTES] ^= 1;
     assert_eq!(payloads(&bytes).unwrap(), [b"synced"]);
@@ -97,7 +97,7 @@ fn records_of_another_file_are_not_taken_for_its_own() {
     // These bytes stand for what an older file left on the disk: the same bytes at the same place, but with another salt.
     let old = file(&[], &[&[b"first"], &[b"stale"]]);
     let mut new = head(SALT + 1);
-    Writer { salt: SALT + 1 }.put_mark(&mut new, HEAD_BYTES as u64);
+    RecordEncoder { salt: SALT + 1 }.put_mark(&mut new, HEAD_BYTES as u64);
     let end = new.len();
     new.extend_from_slice(&old[end..]);
     let found = scan(&new).unwrap();
@@ -109,10 +109,10 @@ fn a_copy_of_the_journal_within_it_is_a_payload() {
     let inner = file(&[b"x"], &[&[b"y"], &[b"z"]]);
     // The copy lies right behind a torn record, where a search for whole ones begins.
     let mut bytes = inner.clone();
-    let (start, writer) = (bytes.len(), Writer { salt: SALT });
-    writer.put(&mut bytes, start as u64, start as u64, b"torn");
+    let (start, encoder) = (bytes.len(), RecordEncoder { salt: SALT });
+    encoder.put(&mut bytes, start as u64, start as u64, b"torn");
     let behind = bytes.len() as u64;
-    writer.put(&mut bytes, behind, start as u64, &inner);
+    encoder.put(&mut bytes, behind, start as u64, &inner);
     bytes[start + RECORD_HEAD_BYTES] ^= 1;
     assert_eq!(scan(&bytes).unwrap().end, start);
 }
@@ -157,19 +157,19 @@ fn a_search_for_records_ends() {
 #[test]
 fn absurd_lengths_and_sync_points_are_no_records() {
     let bytes = file(&[], &[]);
-    let (end, writer) = (bytes.len() as u64, Writer { salt: SALT });
+    let (end, encoder) = (bytes.len() as u64, RecordEncoder { salt: SALT });
     for length in [RECORD_MAX as u32 + 1, u32::MAX - 1, 6] {
         let mut bytes = bytes.clone();
-        writer.put_parts(&mut bytes, end, end, length, b"short");
+        encoder.put_parts(&mut bytes, end, end, length, b"short");
         assert_eq!(scan(&bytes).unwrap().end as u64, end, "{length}");
     }
     for (offset, synced) in [(end + 1, end), (end, end + 1), (end, u64::MAX), (u64::MAX, end)] {
         let mut bytes = bytes.clone();
-        writer.put(&mut bytes, offset, synced, b"short");
+        encoder.put(&mut bytes, offset, synced, b"short");
         assert_eq!(scan(&bytes).unwrap().end as u64, end, "{offset} {synced}");
     }
     let mut marked = bytes.clone();
-    writer.put_mark(&mut marked, end);
+    encoder.put_mark(&mut marked, end);
     assert!(scan(&marked).unwrap_err().contains("second mark"));
 }
 

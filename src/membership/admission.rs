@@ -3,7 +3,7 @@
 //! Decisions: where only one side was given a job id, the two disagree. A node id is unique among workers and servers
 //! together. Tested in `admission_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::conductor::Conductor;
 use super::forming::Forming;
 use super::node::{counted, name, span};
@@ -23,7 +23,7 @@ pub(super) fn refused<T>(reason: String) -> Result<T, Refusal> {
 /// A process that registers, held against the job as it is now.
 #[derive(Clone, Copy)]
 pub(super) struct Newcomer<'a> {
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a ClusterState,
     pub(super) forming: &'a Forming,
     pub(super) now: Time,
     pub(super) register: &'a Register,

@@ -411,7 +411,7 @@ fn where_descriptors_are_short_few_may_be_unregistered() {
     }
     assert!(bench.closed.is_empty());
     bench.feed(crate::membership::Input::ShortOfDescriptors(false));
-    let kept = crate::membership::connections::UNREGISTERED_WHEN_SHORT as u64;
+    let kept = crate::membership::connection_table::UNREGISTERED_WHEN_SHORT as u64;
     assert_eq!(bench.closed, (1..=100 - kept).map(ConnId).collect::<Vec<_>>(), "the oldest, and no node");
     bench.join(100, worker(1, 2));
     assert_eq!(bench.formed_message(100).rank, 1, "the newest is still there");
@@ -426,7 +426,7 @@ fn where_descriptors_are_short_few_may_be_unregistered() {
 #[test]
 fn unregistered_connections_have_a_limit() {
     let mut bench = Bench::new(rules(1, 0));
-    let limit = 1 + crate::membership::connections::UNREGISTERED_SPARE as u64;
+    let limit = 1 + crate::membership::connection_table::UNREGISTERED_SPARE as u64;
     for conn in 0..limit {
         bench.open(conn);
     }

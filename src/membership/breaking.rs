@@ -1,7 +1,7 @@
 //! What follows from a loss: the search for the culprit, the verdict, and the first cause that breaks the job. Tested in
 //! `liveness_test.rs`, `suspicion_test.rs`, `ending_test.rs` and `held_test.rs`.
 
-use super::cluster::FIRST_GENERATION;
+use super::cluster_state::FIRST_GENERATION;
 use super::conductor::Conductor;
 use super::liveness::{Loss, REATTACH};
 use super::suspicion::Search;

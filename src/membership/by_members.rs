@@ -4,7 +4,7 @@
 //! Two nodes disagree if both are in both of two lists, and each asks at the same time for another of the two under the
 //! same tag: each waits for the other. Anything less may be another order of the same calls.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::conductor::Conductor;
 use super::group_table::{GroupTable, OPEN_MAX};
 use super::pacts::{Name, NAMED_MAX};
@@ -73,7 +73,7 @@ impl Conductor {
 }
 
 /// Tells a member what became of its wish.
-fn tell(cluster: &mut Cluster, key: u32, ask: u64, outcome: Result<GroupId, Failure>) {
+fn tell(cluster: &mut ClusterState, key: u32, ask: u64, outcome: Result<GroupId, Failure>) {
     let (group, failure) = match outcome {
         Ok(group) => (Some(group), None),
         Err(failure) => (None, Some(failure)),
@@ -83,10 +83,10 @@ fn tell(cluster: &mut Cluster, key: u32, ask: u64, outcome: Result<GroupId, Fail
 
 /// Ends the open groups for which `which` is true, each with the failure that `failure` gives.
 fn end_pacts(
-    cluster: &mut Cluster,
+    cluster: &mut ClusterState,
     table: &mut GroupTable,
     which: impl Fn(&Name) -> bool,
-    failure: impl Fn(&Cluster, &Name) -> Failure,
+    failure: impl Fn(&ClusterState, &Name) -> Failure,
 ) {
     let ended: Vec<Name> = table.pacts.open().filter(|name| which(name)).cloned().collect();
     for name in ended {
@@ -101,7 +101,7 @@ fn left(name: &Name) -> String {
 }
 
 /// The reason why there will be no such group, if that is known.
-fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Option<Failure> {
+fn refusal(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) -> Option<Failure> {
     if let Some(gone) = name.members.iter().find(|member| cluster.nodes.has_left(**member)) {
         let culprit = cluster.nodes.get(gone).map(|node| node.culprit());
         return Some(cluster.failure(Status::PeerLeft, culprit, left(name)));
@@ -114,7 +114,7 @@ fn refusal(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Opti
 }
 
 /// Names the members that have not asked: this is what a member is told that does not wait any more.
-fn awaited(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Failure {
+fn awaited(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) -> Failure {
     let mut missing = name.members.iter().filter(|member| **member != key && !table.pacts.waits(name, **member));
     let first = missing.next().and_then(|member| cluster.nodes.get(member)).map(|node| node.culprit());
     let others: Vec<u32> = missing.copied().collect();
@@ -126,7 +126,7 @@ fn awaited(cluster: &Cluster, table: &GroupTable, name: &Name, key: u32) -> Fail
     cluster.failure(Status::Timeout, first, cause)
 }
 
-fn disagreement(cluster: &Cluster, one: (u32, &Name), other: (u32, &Name)) -> Failure {
+fn disagreement(cluster: &ClusterState, one: (u32, &Name), other: (u32, &Name)) -> Failure {
     let (first, second) = if one.0 < other.0 { (one, other) } else { (other, one) };
     let said = |(key, name): (u32, &Name)| format!("{} asks for {}", cluster.nodes.in_words(key), name.in_words());
     let cause = format!("{}, but {}: members must name the same ranks in the same order", said(first), said(second));

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a rank is named only where a strict majority of the group's members called the same, and it did not.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::dispute::{common, Dispute};
 use super::groups::Groups;
 use super::revocation::Revocation;
@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 8;
 
 impl Groups {
     /// A node gives up on a group, for this cause.
-    pub(super) fn revoke(&mut self, cluster: &mut Cluster, now: Time, key: u32, failure: Failure) {
+    pub(super) fn revoke(&mut self, cluster: &mut ClusterState, now: Time, key: u32, failure: Failure) {
         let Some(group) = failure.group.filter(|_| failure.epoch == cluster.epoch) else {
             return cluster.out.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
         };
@@ -49,7 +49,13 @@ impl Groups {
     }
 
     /// Compares what this node calls with what the others called in the same collectives.
-    pub(super) fn compare_calls(&mut self, cluster: &mut Cluster, now: Time, key: u32, progress: &[GroupProgress]) {
+    pub(super) fn compare_calls(
+        &mut self,
+        cluster: &mut ClusterState,
+        now: Time,
+        key: u32,
+        progress: &[GroupProgress],
+    ) {
         for progress in progress {
             let (group, sequence) = (progress.group, progress.entered);
             let Some(call) = progress.call.filter(|_| sequence > 0 && !self.revoked.contains_key(&group)) else {
@@ -68,7 +74,7 @@ impl Groups {
 
     /// A member gives up on a group for a reason that may only follow from another member's call: it needs one that has
     /// left, or met a frame that it did not expect.
-    pub(super) fn doubt(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
+    pub(super) fn doubt(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId, failure: Failure) {
         if !self.disputes.contains_key(&group) {
             self.ask_calls(cluster, now, group, failure.sequence, BTreeMap::new(), Some(failure));
         }
@@ -77,7 +83,7 @@ impl Groups {
     /// Two members are known to have called different collectives.
     pub(super) fn differ(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         now: Time,
         group: GroupId,
         sequence: u64,
@@ -92,7 +98,7 @@ impl Groups {
 
     fn ask_calls(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         now: Time,
         group: GroupId,
         sequence: u64,
@@ -119,7 +125,7 @@ impl Groups {
         self.settle_answered(cluster, now);
     }
 
-    fn ask_those_left(&mut self, cluster: &mut Cluster, now: Time, group: GroupId) {
+    fn ask_those_left(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId) {
         let Some(open) = self.disputes.get(&group) else { return };
         let (id, sequence, asked, until) = (open.id, open.sequence, open.asked.clone(), open.until);
         for key in asked {
@@ -129,7 +135,7 @@ impl Groups {
     }
 
     /// A member answers what it called.
-    pub(super) fn called(&mut self, cluster: &mut Cluster, now: Time, key: u32, called: &Called) {
+    pub(super) fn called(&mut self, cluster: &mut ClusterState, now: Time, key: u32, called: &Called) {
         let is_present = cluster.is_present(key); // an answer that is not present is of an epoch that is over
         let open = self.disputes.get_mut(&called.group).filter(|open| is_present && open.sequence == called.sequence);
         let Some(open) = open else { return };
@@ -150,7 +156,7 @@ impl Groups {
     }
 
     /// A node will not answer any more.
-    pub(super) fn answers_no_more(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+    pub(super) fn answers_no_more(&mut self, cluster: &mut ClusterState, now: Time, key: u32) {
         for open in self.disputes.values_mut() {
             open.asked.remove(&key);
             open.waiting.remove(&key);
@@ -158,7 +164,7 @@ impl Groups {
         self.settle_answered(cluster, now);
     }
 
-    pub(super) fn settle_answered(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn settle_answered(&mut self, cluster: &mut ClusterState, now: Time) {
         let size = |group: GroupId| self.table.members_of(group).map_or(0, |members| members.len());
         let settled = self.disputes.iter().filter(|(group, open)| open.is_settled(size(**group)));
         let settled: Vec<GroupId> = settled.map(|(group, _)| *group).collect();
@@ -166,7 +172,7 @@ impl Groups {
     }
 
     /// The members that have not answered have had their time; members that have not called yet are asked again.
-    pub(super) fn dispute_due(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, id: u64) {
+    pub(super) fn dispute_due(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId, id: u64) {
         match self.disputes.get(&group).filter(|open| open.id == id) {
             Some(open) if now >= open.until => self.settle_dispute(cluster, now, group),
             Some(_) => self.ask_those_left(cluster, now, group),
@@ -175,12 +181,12 @@ impl Groups {
     }
 
     /// Something else is about to end groups. What came before it is told first, as far as it is known.
-    pub(super) fn settle_disputes(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn settle_disputes(&mut self, cluster: &mut ClusterState, now: Time) {
         let open: Vec<GroupId> = self.disputes.keys().copied().collect();
         open.into_iter().for_each(|group| self.settle_dispute(cluster, now, group));
     }
 
-    fn settle_dispute(&mut self, cluster: &mut Cluster, now: Time, group: GroupId) {
+    fn settle_dispute(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId) {
         let Some(Dispute { sequence, calls, otherwise, .. }) = self.disputes.remove(&group) else { return };
         let size = self.table.members_of(group).map_or(0, |members| members.len());
         let found = who_differs(cluster, group, sequence, size, &calls);
@@ -196,7 +202,7 @@ impl Groups {
 
 /// The whole sentence, and the node that it blames; nothing where all of these calls are the same.
 fn who_differs(
-    cluster: &Cluster,
+    cluster: &ClusterState,
     group: GroupId,
     sequence: u64,
     size: usize,

@@ -1,7 +1,7 @@
 //! All parts of the brain, and what happens in several of them because of one thing: `breaking.rs`, `leaving.rs`,
 //! `rejoining.rs`, `ending.rs`, and `restart.rs` where another scheduler was there before.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::{Identity, Rules};
 use super::forming::Forming;
 use super::group_table::GroupTable;
@@ -15,7 +15,7 @@ use crate::types::Time;
 /// Leads the parts, of which none knows another.
 #[derive(Debug)]
 pub(super) struct Conductor {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ClusterState,
     pub(super) forming: Forming,
     pub(super) detector: FailureDetector,
     pub(super) groups: Groups,
@@ -33,7 +33,7 @@ impl Conductor {
             stragglers: Stragglers::default(),
             recovery: Recovery::default(),
             store: Store::new(rules.store, rules.durable),
-            cluster: Cluster::new(identity, rules, now),
+            cluster: ClusterState::new(identity, rules, now),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Groups that the user makes. All members of the parent ask; then all get the same answer. Tested in `groups_test.rs` and
 //! `freed_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::group_table::{Creation, OPEN_MAX};
 use super::groups::Groups;
 use super::timers::Due;
@@ -16,7 +16,7 @@ const TOO_MANY: Kind = Kind { name: "groups that were asked for beyond the limit
 
 impl Groups {
     /// A node makes once more what was made before it came back. Returns whether this is such a case.
-    fn make_again(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: &MakeGroup) -> bool {
+    fn make_again(&mut self, cluster: &mut ClusterState, now: Time, key: u32, wanted: &MakeGroup) -> bool {
         let (parent, nth, call) = (wanted.parent, wanted.nth, call(&wanted.wish));
         let Some(creation) = self.table.creation(parent, nth).filter(|creation| creation.done.is_some()) else {
             return false;
@@ -36,7 +36,7 @@ impl Groups {
         true
     }
 
-    pub(super) fn make_group(&mut self, cluster: &mut Cluster, now: Time, key: u32, wanted: MakeGroup) {
+    pub(super) fn make_group(&mut self, cluster: &mut ClusterState, now: Time, key: u32, wanted: MakeGroup) {
         if !self.revoked.contains_key(&wanted.parent)
             && !cluster.job.is_broken()
             && self.table.was_in(wanted.parent, key)
@@ -88,7 +88,7 @@ impl Groups {
     }
 
     /// Tells a member what became of a creation, if it is done.
-    fn tell_made(&self, cluster: &mut Cluster, key: u32, parent: GroupId, nth: u64) {
+    fn tell_made(&self, cluster: &mut ClusterState, key: u32, parent: GroupId, nth: u64) {
         let Some(done) = self.table.creation(parent, nth).and_then(|creation| creation.done.as_ref()) else { return };
         let own = done.iter().find(|(_, members)| members.contains(&key));
         let (group, members) = own.map_or((None, Vec::new()), |(group, members)| (Some(*group), members.clone()));
@@ -97,13 +97,13 @@ impl Groups {
 
     /// Ends the open creations that cannot be: they need a node that has left, or their makers called different
     /// collectives before.
-    pub(super) fn settle_creations(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn settle_creations(&mut self, cluster: &mut ClusterState, now: Time) {
         let open: Vec<(GroupId, u64)> = self.table.open_creations().collect();
         self.settle(cluster, now, &open);
     }
 
     /// Ends those of these creations that cannot be.
-    fn settle(&mut self, cluster: &mut Cluster, now: Time, those: &[(GroupId, u64)]) {
+    fn settle(&mut self, cluster: &mut ClusterState, now: Time, those: &[(GroupId, u64)]) {
         let mut stuck = Vec::new();
         for (parent, nth) in those.iter().copied() {
             let Some(creation) = self.table.creation(parent, nth).filter(|creation| creation.done.is_none()) else {
@@ -137,7 +137,7 @@ impl Groups {
     }
 
     /// A node that has left uses no group any more.
-    pub(super) fn free_groups_of(&mut self, cluster: &mut Cluster, key: u32) {
+    pub(super) fn free_groups_of(&mut self, cluster: &mut ClusterState, key: u32) {
         for group in self.table.made_with(key) {
             let _ = self.end_use(cluster, key, group);
         }
@@ -146,7 +146,7 @@ impl Groups {
     /// A node uses a group no longer. It is written down, for a scheduler that is started again. The node goes on
     /// saying so until it is told that it is kept. It is told even if the group is gone already: then an earlier answer
     /// did not reach it.
-    pub(super) fn free_group(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) {
+    pub(super) fn free_group(&mut self, cluster: &mut ClusterState, key: u32, group: GroupId) {
         if let Some(last) = self.end_use(cluster, key, group) {
             cluster.out.promise(Record::Freed(FreedRecord { group, by: key, last }));
         }
@@ -154,7 +154,7 @@ impl Groups {
     }
 
     /// Ends a node's use of a group. Returns whether nobody uses it any more; nothing where this node did not use it.
-    fn end_use(&mut self, cluster: &mut Cluster, key: u32, group: GroupId) -> Option<bool> {
+    fn end_use(&mut self, cluster: &mut ClusterState, key: u32, group: GroupId) -> Option<bool> {
         let is_last = self.table.end_use(key, group)?;
         if is_last {
             self.calls.remove(&group);
@@ -170,7 +170,7 @@ impl Groups {
 
 /// The reason why a creation cannot be: its makers called different collectives before, and have not said in time
 /// which.
-fn differing(cluster: &Cluster, now: Time, parent: GroupId, creation: &Creation) -> Option<Failure> {
+fn differing(cluster: &ClusterState, now: Time, parent: GroupId, creation: &Creation) -> Option<Failure> {
     let (other, _) = creation.differs.filter(|(_, since)| now >= *since + COMPARED_WITHIN)?;
     let (first, _) = creation.digest?;
     let (sequence, both) = (creation.sequence, call(creation.wishes.get(&first)?));

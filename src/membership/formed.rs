@@ -1,7 +1,7 @@
 //! The complete cluster: what its nodes are told of it, and what is written down. Tested in `forming_test.rs`, `recovery_test.rs`
 //! and `promises_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::ConnId;
 use super::member_table::MemberTable;
 use super::node::Node;
@@ -9,7 +9,7 @@ use super::promises::{Behind, Queued};
 use super::ranks::places;
 use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, Record, Register, SeatRecord, FEATURES};
 
-impl Cluster {
+impl ClusterState {
     /// Ranks stay; hosts, and what follows from them, may have changed.
     pub(super) fn place_anew(&mut self) {
         let rank = |node: &Node| node.place.map_or(0, |place| place.rank);

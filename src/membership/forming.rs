@@ -1,6 +1,6 @@
 //! From the first node to a complete cluster, or to the end of the time for it. Tested in `forming_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::{Closed, ConnId};
 use super::member_table::MemberTable;
 use super::node::{counted, name, span, Node};
@@ -58,7 +58,7 @@ impl Forming {
     /// A node may come in.
     pub(super) fn admit(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         now: Time,
         conn: ConnId,
         mut register: Register,
@@ -87,7 +87,7 @@ impl Forming {
     }
 
     /// Forms the cluster if everybody is here and connected.
-    pub(super) fn complete(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn complete(&mut self, cluster: &mut ClusterState, now: Time) {
         let wanted = [cluster.rules.worker_num, cluster.rules.server_num];
         let is_away = |node: &Node| node.conn().is_none();
         if !cluster.job.is_forming() || self.here != wanted || cluster.nodes.values().any(|node| is_away(node)) {
@@ -117,7 +117,7 @@ impl Forming {
     }
 
     /// A node's connection ended before the cluster was complete.
-    pub(super) fn detached(&mut self, cluster: &mut Cluster, now: Time, key: u32, how: Closed, words: String) {
+    pub(super) fn detached(&mut self, cluster: &mut ClusterState, now: Time, key: u32, how: Closed, words: String) {
         let silence = cluster.silence();
         let Some(node) = cluster.nodes.get_mut(key) else { return };
         if how == Closed::Broken {
@@ -128,7 +128,7 @@ impl Forming {
     }
 
     /// A broken connection's time for coming back is up.
-    pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+    pub(super) fn judge(&mut self, cluster: &mut ClusterState, now: Time, key: u32) {
         let silence = cluster.silence();
         let Some(detached) = cluster.nodes.get(&key).and_then(|node| node.attachment.detached()) else { return };
         if now >= detached.since + silence {
@@ -140,13 +140,13 @@ impl Forming {
 
     /// Frees the places of nodes that have sent heartbeats and do so no longer. A node whose next life has come loses
     /// its place even if it never sent one.
-    pub(super) fn free_silent_places(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn free_silent_places(&mut self, cluster: &mut ClusterState, now: Time) {
         let silence = cluster.silence();
         let silent: Vec<(u32, ConnId)> = cluster
             .nodes
             .iter()
-            .filter(|(_, node)| node.signs.heartbeat.is_some() || node.challenged.is_some())
-            .filter(|(_, node)| now.since(node.signs.heard) > silence)
+            .filter(|(_, node)| node.contact.heartbeat.is_some() || node.challenged.is_some())
+            .filter(|(_, node)| now.since(node.contact.heard) > silence)
             .filter_map(|(key, node)| Some((*key, node.conn()?)))
             .collect();
         for (key, conn) in silent {
@@ -156,7 +156,7 @@ impl Forming {
     }
 
     /// Frees this node's place: somebody else, or the same node started again, may have its id and its rank.
-    pub(super) fn free_place(&mut self, cluster: &mut Cluster, key: u32, why: &str) {
+    pub(super) fn free_place(&mut self, cluster: &mut ClusterState, key: u32, why: &str) {
         let Some(node) = cluster.nodes.remove(key) else { return };
         if let Some(rank) = node.explicit_rank {
             self.ranks_held.remove(&(node.role(), rank));
@@ -169,7 +169,7 @@ impl Forming {
     }
 
     /// The time is up, by the clock of this node or, without one, by the scheduler's own.
-    pub(super) fn time_is_up(&self, cluster: &mut Cluster, now: Time, of: Option<u32>) {
+    pub(super) fn time_is_up(&self, cluster: &mut ClusterState, now: Time, of: Option<u32>) {
         // A node's clock may have begun a little earlier than this scheduler's: both count the same budget.
         let waited = now.since(cluster.started);
         let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
@@ -185,7 +185,7 @@ impl Forming {
         cluster.fail_forming(Status::Timeout, reason);
     }
 
-    pub(super) fn line(&self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn line(&self, cluster: &mut ClusterState, now: Time) {
         if cluster.job.is_forming() {
             let (since, how_far) = (span(now.since(cluster.started)), self.how_far(cluster));
             cluster.out.warn(format!("forming since {since}: {how_far}"));
@@ -194,7 +194,7 @@ impl Forming {
     }
 
     /// `3 of 4 workers have come, rank 3 is missing; those here run on host a (2) and host b (1)`
-    pub(super) fn how_far(&self, cluster: &Cluster) -> String {
+    pub(super) fn how_far(&self, cluster: &ClusterState) -> String {
         let mut words = format!("{} of {} have come", self.here[0], counted(cluster.rules.worker_num, Role::Worker));
         if cluster.rules.server_num > 0 {
             words = format!(
@@ -228,7 +228,7 @@ impl Forming {
 
     /// The ranks of a role that are missing, if everybody who is here said which rank it has; otherwise how many are
     /// missing.
-    fn missing(&self, cluster: &Cluster, role: Role) -> Option<String> {
+    fn missing(&self, cluster: &ClusterState, role: Role) -> Option<String> {
         let (number, here) = (cluster.number_of(role), self.here(role));
         if here >= number {
             return None;
@@ -245,7 +245,7 @@ impl Forming {
 }
 
 /// `2 from host a, 1 from host b`
-fn hosts_in_words(cluster: &Cluster) -> String {
+fn hosts_in_words(cluster: &ClusterState) -> String {
     let mut counts: Vec<(&str, &str, usize)> = Vec::new();
     let mut at: HashMap<&str, usize> = HashMap::new();
     for node in cluster.nodes.values() {

@@ -19,7 +19,7 @@
 //! [`Told`]: crate::wire::Told
 
 use super::admission::{Newcomer, Refusal};
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::group_table::GroupTable;
 use super::node::name;
 use super::standing::Presence;
@@ -79,7 +79,7 @@ pub(super) fn rolled_back(words: &str) -> Error {
     Error::new(Status::Journal, message)
 }
 
-fn newest_epoch(cluster: &Cluster) -> Epoch {
+fn newest_epoch(cluster: &ClusterState) -> Epoch {
     match cluster.job.is_complete() {
         true => cluster.epoch,
         false => Epoch(0),

@@ -2,7 +2,7 @@
 //! and their order stays the same.
 
 use crate::error::{Failure, Status};
-use crate::membership::connections::GREETING;
+use crate::membership::connection_table::GREETING;
 use crate::membership::testing::{host, named, rules, worker, Bench};
 use crate::membership::{Closed, ConnId, Input, Rules};
 use crate::types::{Epoch, GroupId, JobInstance, Process, Token, TokenHash};

@@ -4,7 +4,7 @@
 //! stands above, decides what follows. Tested in `liveness_test.rs`, and in `lateness_test.rs` where the scheduler
 //! itself is late.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::{Closed, ConnId, Liveness, Output};
 use super::node::{span, Node, Witness};
 use super::timers::Due;
@@ -49,17 +49,17 @@ impl FailureDetector {
     }
 
     /// A heartbeat is a sign that its node lives, and says what the node has heard.
-    pub(super) fn heartbeat(&self, cluster: &mut Cluster, now: Time, key: u32, heartbeat: &Heartbeat) {
+    pub(super) fn heartbeat(&self, cluster: &mut ClusterState, now: Time, key: u32, heartbeat: &Heartbeat) {
         let interval = cluster.interval();
         let Some(node) = cluster.nodes.get_mut(key) else { return };
-        node.signs.heartbeat(now, interval, heartbeat);
+        node.contact.heartbeat(now, interval, heartbeat);
         cluster.send_to(key, Message::HeartbeatEcho(HeartbeatEcho { sequence: heartbeat.sequence }));
     }
 
     /// Looks at every node's last sign of life, once an interval. A process that was killed while it waits for a disk
     /// keeps its connection open until the disk answers. So the process of a late node is looked at before the node's
     /// time is up.
-    pub(super) fn tick(&mut self, cluster: &mut Cluster, now: Time) -> Vec<Loss> {
+    pub(super) fn tick(&mut self, cluster: &mut ClusterState, now: Time) -> Vec<Loss> {
         if cluster.job.is_broken_for_good() {
             return Vec::new();
         }
@@ -68,13 +68,13 @@ impl FailureDetector {
             .nodes
             .iter()
             .filter(|(_, node)| node.is_well())
-            .filter(|(_, node)| now.since(node.signs.heard) >= late || node.signs.unhearing(now) >= silence)
+            .filter(|(_, node)| now.since(node.contact.heard) >= late || node.contact.unhearing(now) >= silence)
             .map(|(key, _)| *key)
             .collect();
         let mut losses = Vec::new();
         for key in quiet {
             let node = &cluster.nodes[&key];
-            let (unheard, unhearing) = (now.since(node.signs.heard), node.signs.unhearing(now));
+            let (unheard, unhearing) = (now.since(node.contact.heard), node.contact.unhearing(now));
             if unheard < silence && unhearing < silence {
                 self.probe(cluster, key);
             } else if unheard < silence {
@@ -89,7 +89,7 @@ impl FailureDetector {
     }
 
     /// Something may be wrong with a node: it is asked for a sign, or judged where it cannot be asked.
-    pub(super) fn look_into(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+    pub(super) fn look_into(&mut self, cluster: &mut ClusterState, now: Time, key: u32) {
         if cluster.nodes.conn(key).is_some() {
             self.probe(cluster, key);
             cluster.ask_for_heartbeat(now, key);
@@ -99,7 +99,7 @@ impl FailureDetector {
     }
 
     /// Looks whether a node's process lives, if it is on this host. Returns false if it is on another.
-    fn probe(&mut self, cluster: &mut Cluster, key: u32) -> bool {
+    fn probe(&mut self, cluster: &mut ClusterState, key: u32) -> bool {
         let Some(node) = cluster.nodes.get(&key) else { return false };
         let (register, own) = (&node.register, &cluster.identity);
         if register.host.key != own.host.key || register.process.pid_namespace != own.pid_namespace {
@@ -120,7 +120,7 @@ impl FailureDetector {
     /// A process was looked at, for the nodes whose process it was.
     pub(super) fn probed(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         now: Time,
         process: Process,
         liveness: Liveness,
@@ -132,7 +132,7 @@ impl FailureDetector {
             // Another life may have its place by now.
             let is_it = |node: &&mut Node| node.register.process == process && node.is_member();
             let Some(node) = cluster.nodes.get_mut(key).filter(is_it) else { continue };
-            let unheard = now.since(node.signs.heard);
+            let unheard = now.since(node.contact.heard);
             match (liveness, node.attachment.detached_mut()) {
                 (Liveness::Gone, Some(_)) => {
                     node.evidence.process_gone = true;
@@ -163,14 +163,14 @@ impl FailureDetector {
     }
 
     /// Judges a node once everything that is readable has been read: a new connection of the node may be among it.
-    pub(super) fn judge_soon(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+    pub(super) fn judge_soon(&mut self, cluster: &mut ClusterState, now: Time, key: u32) {
         if !self.probe(cluster, key) {
             cluster.out.at(now, Due::Judge(key));
         }
     }
 
     /// Whether a member without a connection, or whose process has gone, is lost for certain.
-    pub(super) fn judge(&mut self, cluster: &mut Cluster, now: Time, key: u32) -> Option<Loss> {
+    pub(super) fn judge(&mut self, cluster: &mut ClusterState, now: Time, key: u32) -> Option<Loss> {
         let silence = cluster.silence();
         let node = cluster.nodes.get(&key)?;
         if node.evidence.process_gone {
@@ -178,7 +178,7 @@ impl FailureDetector {
         }
         let detached = node.attachment.detached().cloned()?;
         let witness = node.evidence.witness.clone().filter(|witness| now.since(witness.at) < silence);
-        let witness = witness.filter(|witness| witness.suffices(detached.how, node.signs.heard));
+        let witness = witness.filter(|witness| witness.suffices(detached.how, node.contact.heard));
         let away = now.since(detached.since);
         let heard = node.last_heard(now);
         let ended = match detached.how {
@@ -216,13 +216,13 @@ impl FailureDetector {
     }
 }
 
-fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
+fn process_gone(cluster: &ClusterState, now: Time, key: u32) -> Option<Loss> {
     let node = cluster.nodes.get(&key)?;
     let words = node
         .evidence
         .witness
         .as_ref()
-        .filter(|witness| witness.by.is_none() && !witness.is_disproved(node.signs.heard));
+        .filter(|witness| witness.by.is_none() && !witness.is_disproved(node.contact.heard));
     let words = words.map_or_else(String::new, |witness| format!(" (it {})", witness.evidence));
     let how = match node.attachment.detached() {
         Some(detached) => format!("and its connection has ended ({})", detached.words),
@@ -232,7 +232,7 @@ fn process_gone(cluster: &Cluster, now: Time, key: u32) -> Option<Loss> {
     Some((key, format!("is lost: its process has ended{words}, {how}{heard}")))
 }
 
-impl Cluster {
+impl ClusterState {
     /// A node's connection ended. Returns whether the node is to be judged soon.
     pub(super) fn detached(&mut self, now: Time, key: u32, how: Closed, words: String) -> bool {
         let Some(node) = self.nodes.get_mut(key) else { return false };
@@ -270,8 +270,8 @@ impl Cluster {
     /// Asks a node for a heartbeat, unless one is on its way.
     pub(super) fn ask_for_heartbeat(&mut self, now: Time, key: u32) {
         let Some(node) = self.nodes.get_mut(key) else { return };
-        if node.conn().is_some() && node.signs.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
-            node.signs.asked = Some(now);
+        if node.conn().is_some() && node.contact.asked.is_none_or(|asked| now.since(asked) > REATTACH / 2) {
+            node.contact.asked = Some(now);
             self.send_to(key, Message::Report);
         }
     }

@@ -11,7 +11,7 @@
 //! | [`Scheduler`] | what comes in, and to which part it goes; which life may join |
 //! | [`Conductor`] | the parts, and what follows in several of them from one thing: breaking, leaving, rejoining, ending |
 //! | [`Forming`], [`FailureDetector`], [`Groups`], [`Stragglers`], [`Recovery`], [`Store`] | one matter each; none knows another, but that `Stragglers` reads `Groups` |
-//! | [`Cluster`] | the job's state ([`Job`]), its [`Nodes`], their [`Connections`], and what goes out ([`Outbox`]) |
+//! | [`ClusterState`] | the job's state ([`Job`]), its [`Nodes`], their [`ConnectionTable`], and what goes out ([`Outbox`]) |
 //!
 //! Owns: who is a member, which rank each has, who is lost and why, what is revoked, and the store. Invariants:
 //! - Ranks are unique and dense.
@@ -26,10 +26,11 @@ mod abandoned;
 mod admission;
 mod breaking;
 mod by_members;
-mod cluster;
+mod cluster_state;
 mod comparing;
 mod conductor;
-mod connections;
+mod connection_table;
+mod contact;
 mod contract;
 mod course;
 mod creation;
@@ -61,7 +62,6 @@ mod restart;
 mod returning;
 mod revocation;
 mod revoking;
-mod signs;
 mod standing;
 mod status;
 mod store;
@@ -80,7 +80,7 @@ pub use record_check::{check_records, Absurd};
 use crate::types::{Incarnation, Time};
 use crate::wire::{Heartbeat, Message, Record, StorePiece, StoreRecord, STORE_PIECE_BYTES};
 use conductor::Conductor;
-use connections::Purpose;
+use connection_table::Purpose;
 use promises::{Behind, Queued};
 use std::collections::HashSet;
 use store::Store;
@@ -88,8 +88,8 @@ use timers::Due;
 
 #[cfg(doc)]
 use {
-    cluster::Cluster, connections::Connections, forming::Forming, groups::Groups, job::Job, liveness::FailureDetector,
-    nodes::Nodes, outbox::Outbox, recovery::Recovery, stragglers::Stragglers,
+    cluster_state::ClusterState, connection_table::ConnectionTable, forming::Forming, groups::Groups, job::Job,
+    liveness::FailureDetector, nodes::Nodes, outbox::Outbox, recovery::Recovery, stragglers::Stragglers,
 };
 
 /// The scheduler's brain. See the module's head for its drive contract.
@@ -153,7 +153,7 @@ impl Scheduler {
             Input::Heard(conn) => {
                 let key = self.conductor.cluster.connections.node(conn);
                 if let Some(node) = key.and_then(|key| self.conductor.cluster.nodes.get_mut(key)) {
-                    node.signs.heard = now;
+                    node.contact.heard = now;
                 }
             }
             Input::Closed(conn, how, words) => self.closed(now, conn, how, words),
@@ -281,7 +281,7 @@ impl Scheduler {
             purpose => return self.of_no_node(now, conn, purpose, message),
         };
         let Some(node) = self.conductor.cluster.nodes.get_mut(key) else { return };
-        node.signs.heard = now;
+        node.contact.heard = now;
         let is_lost = node.presence.is_lost();
         match message {
             Message::Register(register) if node.is_the_same(&register) => self.register(now, conn, register),

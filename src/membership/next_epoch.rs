@@ -1,13 +1,13 @@
 //! Whether there can be a next epoch, and how nodes are told that there is none. Tested in `recovery_test.rs` and
 //! `abandoned_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::ConnId;
 use super::promises::Behind;
 use crate::error::{Failure, Status};
 use crate::wire::{Message, NotRecovered};
 
-impl Cluster {
+impl ClusterState {
     /// Why there will be no next epoch.
     pub(super) fn cannot_recover(&self) -> Option<Failure> {
         self.missed_for_good().or_else(|| self.job.verdict().cloned().filter(|_| !self.job.is_recoverable()))

@@ -1,8 +1,8 @@
 //! What the scheduler knows of one node.
 
+use super::contact::Contact;
 use super::contract::{Closed, ConnId};
 use super::course::Course;
-use super::signs::Signs;
 use super::standing::{AbandonedPlace, Attachment, Presence};
 use super::timers::HELD;
 use crate::error::Culprit;
@@ -83,7 +83,7 @@ pub(super) struct Node {
     pub(super) since: Time,
     pub(super) presence: Presence,
     pub(super) attachment: Attachment,
-    pub(super) signs: Signs,
+    pub(super) contact: Contact,
     pub(super) evidence: Evidence,
     pub(super) suspicions: Vec<Suspicion>,
     /// What its launcher has said of its place.
@@ -105,7 +105,7 @@ impl Node {
             since: now,
             presence: Presence::Member,
             attachment: Attachment::Attached(conn),
-            signs: Signs::new(now),
+            contact: Contact::new(now),
             evidence: Evidence::default(),
             suspicions: Vec::new(),
             abandoned: AbandonedPlace::default(),
@@ -124,14 +124,14 @@ impl Node {
 
     /// Whether its launcher starts nobody in its place, and no sign of life of its own has disproved that.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.stands(self.signs.heard)
+        self.abandoned.stands(self.contact.heard)
     }
 
-    /// A new connection stands for it. It has heard what was sent at `hearing`: see [`Signs::attach`].
+    /// A new connection stands for it. It has heard what was sent at `hearing`: see [`Contact::attach`].
     pub(super) fn attach(&mut self, conn: ConnId, now: Time, hearing: Time) {
         self.attachment.attach(conn);
         self.evidence = Evidence::default();
-        self.signs.attach(now, hearing);
+        self.contact.attach(now, hearing);
         self.abandoned.clear();
     }
 
@@ -150,7 +150,7 @@ impl Node {
 
     /// A new life begins: what was known of the last life does not concern it.
     pub(super) fn begin_anew(&mut self, now: Time) {
-        self.signs = Signs::new(now);
+        self.contact = Contact::new(now);
         self.evidence.witness = None;
         self.suspicions.clear();
         self.course = Course::default();
@@ -178,7 +178,7 @@ impl Node {
         match self.is_unheard() {
             true => "; not heard since the scheduler was started again".to_owned(),
             false if self.course.newest_call().is_some() => String::new(),
-            false => format!("; last heard {} ago", span(now.since(self.signs.heard))),
+            false => format!("; last heard {} ago", span(now.since(self.contact.heard))),
         }
     }
 
@@ -225,13 +225,13 @@ impl Node {
     /// with its signs of life move, too. Otherwise it would seem that a node was heard after it was asked, suspected or
     /// reported dead.
     pub(super) fn forgive(&mut self, late: Duration, now: Time) {
-        let heard = self.signs.heard;
+        let heard = self.contact.heard;
         self.evidence.witness.take_if(|witness| witness.is_disproved(heard));
         let asked = self.challenged.iter_mut().chain(self.abandoned.time());
         let detached = self.attachment.detached_mut().map(|detached| &mut detached.since);
         let witness = self.evidence.witness.iter_mut().map(|witness| &mut witness.at);
         let suspicions = self.suspicions.iter_mut().map(|suspicion| &mut suspicion.at);
-        let times = self.signs.times().into_iter().chain(asked).chain(detached).chain(witness).chain(suspicions);
+        let times = self.contact.times().into_iter().chain(asked).chain(detached).chain(witness).chain(suspicions);
         times.for_each(|at| at.forgive(late, now));
     }
 

@@ -210,7 +210,7 @@ impl Nodes {
 
     /// When a node whose loss is confirmed was gone: its connection ended, or it was last heard.
     pub(super) fn gone_since(&self, key: u32) -> Time {
-        let since = |node: &Node| node.attachment.detached().map_or(node.signs.heard, |gone| gone.since);
+        let since = |node: &Node| node.attachment.detached().map_or(node.contact.heard, |gone| gone.since);
         self.get(&key).map_or(Time(0), |node| since(node))
     }
 

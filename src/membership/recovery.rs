@@ -6,7 +6,7 @@
 //!
 //! [`InEpoch`]: crate::wire::InEpoch
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::contract::{ConnId, Output};
 use super::node::span;
 use super::timers::Due;
@@ -50,7 +50,7 @@ impl Recovery {
     }
 
     /// From now on the next epoch is waited for.
-    pub(super) fn begin(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn begin(&mut self, cluster: &mut ClusterState, now: Time) {
         if self.waiting.is_none() {
             let line_at = now + LINE_EVERY;
             self.waiting = Some(Waiting { since: now, inside: BTreeSet::new(), line_at });
@@ -62,7 +62,7 @@ impl Recovery {
     }
 
     /// A node waits for the next epoch.
-    pub(super) fn enter(&mut self, cluster: &mut Cluster, now: Time, key: u32) {
+    pub(super) fn enter(&mut self, cluster: &mut ClusterState, now: Time, key: u32) {
         self.begin(cluster, now);
         if let Some(waiting) = &mut self.waiting {
             waiting.inside.insert(key);
@@ -70,7 +70,7 @@ impl Recovery {
     }
 
     /// A node does not wait inside `muster_recover` any more: its time is up, or it is lost.
-    pub(super) fn waits_no_more(&mut self, cluster: &Cluster, key: u32) {
+    pub(super) fn waits_no_more(&mut self, cluster: &ClusterState, key: u32) {
         if let Some(waiting) = &mut self.waiting {
             waiting.inside.remove(&key);
         }
@@ -85,7 +85,7 @@ impl Recovery {
 
     /// If everybody is ready for the next epoch, returns its secret, and since when it was waited for. Nobody waits
     /// from then on.
-    pub(super) fn complete(&mut self, cluster: &Cluster) -> Option<(Secret, Time)> {
+    pub(super) fn complete(&mut self, cluster: &ClusterState) -> Option<(Secret, Time)> {
         let since = self.waiting.as_ref()?.since;
         if !cluster.nodes.iter().all(|(key, node)| node.is_ready(self.holds(*key))) {
             return None;
@@ -95,7 +95,7 @@ impl Recovery {
         Some((secret, since))
     }
 
-    pub(super) fn line(&mut self, cluster: &mut Cluster, now: Time) {
+    pub(super) fn line(&mut self, cluster: &mut ClusterState, now: Time) {
         // The timer may belong to an earlier recovery.
         let is_due = |waiting: &&mut Waiting| cluster.job.is_complete() && now >= waiting.line_at;
         let Some(waiting) = self.waiting.as_mut().filter(is_due) else { return };
@@ -110,7 +110,7 @@ impl Recovery {
     }
 
     /// Says in words how far the next epoch is, while it is waited for.
-    pub(super) fn in_words(&self, cluster: &Cluster, now: Time) -> Option<String> {
+    pub(super) fn in_words(&self, cluster: &ClusterState, now: Time) -> Option<String> {
         let waiting = self.waiting.as_ref()?;
         let (count, since) = (waiting.inside.len(), span(now.since(waiting.since)));
         let (all, words) = (cluster.nodes.len(), self.awaited(cluster).1);
@@ -118,7 +118,7 @@ impl Recovery {
     }
 
     /// The nodes that have not called muster_recover: the first of them, and words that name some.
-    pub(super) fn awaited(&self, cluster: &Cluster) -> (Option<Culprit>, String) {
+    pub(super) fn awaited(&self, cluster: &ClusterState) -> (Option<Culprit>, String) {
         let awaited = cluster.nodes.iter().filter(|(key, node)| !node.is_ready(self.holds(**key)));
         let awaited: Vec<Culprit> = awaited.map(|(_, node)| node.culprit()).collect();
         let named: Vec<String> = awaited.iter().take(NAMED_MAX).map(ToString::to_string).collect();
@@ -128,7 +128,7 @@ impl Recovery {
     }
 
     /// What a node is told that stops waiting.
-    pub(super) fn still_awaited(&self, cluster: &Cluster, key: u32) -> Failure {
+    pub(super) fn still_awaited(&self, cluster: &ClusterState, key: u32) -> Failure {
         let (first, words) = self.awaited(cluster);
         let waits = self.holds(key);
         let next = cluster.epoch.0 + 1;
@@ -142,7 +142,7 @@ impl Recovery {
     }
 
     /// A node has left, or the job has ended: ends the wait of nodes that would wait in vain.
-    pub(super) fn end_without(&mut self, cluster: &mut Cluster) {
+    pub(super) fn end_without(&mut self, cluster: &mut ClusterState) {
         let Some(failure) = cluster.cannot_recover() else { return };
         let Some(waiting) = self.waiting.take() else { return };
         let is_known = cluster.job.is_refused();

@@ -74,7 +74,7 @@ impl Conductor {
     pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
         if let Some(node) = self.cluster.nodes.get_mut(key) {
             node.epoch = word.epoch;
-            node.signs.has_answered();
+            node.contact.has_answered();
         }
     }
 }

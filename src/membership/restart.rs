@@ -4,7 +4,7 @@
 //!
 //! [`Known`]: crate::wire::Known
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::conductor::Conductor;
 use super::contract::{Closed, ConnId};
 use super::member_table::MemberTable;
@@ -94,7 +94,7 @@ impl Conductor {
     }
 }
 
-impl Cluster {
+impl ClusterState {
     /// Restores the cluster as it was in this epoch; none of its nodes is connected. Returns the places that other
     /// lives have than before.
     fn take_up(&mut self, now: Time, record: EpochRecord) -> Vec<u32> {

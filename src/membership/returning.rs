@@ -103,7 +103,7 @@ impl Scheduler {
     pub(super) fn challenge(&mut self, now: Time, key: u32, register: &Register) -> Result<Wait, Refusal> {
         let node = self.conductor.cluster.nodes.get_mut(key).expect("the caller has found it");
         let asked = node.challenged.filter(|asked| now.since(*asked) < CHALLENGE);
-        if asked.is_some_and(|asked| node.conn().is_some() && node.signs.heard > asked) {
+        if asked.is_some_and(|asked| node.conn().is_some() && node.contact.heard > asked) {
             node.challenged = None;
             let (newcomer, held, since) = (name(register), node.culprit(), span(now.since(node.since)));
             return refused(format!(

@@ -1,6 +1,6 @@
 //! Revoked groups, and ranks that call different collectives. Tested in `revocation_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::groups::Groups;
 use super::revocation::Revocation;
 use super::timers::HELD;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 impl Groups {
     /// Keeps the first cause, and tells every member that has not freed the group.
-    pub(super) fn revoke_group(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, failure: Failure) {
+    pub(super) fn revoke_group(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId, failure: Failure) {
         // While the members are being asked what they called, that is the first cause, and is told soon.
         let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
         let Some(members) = self.table.members_of(group).filter(|_| !is_known) else { return };
@@ -25,7 +25,14 @@ impl Groups {
     }
 
     /// Revokes a group whose members do not want the same.
-    pub(super) fn disagree(&mut self, cluster: &mut Cluster, now: Time, group: GroupId, sequence: u64, cause: String) {
+    pub(super) fn disagree(
+        &mut self,
+        cluster: &mut ClusterState,
+        now: Time,
+        group: GroupId,
+        sequence: u64,
+        cause: String,
+    ) {
         let failure = Failure {
             status: Status::Mismatch,
             culprit: None,
@@ -42,7 +49,7 @@ impl Groups {
     /// may really be lost. (If the missed node is well, it was only out of reach.) And a program may have made the group.
     /// Its end is not the cause if this node has gone on since it was told of it: for longer than the heartbeat
     /// time-out, or with other groups.
-    pub(super) fn cause_before(&self, cluster: &Cluster, key: u32, gone: Time) -> Option<Failure> {
+    pub(super) fn cause_before(&self, cluster: &ClusterState, key: u32, gone: Time) -> Option<Failure> {
         // A program may not mind the end of a group that it has made, and go on.
         let patience = cluster.silence();
         let may_be_why =
@@ -77,7 +84,7 @@ impl Groups {
 
     /// Whether this node's program has gone on since this group was over: its heartbeats say so, or it has entered a
     /// collective of another group, which is not over, well after that.
-    fn has_gone_on(&self, cluster: &Cluster, key: u32, revoked: &Revocation) -> bool {
+    fn has_gone_on(&self, cluster: &ClusterState, key: u32, revoked: &Revocation) -> bool {
         let Some(node) = cluster.nodes.get(&key) else { return false };
         if revoked.gone_on.contains(&key) {
             return true;

@@ -6,8 +6,8 @@
 //! It promises nothing, so it waits for no disk.
 
 use super::admission::{versions, Refusal};
-use super::cluster::Cluster;
-use super::connections::{Next, Purpose, Reading};
+use super::cluster_state::ClusterState;
+use super::connection_table::{Next, Purpose, Reading};
 use super::contract::ConnId;
 use super::forming::Forming;
 use super::node::{span, Node, Place};
@@ -84,7 +84,7 @@ impl Scheduler {
     }
 }
 
-fn may_be_told(cluster: &Cluster, told: Option<Reading>, query: &StatusQuery) -> Result<(), Refusal> {
+fn may_be_told(cluster: &ClusterState, told: Option<Reading>, query: &StatusQuery) -> Result<(), Refusal> {
     speaks_ours((query.protocol_lowest, query.protocol_highest))?;
     if told.is_none() && cluster.connections.readers() >= READERS_MAX {
         let reason = format!("{READERS_MAX} others are being told at this moment: ask again");
@@ -233,7 +233,7 @@ impl JobStatus<'_> {
         StatusNode {
             who: node.culprit(),
             state,
-            heard_ms: (!node.is_unheard()).then(|| milliseconds(self.view.now.since(node.signs.heard))),
+            heard_ms: (!node.is_unheard()).then(|| milliseconds(self.view.now.since(node.contact.heard))),
             restarts: node.lives.restarts,
             calls,
             more: more as u32,

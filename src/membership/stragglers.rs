@@ -1,7 +1,7 @@
 //! The ranks that have not entered a collective, and where they are instead. Members that wait in it ask for this, and
 //! `muster status`. Tested in `stragglers_test.rs` and `status_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::groups::Groups;
 use super::node::Node;
 use super::standing::Presence;
@@ -46,7 +46,7 @@ impl Stragglers {
     /// A member asks which of the others have not entered a collective.
     pub(super) fn where_are(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         groups: &Groups,
         now: Time,
         key: u32,
@@ -83,7 +83,7 @@ impl Stragglers {
     }
 
     /// The nodes that were asked have had their time.
-    pub(super) fn query_due(&mut self, cluster: &mut Cluster, groups: &Groups, now: Time, id: u64) {
+    pub(super) fn query_due(&mut self, cluster: &mut ClusterState, groups: &Groups, now: Time, id: u64) {
         if let Some(at) = self.queries.iter().position(|query| query.id == id) {
             let query = self.queries.remove(at);
             answer(cluster, groups, now, &query);
@@ -91,7 +91,7 @@ impl Stragglers {
     }
 
     /// This node has said where it is, or will not say it any more.
-    pub(super) fn settle(&mut self, cluster: &mut Cluster, groups: &Groups, now: Time, key: u32) {
+    pub(super) fn settle(&mut self, cluster: &mut ClusterState, groups: &Groups, now: Time, key: u32) {
         let mut settled = Vec::new();
         for query in &mut self.queries {
             if query.waiting.remove(&key) && query.waiting.is_empty() {
@@ -106,7 +106,7 @@ impl Stragglers {
     /// Remembers how far a node is in the groups that are known here.
     pub(super) fn keep_progress(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         groups: &Groups,
         now: Time,
         key: u32,
@@ -134,7 +134,7 @@ impl Stragglers {
     /// Remembers the messages for which a node waits, in groups that are known here.
     pub(super) fn keep_waits(
         &self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         groups: &Groups,
         now: Time,
         key: u32,
@@ -149,7 +149,7 @@ impl Stragglers {
     /// Remembers what carries the collectives of groups that are known here.
     pub(super) fn keep_carriers(
         &self,
-        cluster: &mut Cluster,
+        cluster: &mut ClusterState,
         groups: &Groups,
         key: u32,
         mut carriers: Vec<GroupCarrier>,
@@ -161,7 +161,7 @@ impl Stragglers {
     }
 }
 
-fn answer(cluster: &mut Cluster, groups: &Groups, now: Time, query: &Query) {
+fn answer(cluster: &mut ClusterState, groups: &Groups, now: Time, query: &Query) {
     let (total, members) = View { cluster, groups, now }.absent(query);
     for (key, number) in &query.askers {
         cluster.send_to(*key, Message::Absent(Absent { query: *number, total, members: members.clone() }));
@@ -171,7 +171,7 @@ fn answer(cluster: &mut Cluster, groups: &Groups, now: Time, query: &Query) {
 /// What is known of the groups and their members at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a ClusterState,
     pub(super) groups: &'a Groups,
     pub(super) now: Time,
 }
@@ -203,7 +203,7 @@ impl View<'_> {
         let mut absent: Vec<u32> = Vec::new();
         for key in members.iter().filter(|key| self.entered(**key, group) < sequence) {
             let Some(node) = self.cluster.nodes.get(key) else { continue };
-            let has_told = node.signs.heartbeat.is_some_and(|at| at >= since);
+            let has_told = node.contact.heartbeat.is_some_and(|at| at >= since);
             if !has_told && overdue {
                 query.waiting.insert(*key);
             }
@@ -246,7 +246,7 @@ impl View<'_> {
             _ if node.presence == Presence::Left => StragglerState::Left,
             _ if node.conn().is_none() || node.presence.is_lost() => StragglerState::Silent,
             // A node that has only just attached again has not answered either: what is known of it is from before.
-            _ if node.signs.heartbeat.is_none() || query.waiting.contains(&key) => StragglerState::Silent,
+            _ if node.contact.heartbeat.is_none() || query.waiting.contains(&key) => StragglerState::Silent,
             None => StragglerState::Never,
             Some((progress, _)) if progress.entered == 0 => StragglerState::Never,
             Some((progress, _)) if progress.entered > progress.finished => StragglerState::Inside,

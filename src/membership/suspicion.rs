@@ -4,7 +4,7 @@
 //! a consequence of that. If X has been heard again since, the node is a culprit of its own. Tested in
 //! `suspicion_test.rs`.
 
-use super::cluster::Cluster;
+use super::cluster_state::ClusterState;
 use super::node::{Suspicion, Witness};
 use super::standing::Presence;
 use super::timers::{Due, HELD};
@@ -26,7 +26,7 @@ pub(super) enum Search {
     Again(Time),
 }
 
-impl Cluster {
+impl ClusterState {
     /// A node found something wrong with a peer. Returns whether that is to be looked into.
     pub(super) fn suspect(&mut self, now: Time, key: u32, suspect: Suspect) -> bool {
         let peer = suspect.peer;
@@ -43,7 +43,7 @@ impl Cluster {
             self.send_to(key, Message::PeerReport(PeerReport { peer, state: PeerState::Left, culprit }));
             return false;
         }
-        let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.signs.heard);
+        let is_known = |witness: &Witness| witness.by.is_none() && !witness.is_disproved(suspected.contact.heard);
         if !suspected.evidence.witness.as_ref().is_some_and(is_known) {
             suspected.evidence.witness = Some(Witness { by: Some(key), at: now, evidence: suspect.evidence });
         }
@@ -95,8 +95,8 @@ impl Cluster {
             Presence::Member => {
                 let is_well = peer.conn().is_some()
                     && peer.evidence.confirmed_lost.is_none()
-                    && peer.signs.unhearing(now) <= self.interval() * 2;
-                is_well && peer.signs.heard > suspicion.at && now >= suspicion.at + HELD
+                    && peer.contact.unhearing(now) <= self.interval() * 2;
+                is_well && peer.contact.heard > suspicion.at && now >= suspicion.at + HELD
             }
             Presence::Left => true,
             Presence::Lost { .. } => false,

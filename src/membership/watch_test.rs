@@ -1,5 +1,5 @@
 use super::*;
-use crate::membership::connections::GREETING;
+use crate::membership::connection_table::GREETING;
 use crate::membership::testing::{named, rules, Bench};
 use crate::membership::{Closed, Input, Rules};
 use crate::types::JobInstance;

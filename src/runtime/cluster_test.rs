@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
 use crate::net::{unwrapped, Side, Wrap};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::memory::buffer::CallBuffers;

@@ -4,7 +4,7 @@ use super::cluster_test::{allreduce, node, one_cause, plain, scheduler, schedule
 use crate::error::{Error, Status};
 use crate::net::Wrap;
 use crate::net::{Acknowledged, Registry, Signs, TcpTransport, Token, Transport};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::Cluster;
 use crate::runtime::scheduler::thread::SchedulerThread;

@@ -36,7 +36,7 @@ pub use base::disk::prepare_recovery;
 pub use base::identity::host_of;
 pub use base::polling::Tester;
 pub use base::request::{Outcome, Received, Request};
-pub use collectives::job::Work;
+pub use collectives::queued_call::Work;
 pub use groups::group::Group;
 pub use groups::handle::GroupHandle;
 pub use memory::buffer::CallBuffers;

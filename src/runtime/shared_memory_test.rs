@@ -3,7 +3,7 @@
 
 use super::cluster_test::{node_with, plain, scheduler_with};
 use super::collectives::call_progress::CallProgress;
-use super::collectives::job::Work;
+use super::collectives::queued_call::Work;
 use super::groups::group::Group;
 use super::links::upgrade::Upgrade;
 use super::memory::buffer::CallBuffers;

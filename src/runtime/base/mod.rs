@@ -19,10 +19,10 @@ pub mod patience;
 pub(crate) mod polling;
 pub(crate) mod program;
 pub(crate) mod queue;
-pub(crate) mod record;
 pub(crate) mod request;
 #[cfg(all(test, loom))]
 mod request_loom_test;
+pub(crate) mod request_record;
 pub(crate) mod ring;
 pub(crate) mod several;
 pub(crate) mod sync;

@@ -56,7 +56,7 @@ pub(crate) struct State {
     backlog: Backlog,
     sink: Option<(LogLevel, Callback)>,
     hand: Option<Hand>,
-    writer: Writer,
+    writer: WriterThread,
     holders: usize,
     /// How often the process was forked since the outlet was made, as far as [`State::begin_anew`] was told.
     generation: u64,
@@ -77,7 +77,7 @@ struct Task {
 }
 
 /// The thread that writes.
-enum Writer {
+enum WriterThread {
     Absent,
     Runs(JoinHandle<()>),
     /// Nobody waited for the thread, and it may not have ended.
@@ -86,15 +86,15 @@ enum Writer {
     Over(JoinHandle<()>),
 }
 
-impl Writer {
+impl WriterThread {
     fn lives(&self) -> bool {
-        matches!(self, Writer::Runs(_) | Writer::LeftBehind)
+        matches!(self, WriterThread::Runs(_) | WriterThread::LeftBehind)
     }
 
     fn end(&mut self) {
-        *self = match std::mem::replace(self, Writer::Absent) {
-            Writer::Runs(thread) | Writer::Over(thread) => Writer::Over(thread),
-            Writer::Absent | Writer::LeftBehind => Writer::Absent,
+        *self = match std::mem::replace(self, WriterThread::Absent) {
+            WriterThread::Runs(thread) | WriterThread::Over(thread) => WriterThread::Over(thread),
+            WriterThread::Absent | WriterThread::LeftBehind => WriterThread::Absent,
         };
     }
 }
@@ -116,7 +116,7 @@ impl Outlet {
             backlog: Backlog::new(),
             sink: None,
             hand: None,
-            writer: Writer::Absent,
+            writer: WriterThread::Absent,
             holders: 0,
             generation: 0,
         };
@@ -169,7 +169,7 @@ impl Outlet {
     }
 
     fn start(&'static self, state: &mut State) -> bool {
-        if let Writer::Over(thread) = std::mem::replace(&mut state.writer, Writer::Absent) {
+        if let WriterThread::Over(thread) = std::mem::replace(&mut state.writer, WriterThread::Absent) {
             let _ = thread.join(); // it said under the lock that it does nothing more
         }
         // Without a holder, nobody would wait for the thread's end.
@@ -178,7 +178,7 @@ impl Outlet {
         }
         let started = thread::spawn("muster-log", move || self.write_all());
         started.is_ok_and(|thread| {
-            state.writer = Writer::Runs(thread);
+            state.writer = WriterThread::Runs(thread);
             true
         })
     }
@@ -265,7 +265,7 @@ impl Outlet {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 thread::stay_mapped();
-                state.writer = Writer::LeftBehind;
+                state.writer = WriterThread::LeftBehind;
                 return;
             }
             state = self.wait(state, left);
@@ -274,10 +274,10 @@ impl Outlet {
     }
 
     fn join(&self, mut state: MutexGuard<'_, State>) {
-        if !matches!(state.writer, Writer::Over(_)) {
+        if !matches!(state.writer, WriterThread::Over(_)) {
             return;
         }
-        if let Writer::Over(thread) = std::mem::replace(&mut state.writer, Writer::Absent) {
+        if let WriterThread::Over(thread) = std::mem::replace(&mut state.writer, WriterThread::Absent) {
             drop(state);
             let _ = thread.join(); // a panic was printed
         }
@@ -380,7 +380,7 @@ impl State {
     pub(crate) fn begin_anew(&mut self) {
         self.backlog.forget();
         std::mem::forget(self.hand.take());
-        std::mem::forget(std::mem::replace(&mut self.writer, Writer::Absent));
+        std::mem::forget(std::mem::replace(&mut self.writer, WriterThread::Absent));
         self.holders = 0;
         self.generation += 1;
     }

@@ -9,7 +9,7 @@
 
 use super::interrupts::Attention;
 use super::polling::{GiveWay, Tester};
-use super::record::{end, let_go, Life, Notice, RequestRecord};
+use super::request_record::{end, let_go, Life, Notice, RequestRecord};
 use super::sync::{lock, Arc, Bell};
 use crate::error::{Error, Result, Status};
 use crate::types::Call;
@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-pub use super::record::Outcome;
-pub(crate) use super::record::{Notified, Requests};
+pub use super::request_record::Outcome;
+pub(crate) use super::request_record::{Notified, Requests};
 pub use crate::types::Received;
 
 /// The operation that a request stands for.

@@ -1,7 +1,7 @@
 //! Models of what is told of a request's end, in every order of threads (`make loom`).
 
-use super::record::{Notified, Outcome, Requests};
 use super::request::{request, Request};
+use super::request_record::{Notified, Outcome, Requests};
 use crate::runtime::base::queue::Queue;
 use crate::runtime::base::sync::{lock, Arc, Mutex};
 use crate::runtime::loom_test::every_order;

@@ -1,7 +1,7 @@
 //! Requests, their records, and what is told of their end.
 
 use super::super::program::Program;
-use super::super::record::SPARE_MAX;
+use super::super::request_record::SPARE_MAX;
 use super::*;
 use crate::types::DType;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -4,8 +4,8 @@
 //! record of its end, and the sleep ends when enough requests have ended.
 
 use super::interrupts::Attention;
-use super::record::{one_more, Asleep, Outcome, RequestRecord, Requests};
 use super::request::Request;
+use super::request_record::{one_more, Asleep, Outcome, RequestRecord, Requests};
 use super::sync::{lock, Arc};
 use crate::error::Result;
 use std::time::Duration;

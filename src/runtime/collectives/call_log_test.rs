@@ -2,7 +2,7 @@
 //! the same, and `ctests/staged.c` does so with processes.
 
 use crate::runtime::collectives::failure::tests::Bench;
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::{hash, Call, CallDigest, CallKind, DType, Epoch, GroupId};
 use crate::wire::{DataHeader, CHECKSUM_BYTES, DATA_HEADER_BYTES, HEADER_BYTES};

@@ -2,7 +2,7 @@ use super::*;
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::collectives::call_progress::PEER_OPENS;
 use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::links::link::Link;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::wire::DATA_HEADER_BYTES;

@@ -4,8 +4,8 @@
 
 use super::call_progress::{CallProgress, Patience};
 use super::hosts::Hosts;
-use super::job::Jobs;
 use super::peers::Peers;
+use super::queued_call::CallQueue;
 use super::shared::CarrierChoice;
 use super::stop::Stop;
 use super::turns::Turns;
@@ -67,7 +67,7 @@ pub(crate) struct Collectives {
     /// What carries the collectives, once that is found out.
     pub carrier: OnceLock<GroupCarrier>,
     pub turns: Turns,
-    pub jobs: Jobs,
+    pub queue: CallQueue,
     /// The record of the group's calls, if that is wanted. Only members call.
     pub track: Option<Arc<Track>>,
     /// Lists of calls that have ended, kept for calls to come.
@@ -123,7 +123,7 @@ impl Collectives {
             apart: OnceLock::new(),
             carrier: OnceLock::new(),
             turns: Turns::default(),
-            jobs: Jobs::default(),
+            queue: CallQueue::default(),
             track: track(context),
             spare_lists: Mutex::default(),
         }

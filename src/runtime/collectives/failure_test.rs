@@ -11,7 +11,7 @@ use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::sync::Bell;
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::groups::registry::Registry;
 use crate::runtime::links::link::LinkEnd;

@@ -10,9 +10,9 @@
 use super::call_progress::{CallProgress, Patience};
 use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver};
-use super::job::{Job, Jobs, Work};
 use super::levels::{takes_two, Leveled};
 use super::levels_woven;
+use super::queued_call::{CallQueue, QueuedCall, Work};
 use super::shared::CarrierChoice;
 use super::shared_drive::{share_all, sharing};
 use super::shared_setup::find_way;
@@ -83,15 +83,15 @@ impl Collectives {
             completer.complete(outcome.map(|()| None));
             return Ok(request);
         }
-        self.jobs.reserve().map_err(|error| self.cannot_start(call, since, &error))?;
-        let started = self.jobs.put(
+        self.queue.reserve().map_err(|error| self.cannot_start(call, since, &error))?;
+        let started = self.queue.put(
             || spawn(Arc::clone(self)),
             || {
                 let (request, completer) = self.context.requests.make();
                 let turn = self.turns.take_number();
                 let own: Arc<dyn RequestEngine> = self.clone();
                 let request = request.of(own, RequestedOperation::Collective(call, turn));
-                (Job { turn, since, work, completer }, request)
+                (QueuedCall { turn, since, work, completer }, request)
             },
         );
         let started = started.map_err(|error| self.cannot_start(call, since, &error))?;
@@ -213,7 +213,7 @@ impl Collectives {
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since, attention);
         if turn.is_behind_others() {
-            self.jobs.hurry();
+            self.queue.hurry();
         }
         match turn.wait(|| self.context.state.clock.until(running.deadline), running.attention) {
             Ok(true) => {}
@@ -274,26 +274,26 @@ impl Collectives {
             let formed = self.context.formed();
             if let Some(_place) = polling.place_beside(formed.local_size.saturating_add(formed.server_num)) {
                 let (mut idle, polls) = (Idle::default(), Polls::new(1, 1, polling.set));
-                self.jobs.poll(|is_lent| {
+                self.queue.poll(|is_lent| {
                     if is_lent {
                         idle.end(); // more may come
                     }
                     polling.poll(&mut idle, &polls, clock)
                 });
             }
-            let Some(job) = self.jobs.next() else { break };
-            self.work_and_tell(job, &Attention::none()); // nothing interrupts it
+            let Some(queued) = self.queue.next() else { break };
+            self.work_and_tell(queued, &Attention::none()); // nothing interrupts it
         }
     }
 
     /// Carries out a started call, and completes the request within the call's turn: when a blocking call behind it has
-    /// ended, so has the request. If this is interrupted, it gives the job back with the reason.
-    fn work_and_tell(&self, mut job: Job, attention: &Attention<'_>) -> Option<(Job, Error)> {
-        let turn = self.turns.hold(job.turn, Some((job.work.call, job.since)));
-        let outcome = self.work(&turn, job.since, attention, &mut job.work);
+    /// ended, so has the request. If this is interrupted, it gives the call back with the reason.
+    fn work_and_tell(&self, mut queued: QueuedCall, attention: &Attention<'_>) -> Option<(QueuedCall, Error)> {
+        let turn = self.turns.hold(queued.turn, Some((queued.work.call, queued.since)));
+        let outcome = self.work(&turn, queued.since, attention, &mut queued.work);
         match outcome {
-            Err(why) if turn.is_passed_on() => return Some((job, why)),
-            outcome => job.completer.complete(outcome.map(|()| None)),
+            Err(why) if turn.is_passed_on() => return Some((queued, why)),
+            outcome => queued.completer.complete(outcome.map(|()| None)),
         }
         None
     }
@@ -313,15 +313,15 @@ fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>)
     true
 }
 
-/// A borrowed job. It is given back when this is dropped, for whatever reason; a job that is done is not.
+/// A borrowed call. It is given back when this is dropped, for whatever reason; a call that is done is not.
 struct Lent<'a> {
-    jobs: &'a Jobs,
-    back: Option<Job>,
+    queue: &'a CallQueue,
+    back: Option<QueuedCall>,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.jobs.give_back(self.back.take());
+        self.queue.give_back(self.back.take());
     }
 }
 
@@ -392,27 +392,30 @@ impl RequestEngine for Collectives {
     fn carry_out(&self, operation: &RequestedOperation, attention: &Attention<'_>) -> Result<()> {
         let RequestedOperation::Collective(_, last) = operation else { return Ok(()) };
         // A thread must not leave the search for what carries a group's calls in the middle.
-        let finds_way = |job: &Job| {
-            let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&job.work.call, hosts));
+        let finds_way = |queued: &QueuedCall| {
+            let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&queued.work.call, hosts));
             self.context.size() > 1 && self.carrier.get().is_none() && !stays_apart()
         };
-        let is_next = |job: &Job| {
-            job.turn <= *last && job.may_change_threads() && !finds_way(job) && self.turns.has_come(job.turn)
+        let is_next = |queued: &QueuedCall| {
+            queued.turn <= *last
+                && queued.may_change_threads()
+                && !finds_way(queued)
+                && self.turns.has_come(queued.turn)
         };
         loop {
             attention.ask()?;
-            let Some(job) = self.jobs.borrow(is_next) else { break };
-            let mut lent = Lent { jobs: &self.jobs, back: None };
-            let (job, why) = self.work_and_tell(job, attention).unzip();
-            lent.back = job;
+            let Some(queued) = self.queue.borrow(is_next) else { break };
+            let mut lent = Lent { queue: &self.queue, back: None };
+            let (queued, why) = self.work_and_tell(queued, attention).unzip();
+            lent.back = queued;
             drop(lent);
             why.map_or(Ok(()), Err)?;
         }
-        self.jobs.hurry(); // the progress thread does what is left
+        self.queue.hurry(); // the progress thread does what is left
         Ok(())
     }
 
     fn hurry(&self) {
-        self.jobs.hurry();
+        self.queue.hurry();
     }
 }

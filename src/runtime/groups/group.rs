@@ -9,7 +9,7 @@ use crate::runtime::base::request::{Outcome, Request};
 use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::call_log::CallLog;
 use crate::runtime::collectives::engine::Collectives;
-use crate::runtime::collectives::job::Work;
+use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;

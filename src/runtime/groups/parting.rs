@@ -68,7 +68,7 @@ impl Group {
     pub(crate) fn end_threads(&self, over: Failure) -> Vec<JoinHandle<()>> {
         self.context.break_with(over);
         self.context.interrupt();
-        let threads = [self.collectives.jobs.end(), self.messages.end()];
+        let threads = [self.collectives.queue.end(), self.messages.end()];
         self.messages.close();
         threads.into_iter().flatten().collect()
     }

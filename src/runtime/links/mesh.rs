@@ -3,7 +3,7 @@
 //!
 //! It is a machine like the brains: fed with what is ready and what is wanted, and drained ([`Mesh::next_event`],
 //! [`Mesh::take_signs`]). It knows rosters, and no group. Its parts know nothing of each other's decisions: what is known of the epoch
-//! (`rosters`), the connections (`connections`), what is upgraded, watched, told, or unanswered. Only the mesh combines them.
+//! (`rosters`), the connections (`mesh_connections`), what is upgraded, watched, told, or unanswered. Only the mesh combines them.
 //!
 //! Invariants: no payload before *Accept* and its confirmation; both sides prove that they know the epoch's secret, the dialler with
 //! its first half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
@@ -14,11 +14,11 @@
 
 use super::address_lookup::AddressLookup;
 use super::complaints::{Complaints, UNPROVED};
-use super::connections::{Connections, FIRST_TOKEN};
 use super::dial::{Dialled, NotDialled};
 use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
+use super::mesh_connections::{MeshConnections, FIRST_TOKEN};
 use super::peers::{Mail, MeshEvent};
 use super::redial::Redials;
 use super::revoke_broadcast::RevokeBroadcast;
@@ -50,7 +50,7 @@ pub struct Mesh {
     pub(super) upgrade: Upgrade,
     pub(super) rosters: Rosters,
     pub(super) identities: Identities,
-    pub(super) connections: Connections,
+    pub(super) connections: MeshConnections,
     pub(super) redials: Redials,
     /// Links to members that `Formed` does not list.
     pub(super) address_lookup: AddressLookup,
@@ -77,7 +77,7 @@ impl Mesh {
             upgrade,
             rosters: Rosters::new(incarnation),
             identities,
-            connections: Connections::new(wrap),
+            connections: MeshConnections::new(wrap),
             redials: Redials::default(),
             address_lookup: AddressLookup::default(),
             unanswered: Unanswered::default(),

@@ -2,8 +2,8 @@
 //! looked at.
 
 use super::*;
-use crate::runtime::links::connections::Connections;
 use crate::runtime::links::mesh::STRANGERS_AT_ONCE;
+use crate::runtime::links::mesh_connections::MeshConnections;
 use crate::tls::testing::{settings_in, wrapped_by, Files};
 
 /// A node's own files: certificates with these node ids, the first for where it dials, the second for where it is dialled.
@@ -121,7 +121,7 @@ fn a_hello_of_one_of_whom_nobody_has_told_waits_until_somebody_has() {
 /// Connections that have proved nothing are looked at a few at a time, and after the others.
 #[test]
 fn strangers_are_looked_at_a_few_at_a_time() {
-    let count = |connections: &Connections| connections.handshakes.len();
+    let count = |connections: &MeshConnections| connections.handshakes.len();
     let mut side = one(&plain(), nowhere());
     let mut strangers: Vec<Peer> = (0..3 * STRANGERS_AT_ONCE).map(|_| Peer::dial(&side)).collect();
     until(|| {

@@ -2,7 +2,6 @@
 
 pub(crate) mod address_lookup;
 pub(crate) mod complaints;
-pub(crate) mod connections;
 pub(crate) mod dial;
 pub(crate) mod handshake;
 pub(crate) mod identities;
@@ -11,6 +10,7 @@ pub(crate) mod keepalive;
 pub(crate) mod link;
 pub(crate) mod link_end;
 pub(crate) mod mesh;
+pub(crate) mod mesh_connections;
 pub(crate) mod outgoing;
 pub(crate) mod peers;
 pub(crate) mod port;

@@ -4,9 +4,9 @@
 //! dials again (`redial`). Tested in `port_test.rs`.
 
 use super::complaints::CROWD;
-use super::connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
 use super::handshake::{Stage, HELLO_WAIT};
 use super::mesh::Mesh;
+use super::mesh_connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
 use crate::net::{limit, listener, Listener, Poller, TcpTransport, Transport};
 use crate::types::Time;
 use std::io;

@@ -1,7 +1,7 @@
 //! A node's port among strangers, and links whose first attempt comes to nothing.
 
 use super::*;
-use crate::runtime::links::connections::UNPROVED_WHEN_SHORT;
+use crate::runtime::links::mesh_connections::UNPROVED_WHEN_SHORT;
 use crate::runtime::links::redial::REDIALS_MAX;
 use crate::secret::{around, JobSecret};
 use std::io::{IoSlice, IoSliceMut};

@@ -7,8 +7,8 @@
 //! Here is what is still to be told, and to whom; the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two
 //! meshes, and with processes in `ctests/away.c`.
 
-use super::connections::Connections;
 use super::handshake::{frame, HELLO_WAIT};
+use super::mesh_connections::MeshConnections;
 use crate::error::Failure;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::state::roster::Roster;
@@ -51,7 +51,7 @@ pub(crate) struct RevokeBroadcast {
 impl RevokeBroadcast {
     /// The members of this group are to be told that it is over, or all nodes but those that are `gone` that the job is.
     /// Each word is told once.
-    pub fn begin(&mut self, failure: Failure, roster: &Roster, gone: &HashSet<u32>, connections: &mut Connections) {
+    pub fn begin(&mut self, failure: Failure, roster: &Roster, gone: &HashSet<u32>, connections: &mut MeshConnections) {
         let is_abort = failure.group.is_none();
         if self.untold.is_some() || (self.words.contains_key(&roster.id) && !is_abort) {
             return; // after the job's end there is nothing more to tell
@@ -70,7 +70,7 @@ impl RevokeBroadcast {
 
     /// Ends the turns of members that have been told, cannot be reached, or have had their time. A member of a group has one turn after
     /// another until one of the first two is true. The job's end is told in one long turn at most, since a caller waits for that.
-    pub fn end_turns(&mut self, now: Time, connections: &mut Connections) {
+    pub fn end_turns(&mut self, now: Time, connections: &mut MeshConnections) {
         let (queue, is_abort) = (&mut self.queue, self.untold.is_some());
         self.under_way.retain(|key, UnderWay { turn, until, is_unheard }| {
             let goes_on = *is_unheard || connections.has_word(*key);

@@ -4,7 +4,7 @@
 //! that is not established, or on which nothing is acknowledged, means that no packet passes. A connection that tells of a
 //! group's end has a time limit of its own. Tested in `mesh_silence_test.rs`.
 
-use super::connections::Connections;
+use super::mesh_connections::MeshConnections;
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::Time;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ impl Unanswered {
     /// Gives up links that nobody has answered for `patience`. Returns them, each with the reason, and when to come again.
     pub fn give_up(
         &mut self,
-        connections: &mut Connections,
+        connections: &mut MeshConnections,
         patience: Duration,
         now: Time,
     ) -> (Vec<(LinkKey, String)>, Time) {

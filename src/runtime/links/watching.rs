@@ -5,8 +5,8 @@
 //! goes on. If two nodes dial each other, both connections are kept: a peer has gone when its last one has ended.
 //! Deliberately absent: what any of it means. Tested with processes in `tests/python/test_without_scheduler.py`.
 
-use super::connections::Connections;
 use super::handshake::{frame, leave};
+use super::mesh_connections::MeshConnections;
 use super::rosters::Rosters;
 use crate::agent::{PeerProcess, PeerSign, PeerWord, Seen};
 use crate::net::{host, limit};
@@ -71,7 +71,7 @@ pub(super) fn frame_of(word: &PeerWord) -> Vec<u8> {
 }
 
 /// What can be seen of a node now.
-pub(super) fn look_at(key: LinkKey, connections: &Connections, rosters: &Rosters) -> PeerSign {
+pub(super) fn look_at(key: LinkKey, connections: &MeshConnections, rosters: &Rosters) -> PeerSign {
     let formed = rosters.formed();
     let liveness = formed.map_or(host::Liveness::Unknown, |formed| process_of(formed, key.rank));
     // The node's kernel has taken these connections. Whether it still answers is known only where it owes an answer.

@@ -170,7 +170,7 @@ impl Peer {
 
 /// A peer with which something may be wrong.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Suspect {
+pub(super) struct SuspectedPeer {
     pub rank: u32,
     pub end: LinkEnd,
     pub finding: Finding,

@@ -2,7 +2,7 @@
 //! what became of a peer whose link ended. Whatever callers can do themselves, they do.
 
 use super::engine::Engine;
-use super::peer::Suspect;
+use super::peer::SuspectedPeer;
 use super::transfers::Transfers;
 use super::{EngineHandle, Messages, WAKER};
 use crate::net::{Poller, Registry, Token};
@@ -20,7 +20,7 @@ impl Messages {
     /// Runs the progress thread until the group's messages are ended.
     pub(super) fn run_progress_thread(&self, handle: &EngineHandle, mut poller: Poller) {
         let (mut more, mut ready): (Vec<u32>, Vec<u32>) = Default::default();
-        let mut open: Vec<(Suspect, PeerQuery)> = Vec::new();
+        let mut open: Vec<(SuspectedPeer, PeerQuery)> = Vec::new();
         let state = &self.context.state;
         loop {
             #[cfg(test)]
@@ -75,7 +75,7 @@ impl Messages {
     }
 
     /// Does what takes time, or needs other threads: opening links, and judging peers that may be lost.
-    fn see_to(&self, handle: &EngineHandle, open: &mut Vec<(Suspect, PeerQuery)>) {
+    fn see_to(&self, handle: &EngineHandle, open: &mut Vec<(SuspectedPeer, PeerQuery)>) {
         let (wanted, suspects, trouble) = {
             let mut engine = lock(&handle.engine);
             let Transfers { wanted, suspects, .. } = &mut engine.transfers;

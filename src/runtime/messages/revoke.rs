@@ -1,7 +1,7 @@
 //! What ends a group because of its messages: damage, a lost peer, a bug. The scheduler says who is to blame.
 
 use super::engine::Trouble;
-use super::peer::Suspect;
+use super::peer::SuspectedPeer;
 use super::{EngineHandle, Messages};
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::in_call;
@@ -40,7 +40,12 @@ impl Messages {
     }
 
     /// Something may be wrong with a peer. What the scheduler says of it is looked for at each turn.
-    pub(super) fn judge(&self, handle: &EngineHandle, suspect: Suspect, open: &mut Vec<(Suspect, PeerQuery)>) {
+    pub(super) fn judge(
+        &self,
+        handle: &EngineHandle,
+        suspect: SuspectedPeer,
+        open: &mut Vec<(SuspectedPeer, PeerQuery)>,
+    ) {
         let evidence = suspect.end.in_words();
         match suspect.finding {
             _ if self.context.told().is_some() => {}
@@ -56,8 +61,8 @@ impl Messages {
     }
 
     /// Does what follows from what is known of a suspect.
-    pub(super) fn heed(&self, handle: &EngineHandle, suspect: &Suspect, word: Word) {
-        let Suspect { rank, end, .. } = suspect;
+    pub(super) fn heed(&self, handle: &EngineHandle, suspect: &SuspectedPeer, word: Word) {
+        let SuspectedPeer { rank, end, .. } = suspect;
         match word {
             Word::Told(failure) => {
                 self.context.break_with(failure);

@@ -8,7 +8,7 @@
 use super::buffer_pool::BufferPool;
 use super::matching::{Matching, MessageId, OpId, Wanted};
 use super::operation::{misfit, Operation, Stage};
-use super::peer::{InboundStage, Peer, Suspect};
+use super::peer::{InboundStage, Peer, SuspectedPeer};
 use super::queues::Map;
 use super::ranks::Ranks;
 use crate::error::{Culprit, Error, Result, Status};
@@ -37,7 +37,7 @@ pub(super) struct Transfers {
     /// Peers to which a link is wanted.
     pub wanted: Vec<u32>,
     /// Peers whose link ended, or is silent.
-    pub suspects: Vec<Suspect>,
+    pub suspects: Vec<SuspectedPeer>,
     /// Buffers that were needed before, and will be needed again: so in the long run nothing is allocated.
     pub pool: BufferPool,
 }
@@ -99,7 +99,7 @@ impl Transfers {
 
     /// The link to this peer has ended. It is not known what became of the peer.
     pub(super) fn suspect(&mut self, rank: u32, end: LinkEnd) {
-        self.suspects.push(Suspect { rank, end, finding: Finding::Unknown });
+        self.suspects.push(SuspectedPeer { rank, end, finding: Finding::Unknown });
     }
 
     pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {

@@ -1,7 +1,7 @@
 //! Peers that operations need, and that may not be reached: their link has ended, or it is silent (`state/silence`).
 
 use super::engine::Engine;
-use super::peer::Suspect;
+use super::peer::SuspectedPeer;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::silence::{in_words, Finding, Silent};
@@ -23,7 +23,7 @@ impl Engine {
             if finding != Finding::Ask {
                 self.transfers.peer(rank).slot = Slot::Ended(end.clone());
             }
-            self.transfers.suspects.push(Suspect { rank, end, finding });
+            self.transfers.suspects.push(SuspectedPeer { rank, end, finding });
         }
         self.silence.look_at()
     }

@@ -3,27 +3,27 @@ use super::*;
 const SCHEDULER: usize = 0;
 
 /// A scheduler and three workers on one host, and the time.
-struct Job {
+struct TestJob {
     supervisor: Supervisor,
     now: Duration,
 }
 
-fn job() -> Job {
-    Job { supervisor: Supervisor::new([true, false, false, false], true, 0), now: Duration::ZERO }
+fn job() -> TestJob {
+    TestJob { supervisor: Supervisor::new([true, false, false, false], true, 0), now: Duration::ZERO }
 }
 
-impl Job {
-    fn ends(&mut self, child: usize, ending: Ending) -> &mut Job {
+impl TestJob {
+    fn ends(&mut self, child: usize, ending: Ending) -> &mut TestJob {
         self.supervisor.ended(child, ending, self.now);
         self
     }
 
-    fn all_end(&mut self, children: &[usize], ending: Ending) -> &mut Job {
+    fn all_end(&mut self, children: &[usize], ending: Ending) -> &mut TestJob {
         children.iter().for_each(|child| self.supervisor.ended(*child, ending, self.now));
         self
     }
 
-    fn signal(&mut self, signal: i32) -> &mut Job {
+    fn signal(&mut self, signal: i32) -> &mut TestJob {
         self.supervisor.signalled(signal, self.now);
         self
     }
@@ -94,7 +94,7 @@ fn a_run_that_is_stopped_is_no_good_end() {
 
 #[test]
 fn with_workers_elsewhere_the_scheduler_ends_by_itself() {
-    let mut job = Job { supervisor: Supervisor::new([true, false], false, 0), now: Duration::ZERO };
+    let mut job = TestJob { supervisor: Supervisor::new([true, false], false, 0), now: Duration::ZERO };
     job.ends(1, Ending::Exit(0));
     assert_eq!(job.supervisor.deadline(), None);
     job.ends(SCHEDULER, Ending::Exit(0));
@@ -126,8 +126,8 @@ fn the_first_failure_stops_the_rest_within_a_second() {
 }
 
 /// A scheduler and two workers, with others on another host, whose launcher the scheduler tells how the job goes.
-fn job_on_hosts() -> Job {
-    let mut job = Job { supervisor: Supervisor::new([true, false, false], false, 0), now: Duration::ZERO };
+fn job_on_hosts() -> TestJob {
+    let mut job = TestJob { supervisor: Supervisor::new([true, false, false], false, 0), now: Duration::ZERO };
     job.supervisor.formed();
     job
 }
@@ -279,9 +279,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 const KILLED: Ending = Ending::Signal(libc::SIGKILL);
 
 /// The same job. Each of its processes may be started again, five seconds after its start.
-fn returning(max_restarts: u32) -> Job {
+fn returning(max_restarts: u32) -> TestJob {
     let supervisor = Supervisor::new([true, false, false, false], true, max_restarts);
-    Job { supervisor, now: Duration::from_secs(5) }
+    TestJob { supervisor, now: Duration::from_secs(5) }
 }
 
 fn begins(child: usize) -> [Action; 2] {
@@ -337,7 +337,7 @@ fn who_gives_up_leaves_the_scheduler_the_time_to_tell_workers_elsewhere() {
     job.after(300);
     assert_eq!(job.after(250), ASK_SCHEDULER, "with all workers here nobody is to be told");
     let supervisor = Supervisor::new([true, false, false, false], false, 1);
-    let mut job = Job { supervisor, now: Duration::from_secs(5) };
+    let mut job = TestJob { supervisor, now: Duration::from_secs(5) };
     assert_eq!(job.ends(1, KILLED).actions(), begins(1));
     assert!(!job.supervisor.gives_up(), "it is started again");
     job.now += Duration::from_secs(10);
@@ -389,7 +389,7 @@ fn a_life_that_was_to_begin_can_be_put_off_and_given_up() {
 
 #[test]
 fn when_the_job_is_over_those_who_waited_to_begin_have_failed_in_the_order_of_their_ends() {
-    let aborted = |job: &mut Job| {
+    let aborted = |job: &mut TestJob| {
         job.ends(3, Ending::Exit(5)).all_end(&[2], Ending::Exit(7));
         assert_eq!(job.actions(), [begins(3), begins(2)].concat());
         [3, 2].into_iter().for_each(|child| job.supervisor.put_off(child, job.now + PAUSE));
@@ -554,7 +554,8 @@ fn a_scheduler_that_nobody_needs_does_not_come_back() {
     assert!(job.supervisor.finished());
     assert_eq!(job.after(100), [Action::Clear(SCHEDULER)]);
     assert_eq!(job.supervisor.verdict(None), Verdict::Success);
-    let mut elsewhere = Job { supervisor: Supervisor::new([true, false], false, MANY), now: Duration::from_secs(5) };
+    let mut elsewhere =
+        TestJob { supervisor: Supervisor::new([true, false], false, MANY), now: Duration::from_secs(5) };
     elsewhere.ends(1, Ending::Exit(0)).ends(SCHEDULER, KILLED);
     assert_eq!(elsewhere.actions(), begins(SCHEDULER), "the workers elsewhere need it");
     elsewhere.ends(SCHEDULER, Ending::Exit(1));

@@ -4,7 +4,7 @@
 //! changes its state. Time is what has passed since the launcher began.
 //!
 //! Nothing is started before every host has answered: a job that lacks a part would only wait for it. Then the first
-//! host gets its job. When its scheduler listens, the others get theirs. When something fails on one host for good, the
+//! host gets its spec. When its scheduler listens, the others get theirs. When something fails on one host for good, the
 //! others have a moment to find out themselves what they lost. Then they are told to end, and told again. Tested in
 //! `conduct_test.rs`.
 
@@ -30,7 +30,7 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Give this host its job.
+    /// Give this host its spec.
     Start(usize),
     /// Tell this host, which has the scheduler, that everything has ended well on all others. If its own workers have
     /// ended well, too, a program that never joined is no reason to wait for the end of the forming time.
@@ -63,9 +63,9 @@ pub enum End {
 enum Stage {
     /// No word yet.
     Called,
-    /// It has answered, and waits for its job.
+    /// It has answered, and waits for its spec.
     Ready,
-    /// It has its job.
+    /// It has its spec.
     Runs,
     Over,
 }
@@ -119,7 +119,7 @@ impl Conduct {
         self.members[host].heard = now;
     }
 
-    /// This host answers, and waits for its job.
+    /// This host answers, and waits for its spec.
     pub fn answered(&mut self, host: usize, now: Duration) {
         self.heard(host, now);
         if self.members[host].stage == Stage::Called {
@@ -232,7 +232,7 @@ impl Conduct {
                     member.end = Some(End::Cut(format!("it did not end in {} s", GIVE_UP.as_secs())));
                     self.actions.push_back(Action::Kill(host));
                 }
-                // A host without a job has nothing to end.
+                // A host without a spec has nothing to end.
                 Stage::Ready if due > 0 => self.actions.push_back(Action::Close(host)),
                 Stage::Runs if close => self.actions.push_back(Action::Close(host)),
                 Stage::Runs => {
@@ -300,7 +300,7 @@ impl Conduct {
         &self.failed
     }
 
-    /// How each host's part ended, as far as it has. A host that was told to leave before it had a job has no end.
+    /// How each host's part ended, as far as it has. A host that was told to leave before it had a spec has no end.
     pub fn ends(&self) -> Vec<Option<&End>> {
         self.members.iter().map(|one| one.end.as_ref()).collect()
     }

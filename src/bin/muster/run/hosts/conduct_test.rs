@@ -12,7 +12,7 @@ fn told(code: i32) -> End {
     End::Told { code, summary: None }
 }
 
-/// Three hosts that have their jobs.
+/// Three hosts that have their specs.
 fn running() -> Conduct {
     let mut conduct = Conduct::new(3);
     (0..3).for_each(|host| conduct.answered(host, at(0)));

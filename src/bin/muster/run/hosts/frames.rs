@@ -13,8 +13,8 @@ const HEAD: usize = 5;
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// To a host: what it is to run ([`Job`]).
-    Job,
+    /// To a host: what it is to run ([`LaunchSpec`]).
+    Launch,
     /// To a host: a signal for its launcher, a byte.
     Signal,
     /// To the host of the scheduler: on all other hosts everything has ended well.
@@ -41,7 +41,7 @@ pub enum Kind {
 
 /// Each kind with its byte.
 const KINDS: [(Kind, u8); 12] = [
-    (Kind::Job, b'J'),
+    (Kind::Launch, b'L'),
     (Kind::Signal, b'S'),
     (Kind::OthersDone, b'D'),
     (Kind::Hold, b'H'),
@@ -145,7 +145,7 @@ impl Frames {
 
 /// What a host is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct LaunchSpec {
     /// The folder in which it runs.
     pub folder: OsString,
     /// The rank of its first worker.
@@ -160,8 +160,8 @@ pub struct Job {
     pub words: Vec<OsString>,
 }
 
-impl Job {
-    /// The job as a frame's body: texts with a NUL between them, which none of them can have.
+impl LaunchSpec {
+    /// The spec as a frame's body: texts with a NUL between them, which none of them can have.
     pub fn encode(&self) -> Vec<u8> {
         let is = [self.has_scheduler, self.is_coloured].map(u32::from);
         let numbers = [self.first_rank, is[0], is[1], self.environment.len() as u32];
@@ -172,8 +172,8 @@ impl Job {
         texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>().join(&0)
     }
 
-    /// Reads a job; none if the body is something else.
-    pub fn decode(body: &[u8]) -> Option<Job> {
+    /// Reads a spec; none if the body is something else.
+    pub fn decode(body: &[u8]) -> Option<LaunchSpec> {
         let mut texts = body.split(|byte| *byte == 0).map(|bytes| OsString::from_vec(bytes.to_vec()));
         let folder = texts.next()?;
         let mut number = || texts.next()?.to_str()?.parse::<u32>().ok();
@@ -183,7 +183,7 @@ impl Job {
         for _ in 0..variables {
             environment.push((texts.next()?, texts.next()?));
         }
-        Some(Job { folder, first_rank, has_scheduler, is_coloured, environment, words: texts.collect() })
+        Some(LaunchSpec { folder, first_rank, has_scheduler, is_coloured, environment, words: texts.collect() })
     }
 }
 
@@ -229,13 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_read_as_it_was_written() {
+    fn a_launch_spec_is_read_as_it_was_written() {
         let environment = vec![("A".into(), "b=c\nd".into()), ("EMPTY".into(), "".into())];
         let words = vec!["--join=True".into(), "--".into(), "a.out".into(), "".into()];
-        let job =
-            Job { folder: "/a b".into(), first_rank: 4, has_scheduler: true, is_coloured: false, environment, words };
-        assert_eq!(Job::decode(&job.encode()), Some(job));
-        assert_eq!(Job::decode(b"/\x001\x000\x000\x007"), None);
-        assert_eq!(Job::decode(b"/\x00x"), None);
+        let spec = LaunchSpec {
+            folder: "/a b".into(),
+            first_rank: 4,
+            has_scheduler: true,
+            is_coloured: false,
+            environment,
+            words,
+        };
+        assert_eq!(LaunchSpec::decode(&spec.encode()), Some(spec));
+        assert_eq!(LaunchSpec::decode(b"/\x001\x000\x000\x007"), None);
+        assert_eq!(LaunchSpec::decode(b"/\x00x"), None);
     }
 }

@@ -85,13 +85,13 @@ struct Member {
     output: Lines,
     words: Lines,
     summary: Option<Summary>,
-    has_job: bool,
+    has_spec: bool,
 }
 
 impl Member {
     fn new(place: &HostShare) -> Member {
         let (output, words) = (Lines::new(Some(String::new())), Lines::new(Some(format!("[{}] ", place.host.name))));
-        Member { line: None, output, words, summary: None, has_job: false }
+        Member { line: None, output, words, summary: None, has_spec: false }
     }
 }
 
@@ -172,8 +172,8 @@ impl Lead<'_> {
             _ => return,
         };
         self.held = (told != Hold::Comes).then_some((now, read));
-        let with_job = self.members.iter().filter(|member| member.has_job);
-        with_job.filter_map(|member| member.line.as_ref()).for_each(|line| line.tell(told.frame()));
+        let with_spec = self.members.iter().filter(|member| member.has_spec);
+        with_spec.filter_map(|member| member.line.as_ref()).for_each(|line| line.tell(told.frame()));
     }
 
     /// Says once which hosts have not answered: a login may take long, or lead nowhere.
@@ -203,12 +203,13 @@ impl Lead<'_> {
             let Some(line) = self.members[host].line.as_mut() else { continue };
             match action {
                 Action::Start(_) => {
-                    let job = self.plan.job(host, &self.folder, self.port, self.secret.as_deref(), has_colours());
-                    line.tell(Frame::new(Kind::Job, job.encode()));
+                    let spec =
+                        self.plan.launch_spec(host, &self.folder, self.port, self.secret.as_deref(), has_colours());
+                    line.tell(Frame::new(Kind::Launch, spec.encode()));
                     if self.held.is_some() {
                         line.tell(Hold::Waits.frame());
                     }
-                    self.members[host].has_job = true;
+                    self.members[host].has_spec = true;
                 }
                 Action::OthersDone(_) => line.tell(Frame::new(Kind::OthersDone, Vec::new())),
                 Action::Signal(_, signal) => line.tell(Frame::new(Kind::Signal, vec![signal as u8])),
@@ -255,7 +256,7 @@ impl Lead<'_> {
                 let summary = self.members[host].summary.take();
                 self.conduct.ended(host, End::Told { code, summary }, now);
             }
-            Kind::Beat | Kind::Job | Kind::Signal | Kind::OthersDone | Kind::Hold => {}
+            Kind::Beat | Kind::Launch | Kind::Signal | Kind::OthersDone | Kind::Hold => {}
         }
     }
 

@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 128 << 10;
 /// What comes from a host.
 #[derive(Debug)]
 pub enum Event {
-    /// The host is there, and waits for its job.
+    /// The host is there, and waits for its spec.
     Answered,
     /// What it says.
     Frame(Frame),

@@ -1,4 +1,4 @@
-//! `muster host-part`: the leading launcher has ssh start this on a host. It says that it is there, reads its job, and
+//! `muster host-part`: the leading launcher has ssh start this on a host. It says that it is there, reads its spec, and
 //! starts this host's launcher, which is `muster run` with a report added. What that launcher writes and reports goes
 //! back in frames.
 //!
@@ -8,7 +8,7 @@
 //! If the leading launcher's reader is slow, that launcher says that output is to wait. Then this reads no output, and
 //! the launcher here leaves it in the logs. Everything else goes on, so that an end or a failure is told at once.
 
-use super::frames::{greeting, Frame, Frames, Hold, Job, Kind};
+use super::frames::{greeting, Frame, Frames, Hold, Kind, LaunchSpec};
 use super::report::Report;
 use crate::code;
 use crate::run::join::{Signals, OTHERS_DONE};
@@ -81,10 +81,10 @@ fn relay() -> io::Result<()> {
     output.write_all(greeting().as_bytes())?;
     let mut frames = Frames::default();
     let Some(frame) = next(&input, &mut frames)? else { return Ok(()) };
-    let job = Job::decode(&frame.body).filter(|_| frame.kind == Kind::Job);
-    let job = job.ok_or_else(|| io::Error::other("what came first is no job"))?;
+    let spec = LaunchSpec::decode(&frame.body).filter(|_| frame.kind == Kind::Launch);
+    let spec = spec.ok_or_else(|| io::Error::other("what came first is no launch spec"))?;
     let signals = Signals::begin()?;
-    match begin(&job) {
+    match begin(&spec) {
         Ok((pid, streams)) => {
             let streams = streams.map(Some);
             let (report, hold, alone) = (Frames::default(), Hold::Comes, None);
@@ -112,22 +112,22 @@ fn next(input: &OwnedFd, frames: &mut Frames) -> io::Result<Option<Frame>> {
 }
 
 /// Starts this host's launcher. Returns its process, and the pipes with what it writes.
-fn begin(job: &Job) -> io::Result<(i32, [OwnedFd; 3])> {
-    std::env::set_current_dir(&job.folder).map_err(|error| {
-        io::Error::other(format!("can't run in {:?}, as the first launcher does: {error}", job.folder))
+fn begin(spec: &LaunchSpec) -> io::Result<(i32, [OwnedFd; 3])> {
+    std::env::set_current_dir(&spec.folder).map_err(|error| {
+        io::Error::other(format!("can't run in {:?}, as the first launcher does: {error}", spec.folder))
     })?;
     let [(from, output), (said, error), (told, report)] = [io::pipe()?, io::pipe()?, io::pipe()?];
     let mut words: Vec<OsString> = ["muster", "host-part", LAUNCH].map(OsString::from).to_vec();
-    let is = [job.has_scheduler, job.is_coloured].map(u32::from);
-    let numbers = [report.as_raw_fd() as u32, job.first_rank, is[0], is[1]];
+    let is = [spec.has_scheduler, spec.is_coloured].map(u32::from);
+    let numbers = [report.as_raw_fd() as u32, spec.first_rank, is[0], is[1]];
     words.extend(numbers.map(|number| OsString::from(number.to_string())));
-    words.extend(job.words.iter().cloned());
-    let inherited = std::env::vars_os().filter(|(name, _)| job.environment.iter().all(|(other, _)| other != name));
+    words.extend(spec.words.iter().cloned());
+    let inherited = std::env::vars_os().filter(|(name, _)| spec.environment.iter().all(|(other, _)| other != name));
     let null = File::open("/dev/null")?;
     let pid = start(&Start {
         program: std::env::current_exe()?.as_os_str(),
         words: &words,
-        environment: inherited.chain(job.environment.iter().cloned()).collect(),
+        environment: inherited.chain(spec.environment.iter().cloned()).collect(),
         input: Some(null.as_fd()),
         output: output.as_fd(),
         error: Some(error.as_fd()),
@@ -143,7 +143,7 @@ impl Relay {
     fn follow(mut self, signals: &Signals) -> io::Result<()> {
         let never = sys::bell()?; // stands in the place of a pipe that has ended
         let mut beat = Instant::now() + BEAT;
-        self.obey(); // what came together with the job
+        self.obey(); // what came together with the spec
         while self.streams.iter().any(Option::is_some) {
             // A launcher that has left its output open to others has ended all the same.
             let has_ended = sys::ended(self.pid).is_some();

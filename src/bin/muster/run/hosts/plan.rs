@@ -1,7 +1,7 @@
 //! What `-H` and `--hostfile` ask for: which workers run on which host, in which order of ranks, and what each host's
 //! launcher is told.
 
-use super::frames::Job;
+use super::frames::LaunchSpec;
 use crate::cli::words::Words;
 use crate::run::hccl;
 use crate::run::parse::{self, Placement, SchedulerAt};
@@ -130,12 +130,19 @@ impl Plan {
 
     /// What a host is to run in this folder. The first host gets the plan's port. The others get the port that the
     /// first has told, if it has. So it is with the secret.
-    pub fn job(&self, place: usize, folder: &Path, port: u16, secret: Option<&str>, is_coloured: bool) -> Job {
+    pub fn launch_spec(
+        &self,
+        place: usize,
+        folder: &Path,
+        port: u16,
+        secret: Option<&str>,
+        is_coloured: bool,
+    ) -> LaunchSpec {
         // If nothing listens, no port is needed; but 0 would ask each host to choose one.
         let port = if place > 0 && port == 0 { parse::MASTER_PORT } else { port };
         let mut environment = self.environment.clone();
         environment.extend(secret.map(|secret| ("MUSTER_JOB_SECRET".into(), secret.into())));
-        Job {
+        LaunchSpec {
             folder: folder.into(),
             first_rank: self.places[place].first_rank,
             has_scheduler: place == 0,

@@ -58,22 +58,22 @@ fn the_schedulers_host_chooses_the_port_unless_one_is_given() {
 #[test]
 fn a_host_is_told_its_share_and_all_other_options() {
     let plan = some("-H me@one:4,two:2 --max_restarts=3 --log_dir logs -x B=c -x A -x NONE a.out -x --join");
-    let job = plan.job(1, Path::new("/data"), 1234, Some("secret"), true);
-    assert_eq!((job.folder.to_str(), job.first_rank, job.has_scheduler), (Some("/data"), 4, false));
-    let words: Vec<&str> = job.words.iter().map(|word| word.to_str().unwrap()).collect();
+    let spec = plan.launch_spec(1, Path::new("/data"), 1234, Some("secret"), true);
+    assert_eq!((spec.folder.to_str(), spec.first_rank, spec.has_scheduler), (Some("/data"), 4, false));
+    let words: Vec<&str> = spec.words.iter().map(|word| word.to_str().unwrap()).collect();
     assert_eq!(
         words.join(" "),
         "--max_restarts=3 --log_dir=logs --worker_num=6 --local_worker_num=2 --master_addr=one --master_port=1234 --join=True \
          -- a.out -x --join"
     );
-    let environment: Vec<String> = job
+    let environment: Vec<String> = spec
         .environment
         .iter()
         .map(|(name, value)| format!("{}={}", name.to_str().unwrap(), value.to_str().unwrap()))
         .collect();
     assert_eq!(environment, ["MS_ENABLE_RECOVERY=1", "MUSTER_LOG=info", "B=c", "A=a b", "MUSTER_JOB_SECRET=secret"]);
     assert!(plan.warnings.len() == 1 && plan.warnings[0].contains("NONE"), "{:?}", plan.warnings);
-    assert!(plan.job(0, Path::new("/"), 0, None, false).has_scheduler);
+    assert!(plan.launch_spec(0, Path::new("/"), 0, None, false).has_scheduler);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Connection {
 
 /// All open connections.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(super) struct ConnectionTable {
     open: HashMap<ConnId, Connection>,
     /// The connections in order of opening, with their deadlines. Some have registered or closed since.
     unregistered: VecDeque<(Time, ConnId)>,
@@ -96,9 +96,9 @@ pub(super) struct Connections {
     watchers_max: usize,
 }
 
-impl Connections {
-    pub(super) fn new(worker_num: u32, server_num: u32) -> Connections {
-        Connections {
+impl ConnectionTable {
+    pub(super) fn new(worker_num: u32, server_num: u32) -> ConnectionTable {
+        ConnectionTable {
             open: HashMap::new(),
             unregistered: VecDeque::new(),
             crowd: Crowd::default(),

@@ -31,20 +31,20 @@ impl<'a> Work<'a> {
 }
 
 /// A collective whose caller does not wait.
-pub(crate) struct Job {
+pub(crate) struct QueuedCall {
     pub turn: u64,
     pub since: Time,
     pub work: Work<'static>,
     pub completer: Completer,
 }
 
-impl Job {
-    /// Whether a thread that waits for the request may carry the job out. Such a thread may have to leave it in the
-    /// middle, and of the other jobs something is left to do then that nothing keeps.
+impl QueuedCall {
+    /// Whether a thread that waits for the request may carry the call out. Such a thread may have to leave it in the
+    /// middle, and of the other calls something is left to do then that nothing keeps.
     pub fn may_change_threads(&self) -> bool {
         self.work.call.op != Some(ReduceOp::SumOfAddends) && self.work.buffers.copied_bytes() == 0
     }
 }
 
-/// The jobs that the progress thread has before it.
-pub(crate) type Jobs = Queue<Job, JoinHandle<()>>;
+/// The calls that the progress thread has before it.
+pub(crate) type CallQueue = Queue<QueuedCall, JoinHandle<()>>;

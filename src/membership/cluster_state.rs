@@ -2,7 +2,7 @@
 //!
 //! Parts above change it and say things through it; it knows none of them. Tested through the whole brain.
 
-use super::connections::Connections;
+use super::connection_table::ConnectionTable;
 use super::contract::{ConnId, Identity, Output, Rules};
 use super::job::Job;
 use super::member_table::MemberTable;
@@ -20,7 +20,7 @@ pub(super) const FIRST_GENERATION: u64 = 1;
 
 /// The job and its nodes, as the scheduler knows them.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(super) struct ClusterState {
     pub(super) identity: Identity,
     pub(super) rules: Rules,
     pub(super) started: Time,
@@ -32,22 +32,22 @@ pub(super) struct Cluster {
     pub(super) nodes: Nodes,
     /// Once the cluster has formed: every node, as the others are told of it.
     pub(super) table: MemberTable,
-    pub(super) connections: Connections,
+    pub(super) connections: ConnectionTable,
     /// What those that watch the job were told last: whether it forms, and what has broken it.
     watched: (bool, Option<Status>),
     pub(super) out: Outbox,
 }
 
-impl Cluster {
-    pub(super) fn new(identity: Identity, rules: Rules, now: Time) -> Cluster {
-        Cluster {
+impl ClusterState {
+    pub(super) fn new(identity: Identity, rules: Rules, now: Time) -> ClusterState {
+        ClusterState {
             started: now,
             generation: FIRST_GENERATION,
             epoch: Epoch::FIRST,
             job: Job::new(rules.recovery),
             nodes: Nodes::default(),
             table: MemberTable::default(),
-            connections: Connections::new(rules.worker_num, rules.server_num),
+            connections: ConnectionTable::new(rules.worker_num, rules.server_num),
             watched: (true, None),
             out: Outbox::new(rules.durable),
             identity,

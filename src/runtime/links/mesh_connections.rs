@@ -25,7 +25,7 @@ pub(super) const UNPROVED_WHEN_SHORT: usize = 32;
 pub(super) const EARLY_MAX: usize = 128;
 
 /// The table.
-pub(crate) struct Connections {
+pub(crate) struct MeshConnections {
     wrap: Wrap,
     pub(super) dials: HashMap<LinkKey, Dial>,
     pub(super) handshakes: HashMap<Token, Handshake>,
@@ -36,11 +36,11 @@ pub(crate) struct Connections {
     next_token: usize,
 }
 
-impl Connections {
+impl MeshConnections {
     /// A table without connections.
-    pub fn new(wrap: Wrap) -> Connections {
+    pub fn new(wrap: Wrap) -> MeshConnections {
         let (dials, handshakes, crowd, line) = (HashMap::new(), HashMap::new(), Crowd::default(), Line::default());
-        Connections { wrap, dials, handshakes, crowd, line, next_token: FIRST_TOKEN }
+        MeshConnections { wrap, dials, handshakes, crowd, line, next_token: FIRST_TOKEN }
     }
 
     /// A new epoch has begun. Of the handshakes, only those go on that have not been answered yet, or have been rejected.
@@ -239,7 +239,7 @@ impl Connections {
     /// Ends handshakes whose time is up. A hello of this epoch has proved itself, and goes on waiting. Of hellos that have proved
     /// nothing, only [`EARLY_MAX`] do. Returns the addresses of the connections that never said hello, and when to come again.
     pub fn expire(&mut self, now: Time) -> (Vec<SocketAddr>, Time) {
-        let Connections { handshakes, crowd, .. } = self;
+        let MeshConnections { handshakes, crowd, .. } = self;
         let (mut early, mut silent) = (0, Vec::new());
         handshakes.retain(|token, shake| {
             if shake.deadline > now {

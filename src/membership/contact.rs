@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// When a node was heard, and what it has heard.
 #[derive(Debug)]
-pub(super) struct Signs {
+pub(super) struct Contact {
     /// Its last sign of life.
     pub(super) heard: Time,
     /// When the newest message was sent that the node has shown to have heard, or a later time: at the earliest an
@@ -23,9 +23,9 @@ pub(super) struct Signs {
     pub(super) asked: Option<Time>,
 }
 
-impl Signs {
-    pub(super) fn new(now: Time) -> Signs {
-        Signs { heard: now, hearing: now, is_deaf: false, attached: now, echoed: 0, heartbeat: None, asked: None }
+impl Contact {
+    pub(super) fn new(now: Time) -> Contact {
+        Contact { heard: now, hearing: now, is_deaf: false, attached: now, echoed: 0, heartbeat: None, asked: None }
     }
 
     /// A new connection stands. The node counts as having heard what was sent at `hearing`, but not `now`. Otherwise a
