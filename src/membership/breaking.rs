@@ -24,7 +24,7 @@ impl Conductor {
             }
             return;
         }
-        if node.evidence.confirmed_lost.is_some() {
+        if node.is_confirmed_lost() {
             return self.find_culprit(now, key);
         }
         let loss = self.detector.judge(cluster, now, key);
@@ -39,7 +39,7 @@ impl Conductor {
     /// This node is lost for certain, for this cause.
     pub(super) fn confirm_lost(&mut self, now: Time, key: u32, cause: String) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_member()) else { return };
-        node.evidence.confirmed_lost = Some(format!("{cause}{}", node.course.heard_in(now)));
+        node.evidence.certainty.confirm(format!("{cause}{}", node.course.heard_in(now)));
         match self.cluster.job.is_broken() {
             true => self.gone_after_verdict(now, key),
             false => self.find_culprit(now, key),
@@ -61,7 +61,7 @@ impl Conductor {
         self.groups.settle_disputes(&mut self.cluster, now);
         let cluster = &mut self.cluster;
         let Some(node) = cluster.nodes.get(&key) else { return };
-        let cause = node.evidence.confirmed_lost.clone().unwrap_or_else(|| "is lost".to_string());
+        let cause = node.evidence.certainty.why_lost().unwrap_or("is lost").to_owned();
         let culprit = Culprit { last_call: node.course.last_call(), ..node.culprit() };
         let lost = cluster.failure(Status::PeerLost, Some(culprit), cause);
         let waits = self.recovery.holds(key); // a node that waits for the next epoch was about to go on
@@ -98,8 +98,7 @@ impl Conductor {
         let is_over = cluster.job.is_refused();
         cluster.tell_lost(); // before the verdict: a node that hears the verdict then knows who is lost
         cluster.send_to_all(&Message::Verdict(Verdict { failure }));
-        let confirmed =
-            cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.evidence.confirmed_lost.is_some());
+        let confirmed = cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.is_confirmed_lost());
         let confirmed: Vec<u32> = confirmed.map(|(key, _)| *key).collect();
         for key in confirmed {
             self.gone_after_verdict(now, key);
@@ -118,8 +117,8 @@ impl Conductor {
     /// A node has gone after the verdict: a consequence of the first cause, and never reported.
     fn gone_after_verdict(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get(&key).filter(|node| node.is_member()) else { return };
-        let line =
-            format!("also gone: {} {}", node.culprit(), node.evidence.confirmed_lost.as_deref().unwrap_or("has ended"));
+        let why = node.evidence.certainty.why_lost().unwrap_or("has ended");
+        let line = format!("also gone: {} {why}", node.culprit());
         self.lose(now, key);
         if self.cluster.job.is_recoverable() {
             self.cluster.out.warn(line);

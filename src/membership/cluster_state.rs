@@ -83,7 +83,7 @@ impl ClusterState {
 
     /// Whether what a node says is of the present epoch.
     pub(super) fn is_present(&self, key: u32) -> bool {
-        self.nodes.get(&key).is_some_and(|node| node.epoch == self.epoch)
+        self.nodes.get(&key).is_some_and(|node| node.epoch == Some(self.epoch))
     }
 
     /// Whether this node's loss is the job's first cause.

@@ -7,7 +7,7 @@ use super::member_table::MemberTable;
 use super::node::Node;
 use super::promises::{Behind, Queued};
 use super::ranks::places;
-use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, Record, Register, SeatRecord, FEATURES};
+use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, Record, SeatRecord, FEATURES};
 
 impl ClusterState {
     /// Ranks stay; hosts, and what follows from them, may have changed.
@@ -76,7 +76,7 @@ impl ClusterState {
 
     pub(super) fn epoch_record(&self) -> EpochRecord {
         let seat = |node: &Node| SeatRecord {
-            register: Register::clone(node.lives.before.as_ref().unwrap_or(&node.register)),
+            register: node.seated().clone(),
             rank: node.place.map_or(0, |place| place.rank),
             token: node.lives.token,
             restarts: node.lives.restarts,

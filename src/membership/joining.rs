@@ -138,7 +138,7 @@ impl Scheduler {
         if is_back {
             self.conductor.recovery.begin(&mut self.conductor.cluster, now); // it may have been lost meanwhile
         } else if !has_joined {
-            node.epoch = epoch; // the first that it hears of
+            node.epoch = Some(epoch); // the first that it hears of
         }
         self.conductor.recover_if_complete(now); // then all are told
         if self.conductor.cluster.epoch != epoch || is_back {

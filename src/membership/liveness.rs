@@ -135,13 +135,13 @@ impl FailureDetector {
             let unheard = now.since(node.contact.heard);
             match (liveness, node.attachment.detached_mut()) {
                 (Liveness::Gone, Some(_)) => {
-                    node.evidence.process_gone = true;
+                    node.evidence.certainty.process_has_gone();
                     losses.extend(process_gone(cluster, now, key));
                 }
                 (Liveness::Gone, None) => {
                     // The last thing it said (that it leaves, or aborts) may not have been read yet: a timer comes
                     // after everything was read.
-                    node.evidence.process_gone = true;
+                    node.evidence.certainty.process_has_gone();
                     cluster.out.at(now, Due::Judge(key));
                 }
                 (Liveness::Alive, Some(detached)) => {
@@ -173,7 +173,7 @@ impl FailureDetector {
     pub(super) fn judge(&mut self, cluster: &mut ClusterState, now: Time, key: u32) -> Option<Loss> {
         let silence = cluster.silence();
         let node = cluster.nodes.get(&key)?;
-        if node.evidence.process_gone {
+        if node.evidence.certainty.is_process_gone() {
             return process_gone(cluster, now, key);
         }
         let detached = node.attachment.detached().cloned()?;

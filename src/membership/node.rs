@@ -3,7 +3,7 @@
 use super::contact::Contact;
 use super::contract::{Closed, ConnId};
 use super::course::Course;
-use super::standing::{AbandonedPlace, Attachment, Presence};
+use super::standing::{AbandonedPlace, Attachment, Certainty, Presence, Seat};
 use super::timers::HELD;
 use crate::error::Culprit;
 use crate::types::{Epoch, Role, Time, TokenHash};
@@ -52,14 +52,11 @@ pub(super) struct Place {
     pub(super) local_size: u32,
 }
 
-/// What speaks for the loss of a node.
+/// What speaks for the loss of a node. A witness goes with every certainty: what a launcher saw is told with the loss.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     pub(super) witness: Option<Witness>,
-    /// Its process was seen to be gone while its connection was open: its last words may still have to be read.
-    pub(super) process_gone: bool,
-    /// Its loss is certain; the text says why it is called lost, if no other node turns out to be the cause.
-    pub(super) confirmed_lost: Option<String>,
+    pub(super) certainty: Certainty,
 }
 
 /// The lives of a node.
@@ -67,8 +64,7 @@ pub(super) struct Evidence {
 pub(super) struct Lives {
     /// With recovery: the hash of the token that lets its next life in.
     pub(super) token: Option<TokenHash>,
-    /// The life that had its place in this epoch, if the node has come back and waits for the next one.
-    pub(super) before: Option<Box<Register>>,
+    pub(super) seat: Seat,
     /// How often it has come back and taken part again.
     pub(super) restarts: u32,
 }
@@ -88,8 +84,8 @@ pub(super) struct Node {
     pub(super) suspicions: Vec<Suspicion>,
     /// What its launcher has said of its place.
     pub(super) abandoned: AbandonedPlace,
-    /// The epoch that it has taken up.
-    pub(super) epoch: Epoch,
+    /// The epoch that it has taken up, if it has. It is the node's own word, so it goes with every [`Seat`].
+    pub(super) epoch: Option<Epoch>,
     pub(super) lives: Lives,
     /// When it was last asked for a sign because another process wants its place.
     pub(super) challenged: Option<Time>,
@@ -109,7 +105,7 @@ impl Node {
             evidence: Evidence::default(),
             suspicions: Vec::new(),
             abandoned: AbandonedPlace::default(),
-            epoch: Epoch::FIRST,
+            epoch: Some(Epoch::FIRST),
             lives: Lives::default(),
             challenged: None,
             course: Course::default(),
@@ -142,9 +138,9 @@ impl Node {
         self.evidence.witness = None;
         self.abandoned.clear();
         self.lives.token = self.next_token();
-        if self.lives.before.take().is_some() {
+        if self.lives.seat.begin_epoch() {
             self.lives.restarts += 1;
-            self.epoch = epoch; // a life that came back has heard of no epoch before
+            self.epoch = Some(epoch); // a life that came back has heard of no epoch before
         }
     }
 
@@ -165,12 +161,18 @@ impl Node {
 
     /// Whether it has come back, and waits for the next epoch. It may be lost once more meanwhile.
     pub(super) fn is_back(&self) -> bool {
-        self.lives.before.is_some()
+        self.lives.seat.earlier().is_some()
     }
 
-    /// Whether it was a node before this scheduler was started again, and has not attached since.
+    /// The life that has its place in this epoch.
+    pub(super) fn seated(&self) -> &Register {
+        self.lives.seat.earlier().unwrap_or(&self.register)
+    }
+
+    /// Whether it was a node before this scheduler was started again, has no connection, and has taken up no epoch since.
+    /// This is no state of its own: a node that attaches is so once more if its connection ends before it takes one up.
     pub(super) fn is_unheard(&self) -> bool {
-        self.conn().is_none() && self.epoch == Epoch(0) && !self.is_back()
+        self.conn().is_none() && self.epoch.is_none() && !self.is_back()
     }
 
     /// When it last gave a sign of life, as the end of a sentence. It is empty where [`Course::heard_in`] says more.
@@ -205,9 +207,14 @@ impl Node {
         self.attachment.conn()
     }
 
+    /// Whether its loss is certain.
+    pub(super) fn is_confirmed_lost(&self) -> bool {
+        self.evidence.certainty.why_lost().is_some()
+    }
+
     /// Whether it is a member that is connected, and is not known to be gone.
     pub(super) fn is_well(&self) -> bool {
-        self.is_member() && self.conn().is_some() && self.evidence.confirmed_lost.is_none()
+        self.is_member() && self.conn().is_some() && !self.is_confirmed_lost()
     }
 
     pub(super) fn culprit(&self) -> Culprit {

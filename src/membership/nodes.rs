@@ -101,7 +101,7 @@ impl Nodes {
         self.enter(key, &register);
         self.fenced.insert(node.register.incarnation);
         let last = std::mem::replace(&mut *node.register, register);
-        node.lives.before.get_or_insert_with(|| Box::new(last));
+        node.lives.seat.come_back_after(last);
         node.presence.return_as_member();
         self.present += 1;
         let conn = node.attachment.release();
@@ -159,7 +159,7 @@ impl Nodes {
 
     /// The nodes whose places another life has from the next epoch on.
     pub(super) fn with_another_life(&self) -> Vec<u32> {
-        self.iter().filter(|(_, node)| node.lives.before.is_some()).map(|(key, _)| *key).collect()
+        self.iter().filter(|(_, node)| node.is_back()).map(|(key, _)| *key).collect()
     }
 
     /// A new epoch: nobody is lost in it.
@@ -176,8 +176,8 @@ impl Nodes {
     /// The lives that others have replaced. A life that loses its place only with the next epoch is not fenced in this
     /// one.
     pub(super) fn fenced(&self) -> Vec<Incarnation> {
-        let before = self.values().filter_map(|node| node.lives.before.as_ref());
-        let seated: BTreeSet<Incarnation> = before.map(|before| before.incarnation).collect();
+        let earlier = self.values().filter_map(|node| node.lives.seat.earlier());
+        let seated: BTreeSet<Incarnation> = earlier.map(|earlier| earlier.incarnation).collect();
         self.fenced.iter().filter(|life| !seated.contains(life)).copied().collect()
     }
 
@@ -205,7 +205,7 @@ impl Nodes {
     }
 
     pub(super) fn is_confirmed_lost(&self, key: u32) -> bool {
-        self.get(&key).is_some_and(|node| node.evidence.confirmed_lost.is_some())
+        self.get(&key).is_some_and(|node| node.is_confirmed_lost())
     }
 
     /// When a node whose loss is confirmed was gone: its connection ended, or it was last heard.

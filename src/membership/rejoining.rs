@@ -73,7 +73,7 @@ impl Conductor {
     /// A node has taken up an epoch: what it says from now on belongs to that epoch.
     pub(super) fn in_epoch(&mut self, key: u32, word: &InEpoch) {
         if let Some(node) = self.cluster.nodes.get_mut(key) {
-            node.epoch = word.epoch;
+            node.epoch = (word.epoch >= Epoch::FIRST).then_some(word.epoch); // no epoch has a lower number
             node.contact.has_answered();
         }
     }

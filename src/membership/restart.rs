@@ -12,7 +12,7 @@ use super::node::Node;
 use super::ranks::places;
 use super::standing::Presence;
 use super::timers::Due;
-use crate::types::{Epoch, Incarnation, Role, Time};
+use crate::types::{Incarnation, Role, Time};
 use crate::wire::{EpochRecord, Record};
 use std::time::Duration;
 
@@ -80,10 +80,7 @@ impl Conductor {
             records.push(Record::Epoch(cluster.epoch_record()));
         }
         records.extend(self.groups.table.records());
-        let life = |key| {
-            let node = cluster.nodes.get(&key)?;
-            Some(node.lives.before.as_ref().unwrap_or(&node.register).incarnation)
-        };
+        let life = |key| Some(cluster.nodes.get(&key)?.seated().incarnation);
         records.extend(self.store.records(life));
         let is_kept = |node: &Node| node.presence == Presence::Left && !cluster.job.is_abandoned();
         let left = cluster.nodes.iter().filter(|(_, node)| is_kept(node));
@@ -118,7 +115,7 @@ impl ClusterState {
             node.place = Some(place);
             node.lives.token = seat.token;
             node.lives.restarts = seat.restarts;
-            node.epoch = Epoch(0); // it tells its epoch itself
+            node.epoch = None; // it tells its epoch itself
             self.nodes.insert(index, Box::new(node));
         }
         self.table = MemberTable::of(&self.nodes);

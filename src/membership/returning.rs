@@ -14,7 +14,7 @@ use super::node::{name, span};
 use super::standing::Presence;
 use super::Scheduler;
 use crate::strangers::Kind;
-use crate::types::{Epoch, Time, TokenHash};
+use crate::types::{Time, TokenHash};
 use crate::wire::{Message, NotYet, Register};
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ impl Scheduler {
         let Some(node) = cluster.nodes.get_mut(key) else { return };
         node.challenged = None;
         node.since = now;
-        node.epoch = Epoch(0); // it knows of none yet
+        node.epoch = None; // it knows of none yet
         node.begin_anew(now);
         node.attach(conn, now, now);
         let line = format!("{} is back, {} after its loss", node.culprit(), span(away));

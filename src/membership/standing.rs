@@ -1,4 +1,5 @@
-//! Where a node stands, and every transition of it: whether it counts, how it is connected, and whether its place is abandoned.
+//! Where a node stands, and every transition of it: whether it counts, how it is connected, how certain its loss is, which life has
+//! its place, and whether its place is abandoned.
 //!
 //! ```text
 //! member --> left
@@ -10,12 +11,18 @@
 //! A member whose connection ends is detached until it attaches again. A node that says that it goes, or whose next life has
 //! taken its place, has no connection, and none is waited for.
 //!
+//! The certainty of a loss grows until the node attaches again. A life that comes back has the place from the next epoch on.
+//!
 //! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes
 //! that word back. `suspicion.rs` decides which loss is a culprit's and which is a consequence.
+//!
+//! These are enums of their own, for they do not exclude each other: a lost node may still be connected, and one that is back may
+//! be lost once more.
 
 use super::contract::{Closed, ConnId};
 use super::timers::HELD;
 use crate::types::Time;
+use crate::wire::Register;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -119,6 +126,79 @@ impl Attachment {
         match self {
             Attachment::Detached(detached) => Some(detached),
             Attachment::Attached(_) | Attachment::None => None,
+        }
+    }
+}
+
+/// How certain it is that a node is lost.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Certainty {
+    /// Nothing of the kind was found.
+    #[default]
+    None,
+    /// Its process was seen to be gone. If its connection is open its last words may still have to be read.
+    ProcessGone,
+    /// Its loss is certain; the text says why it is called lost, if no other node turns out to be the cause.
+    Confirmed(String),
+}
+
+impl Certainty {
+    /// Its process was seen to be gone. That adds nothing to a loss that is certain.
+    pub(super) fn process_has_gone(&mut self) {
+        if *self == Certainty::None {
+            *self = Certainty::ProcessGone;
+        }
+    }
+
+    /// Its loss is certain, for this reason. The newest reason counts.
+    pub(super) fn confirm(&mut self, why: String) {
+        *self = Certainty::Confirmed(why);
+    }
+
+    /// Whether its process is gone, and its loss is not certain yet.
+    pub(super) fn is_process_gone(&self) -> bool {
+        *self == Certainty::ProcessGone
+    }
+
+    /// Why it is called lost, if its loss is certain.
+    pub(super) fn why_lost(&self) -> Option<&str> {
+        match self {
+            Certainty::Confirmed(why) => Some(why),
+            Certainty::None | Certainty::ProcessGone => None,
+        }
+    }
+}
+
+/// Which life of a node has its place in this epoch.
+#[derive(Debug, Default)]
+pub(super) enum Seat {
+    /// The present life.
+    #[default]
+    Present,
+    /// This earlier life: the present one has come back since, and waits for the next epoch.
+    Earlier(Box<Register>),
+}
+
+impl Seat {
+    /// Another life comes back after this one. The life that has the place keeps it until the next epoch.
+    pub(super) fn come_back_after(&mut self, last: Register) {
+        if self.earlier().is_none() {
+            *self = Seat::Earlier(Box::new(last));
+        }
+    }
+
+    /// An epoch begins: the present life has the place in it. Returns whether that life had waited for it.
+    pub(super) fn begin_epoch(&mut self) -> bool {
+        let has_waited = self.earlier().is_some();
+        *self = Seat::Present;
+        has_waited
+    }
+
+    /// The earlier life that has the place, if one does.
+    pub(super) fn earlier(&self) -> Option<&Register> {
+        match self {
+            Seat::Earlier(life) => Some(life),
+            Seat::Present => None,
         }
     }
 }
@@ -232,6 +312,7 @@ impl DerefMut for AbandonedPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::testing::worker;
 
     #[test]
     fn a_node_is_lost_until_it_returns() {
@@ -254,6 +335,28 @@ mod tests {
         assert_eq!(attachment.detached().map(|detached| detached.since), Some(Time(3)));
         attachment.attach(ConnId(2));
         assert_eq!((attachment.conn(), attachment.detached().is_none()), (Some(ConnId(2)), true));
+    }
+
+    #[test]
+    fn a_loss_that_is_certain_stays_so() {
+        let mut certainty = Certainty::default();
+        assert!(!certainty.is_process_gone() && certainty.why_lost().is_none());
+        certainty.process_has_gone();
+        assert!(certainty.is_process_gone() && certainty.why_lost().is_none());
+        certainty.confirm("is lost".to_owned());
+        certainty.process_has_gone();
+        assert_eq!((certainty.is_process_gone(), certainty.why_lost()), (false, Some("is lost")));
+        certainty.confirm("has ended".to_owned());
+        assert_eq!(certainty.why_lost(), Some("has ended"));
+    }
+
+    #[test]
+    fn the_life_that_has_the_place_keeps_it_until_the_next_epoch() {
+        let mut seat = Seat::default();
+        assert!(seat.earlier().is_none() && !seat.begin_epoch());
+        (1..3).for_each(|serial| seat.come_back_after(worker(serial, 3)));
+        assert_eq!(seat.earlier().map(|life| life.incarnation), Some(worker(1, 3).incarnation));
+        assert!(seat.begin_epoch() && seat.earlier().is_none() && !seat.begin_epoch());
     }
 
     #[test]

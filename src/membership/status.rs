@@ -222,7 +222,7 @@ impl JobStatus<'_> {
         let state = match node.presence {
             Presence::Left => NodeStanding::Left,
             Presence::Lost { .. } => NodeStanding::Lost,
-            Presence::Member if node.conn().is_none() || node.evidence.confirmed_lost.is_some() => NodeStanding::Away,
+            Presence::Member if node.conn().is_none() || node.is_confirmed_lost() => NodeStanding::Away,
             Presence::Member if node.is_back() => NodeStanding::Back,
             Presence::Member if is_recovering => NodeStanding::Recovering,
             Presence::Member => NodeStanding::Member,

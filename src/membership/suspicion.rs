@@ -94,7 +94,7 @@ impl ClusterState {
         self.nodes.get(&suspicion.peer).is_none_or(|peer| match peer.presence {
             Presence::Member => {
                 let is_well = peer.conn().is_some()
-                    && peer.evidence.confirmed_lost.is_none()
+                    && !peer.is_confirmed_lost()
                     && peer.contact.unhearing(now) <= self.interval() * 2;
                 is_well && peer.contact.heard > suspicion.at && now >= suspicion.at + HELD
             }
@@ -140,15 +140,14 @@ impl ClusterState {
     /// The peer that a node suspected shortly before it went, if that node's loss is confirmed and the peer has not
     /// been cleared since. A peer that is still to be judged comes before one that is gone, too.
     fn blames(&self, now: Time, key: u32) -> Option<u32> {
-        let node = self.nodes.get(&key)?;
-        node.evidence.confirmed_lost.as_ref()?;
+        let node = self.nodes.get(&key).filter(|node| node.is_confirmed_lost())?;
         let (gone, silence) = (self.nodes.gone_since(key), self.silence());
         let mut gone_too = None;
         for suspicion in node.suspicions.iter().filter(|suspicion| gone.since(suspicion.at) < silence) {
             if self.is_cleared(now, suspicion) {
                 continue;
             }
-            if self.nodes.get(&suspicion.peer).is_some_and(|peer| peer.evidence.confirmed_lost.is_none()) {
+            if self.nodes.get(&suspicion.peer).is_some_and(|peer| !peer.is_confirmed_lost()) {
                 return Some(suspicion.peer);
             }
             gone_too = gone_too.or(Some(suspicion.peer));

@@ -375,8 +375,9 @@ fn interrupted(cluster: &Cluster, reductions: &[(DType, ReduceOp)]) -> (Vec<Vec<
                     }
                     Err(why) => assert_eq!(why.status(), Status::Interrupted, "{why:?}"),
                 }
-                if let Some(driver) = group.collectives.idle_driver() {
-                    changes.set(changes.get() + usize::from(!matches!(driver.progress, CallProgress::Beginning)));
+                if let Some(exclusive) = group.collectives.exclusive_if_idle() {
+                    let is_begun = !matches!(exclusive.driver.progress, CallProgress::Beginning);
+                    changes.set(changes.get() + usize::from(is_begun));
                 }
             }
         };

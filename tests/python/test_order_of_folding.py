@@ -1,7 +1,7 @@
 """The order of folding in docs/protocol.md is enough to compute what a call gives, over TCP and through memory.
 
-The orders are written here anew, from the page. The operation is neither commutative nor associative: every other order gives
-something else.
+The orders are in programs/folding.py, written anew from the page. The operation is neither commutative nor associative: every other order
+gives something else.
 """
 
 import pytest
@@ -15,88 +15,23 @@ MOST = 1 << 30
 
 LINES = """
 import numpy as np
-
-def mixed(lower, higher):
-    with np.errstate(over="ignore"):
-        result = (lower * np.uint64(0x9e3779b97f4a7c15)) ^ (higher * np.uint64(0xbf58476d1ce4e5b9) + np.uint64(1))
-    return result ^ (result >> np.uint64(29))
-
-def function(lower, inout, dtype):
-    lower, inout = (np.frombuffer(each, np.uint64) for each in (lower, inout))
-    inout[:] = mixed(lower, inout)
+from folding import (circulant, equal_parts, halves, halves_from_the_root, inwards, mix, mixed, pairwise, ring, towards_the_root,
+                     upward)
 
 def of(rank):
     return np.random.default_rng(rank).integers(0, 1 << 63, COUNT, np.uint64)
 
-def one_by_one(values):
-    result = values[0]
-    for value in values[1:]:
-        result = mixed(result, value)
-    return result
-
-def from_above(values):
-    result = values[-1]
-    for value in values[-2::-1]:
-        result = mixed(value, result)
-    return result
-
-def halved(values):
-    values, distance = list(values), 1
-    while distance < len(values):
-        for at in range(0, len(values), 2 * distance):
-            if at + distance < len(values):
-                values[at] = mixed(values[at], values[at + distance])
-        distance *= 2
-    return values[0]
-
-def upward(x, block):
-    return one_by_one(x)
-
-def halves(x, block):
-    return halved(x)
-
-def halves_from_the_root(x, block):
-    return halved(x[ROOT:] + x[:ROOT])
-
-def towards_the_root(x, block):
-    return from_above(x[ROOT:] + x[:ROOT])
-
-def inwards(x, block):
-    return mixed(mixed(one_by_one(x[:ROOT]), x[ROOT]), from_above(x[ROOT + 1:]))
-
-def ring(x, block):
-    return one_by_one(x[block + 1:] + x[:block + 1])
-
-def circulant(x, block):
-    values = [x[(block - below) % len(x)] for below in range(len(x))]
-    distance = 1
-    while 2 * distance < len(x):
-        distance *= 2
-    while distance > 0:
-        for at in range(distance):
-            if at + distance < len(values):
-                values[at] = mixed(values[at + distance], values[at])
-        values, distance = values[:distance], distance // 2
-    return values[0]
-
-def pairwise(x, block):
-    result = x[block]
-    for distance in range(1, len(x)):
-        rank = (block - distance) % len(x)
-        result = mixed(x[rank], result) if rank < block else mixed(result, x[rank])
-    return result
-
 def expected(order, size, lengths):
     begin, parts = 0, []
     for block, length in enumerate(lengths):
-        parts.append(order([of(rank)[begin:begin + length] for rank in range(size)], block))
+        parts.append(order([of(rank)[begin:begin + length] for rank in range(size)], mixed, ROOT, block))
         begin += length
     return parts
 
 c = muster.init()
 w, rank, size = c.world, c.rank, c.size
-equal = [COUNT // size + (block < COUNT % size) for block in range(size)]
-usual, strict = (c.operation(function, commutative=each) for each in (True, False))
+equal = equal_parts(COUNT, size)
+usual, strict = (c.operation(mix, commutative=each) for each in (True, False))
 for op, (of_allreduce, of_reduce, of_scatter) in ((usual, USUAL), (strict, STRICT)):
     for call in range(6):  # the first three of the group go over TCP
         got = w.allreduce(of(rank), op=op)

@@ -19,6 +19,7 @@ use crate::runtime::state::trace::Track;
 use crate::schedules::{Layout, Thresholds};
 use crate::types::{CallDigest, Time};
 use crate::wire::{GroupCarrier, DATA_HEADER_BYTES};
+use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
@@ -30,22 +31,28 @@ pub(crate) const DOORBELL: usize = usize::MAX - 2;
 /// How many lists for the parts of calls are kept: those of an alltoallv, twice.
 const SPARE_LISTS_MAX: usize = 8;
 
-/// What only the thread that drives the group touches.
+/// What only the thread that drives the group touches. The driver is apart from the rest, because a call uses both at
+/// the same time.
+pub(crate) struct Exclusive {
+    pub driver: Driver,
+    /// How calls are carried out.
+    pub(super) carrier: CarrierChoice,
+    /// The schedules' scratch; grows to the largest that was needed.
+    pub scratch: Vec<u8>,
+    /// The checksums of a call's pieces; all are forgotten when the next begins.
+    pub checksums: RefCell<Checksums>,
+}
+
+/// What moves a call's data over links, and how far the call is.
 pub(crate) struct Driver {
     pub watch: Watch,
     pub peers: Peers,
     /// A received piece, until it is combined; grows to the longest that was needed.
     pub piece: Vec<u8>,
-    /// The schedules' scratch; grows to the largest that was needed.
-    pub scratch: Vec<u8>,
-    /// The checksums of a call's pieces; all are forgotten when the next begins.
-    pub checksums: Checksums,
     /// Where data headers are encoded.
     pub head: Vec<u8>,
     /// The digest of all calls that have ended.
     pub digest: CallDigest,
-    /// How calls are carried out.
-    pub(super) carrier: CarrierChoice,
     /// Where a call that has changed threads goes on.
     pub progress: CallProgress,
     /// When the present call says that it waits.
@@ -60,7 +67,7 @@ pub(crate) struct Driver {
 pub(crate) struct Collectives {
     pub context: Arc<Context>,
     pub thresholds: Thresholds,
-    driver: Mutex<Driver>,
+    exclusive: Mutex<Exclusive>,
     mailbox: Mailbox<Mail>,
     /// The hosts of the members, if they are on several hosts, and the first call took one level.
     pub(super) apart: OnceLock<Hosts>,
@@ -105,19 +112,21 @@ impl Collectives {
         Collectives {
             context: Arc::clone(context),
             thresholds: Thresholds::from_slice(&context.formed().agreed.thresholds).unwrap_or_default(),
-            driver: Mutex::new(Driver {
-                watch: Watch::with_capacity(members + 1),
-                peers: Peers::new(context),
-                piece: Vec::new(),
-                scratch: Vec::new(),
-                checksums: Checksums::default(),
-                head: Vec::with_capacity(DATA_HEADER_BYTES),
-                digest: CallDigest::default(),
+            exclusive: Mutex::new(Exclusive {
+                driver: Driver {
+                    watch: Watch::with_capacity(members + 1),
+                    peers: Peers::new(context),
+                    piece: Vec::new(),
+                    head: Vec::with_capacity(DATA_HEADER_BYTES),
+                    digest: CallDigest::default(),
+                    progress: CallProgress::Beginning,
+                    patience: Patience::since(Time::default()),
+                    begun: None,
+                    next_check: Time::default(),
+                },
                 carrier: CarrierChoice::Untried,
-                progress: CallProgress::Beginning,
-                patience: Patience::since(Time::default()),
-                begun: None,
-                next_check: Time::default(),
+                scratch: Vec::new(),
+                checksums: RefCell::default(),
             }),
             mailbox,
             apart: OnceLock::new(),
@@ -140,14 +149,15 @@ impl Collectives {
         turn_away(mail, self.context.last_word.get());
     }
 
-    pub(crate) fn driver(&self) -> MutexGuard<'_, Driver> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The driver and the rest. Waits until no other thread has them.
+    pub(crate) fn exclusive(&self) -> MutexGuard<'_, Exclusive> {
+        self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The driver, if no call has it.
-    pub(crate) fn idle_driver(&self) -> Option<MutexGuard<'_, Driver>> {
-        match self.driver.try_lock() {
-            Ok(driver) => Some(driver),
+    /// The driver and the rest, if no call has them.
+    pub(crate) fn exclusive_if_idle(&self) -> Option<MutexGuard<'_, Exclusive>> {
+        match self.exclusive.try_lock() {
+            Ok(exclusive) => Some(exclusive),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -212,9 +222,9 @@ impl Collectives {
     /// Drops every link, and turns away whatever still comes.
     pub(crate) fn shut(&self) {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
-        let mut driver = self.driver();
-        driver.peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
-        driver.carrier = CarrierChoice::Links;
+        let mut exclusive = self.exclusive();
+        exclusive.driver.peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
+        exclusive.carrier = CarrierChoice::Links;
     }
 }
 

@@ -23,8 +23,8 @@ impl Collectives {
         if let Some(first) = self.context.told() {
             return self.context.break_with(first);
         }
-        if let Some(mut driver) = self.idle_driver() {
-            driver.peers.pass_on(&self.context, &cause);
+        if let Some(mut exclusive) = self.exclusive_if_idle() {
+            exclusive.driver.peers.pass_on(&self.context, &cause);
         }
         let cause = self.context.agree_on_cause(cause, true);
         let first = self.context.break_with(cause);
@@ -36,8 +36,9 @@ impl Collectives {
     /// scheduler does not reach may be waiting for this rank.
     pub(crate) fn pass_on_if_idle(&self) {
         let Some(cause) = self.context.told() else { return };
-        let Some(mut driver) = self.idle_driver() else { return };
-        self.take_in(&mut driver);
+        let Some(mut exclusive) = self.exclusive_if_idle() else { return };
+        let driver = &mut exclusive.driver;
+        self.take_in(driver);
         driver.peers.pass_on(&self.context, &cause);
     }
 }

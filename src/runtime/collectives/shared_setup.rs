@@ -72,15 +72,20 @@ fn hosts_of(context: &Context) -> Result<Result<Hosts, String>, String> {
 }
 
 /// Finds out how the calls from this one on are carried out, if it is time to.
-pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+pub(super) fn find_way(
+    group: &Collectives,
+    driver: &mut Driver,
+    choice: &mut CarrierChoice,
+    running: &Running<'_>,
+) -> Result<(), Stop> {
     let context = &group.context;
     let formed = context.formed();
     let (is_early, is_one_host) =
         (running.sequence < FIRST, formed.local_size == formed.worker_num && formed.server_num == 0);
-    let hosts = match &driver.carrier {
+    let hosts = match &*choice {
         CarrierChoice::Untried if is_early && is_one_host => return Ok(()),
         CarrierChoice::Untried if context.size() < 2 => {
-            driver.carrier = CarrierChoice::Links; // a group of one needs no carrier
+            *choice = CarrierChoice::Links; // a group of one needs no carrier
             return Ok(());
         }
         CarrierChoice::Untried => hosts_of(context),
@@ -94,7 +99,7 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         // On several hosts the order of folding depends on the carrier: all calls that take one level are to have the
         // same order.
         Ok(Ok(hosts)) if hosts.count() > 1 && !takes_two(&running.call, &hosts) => {
-            driver.carrier = CarrierChoice::Apart;
+            *choice = CarrierChoice::Apart;
             group.apart.get_or_init(|| hosts);
             return Ok(());
         }
@@ -125,7 +130,7 @@ pub(super) fn find_way(group: &Collectives, driver: &mut Driver, running: &Runni
         }
         Err(why) => (CarrierChoice::Links, Carrier::Links, why),
     };
-    driver.carrier = chosen;
+    *choice = chosen;
     let told = group.carrier.get_or_init(|| GroupCarrier { group: context.id(), carrier, words });
     context.state.logger.debug(&told.to_string());
     Ok(())

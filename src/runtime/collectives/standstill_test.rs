@@ -3,6 +3,7 @@ use crate::agent::{Command, Event};
 use crate::error::{Failure, Status};
 use crate::net::{deafen, Acknowledged};
 use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::collectives::engine::Exclusive;
 use crate::runtime::collectives::failure::tests::Bench;
 use crate::runtime::links::link::Link;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
@@ -15,14 +16,14 @@ use std::time::Instant;
 const PEERS: [Option<u32>; 2] = [Some(2), Some(3)];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The driver of a group of four; the links to ranks 2 and 3 stand. The cluster has agreed on a time-out of 1 s.
-fn driver(bench: &Bench) -> (MutexGuard<'_, crate::runtime::collectives::engine::Driver>, [Scripted; 2]) {
+/// What drives a group of four; the links to ranks 2 and 3 stand. The cluster has agreed on a time-out of 1 s.
+fn exclusive(bench: &Bench) -> (MutexGuard<'_, Exclusive>, [Scripted; 2]) {
     assert_eq!(bench.group.context.formed().agreed.heartbeat_timeout_ms, 1000);
     let scripts = [Scripted::default(), Scripted::default()];
     let up = |script: &Scripted| Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
-    let mut driver = bench.group.collectives.driver();
-    driver.peers.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
-    (driver, scripts)
+    let mut exclusive = bench.group.collectives.exclusive();
+    exclusive.driver.peers.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
+    (exclusive, scripts)
 }
 
 fn at(seconds: f64) -> Time {
@@ -32,7 +33,8 @@ fn at(seconds: f64) -> Time {
 #[test]
 fn who_stands_still_looks_twice_an_interval_and_not_before() {
     let bench = Bench::new();
-    let (mut driver, scripts) = driver(&bench);
+    let (mut exclusive, scripts) = exclusive(&bench);
+    let driver = &mut exclusive.driver;
     scripts.iter().for_each(|script| script.script().room = usize::MAX);
     let sent = || scripts.each_ref().map(|script| script.script().sent.len() / HEADER_BYTES);
     for seconds in [0.0, 0.09] {
@@ -56,7 +58,8 @@ fn stop(
     looks: impl Iterator<Item = f64>,
 ) -> (f64, Option<Stop>) {
     let bench = Bench::new();
-    let (mut driver, scripts) = driver(&bench);
+    let (mut exclusive, scripts) = exclusive(&bench);
+    let driver = &mut exclusive.driver;
     driver.peers.silence.wait(at(0.0));
     let (mut asked, mut last) = (0, 0.0);
     for seconds in looks {
@@ -117,7 +120,8 @@ fn who_looks_late_may_not_have_let_its_kernel_hear() {
 #[test]
 fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     let bench = Bench::new();
-    let (mut driver, scripts) = driver(&bench);
+    let (mut exclusive, scripts) = exclusive(&bench);
+    let driver = &mut exclusive.driver;
     driver.peers.silence.wait(at(0.0));
     let mut awaited = |seconds: f64, peers| driver.peers.awaited(&bench.group.context, peers, at(seconds));
     let waits_for = |peer| Some(Awaited { peer, fault: None });

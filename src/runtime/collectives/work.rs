@@ -9,7 +9,7 @@
 
 use super::call_progress::{CallProgress, Patience};
 use super::drive::{grow, Plan};
-use super::engine::{Collectives, Driver};
+use super::engine::{Collectives, Driver, Exclusive};
 use super::levels::{takes_two, Leveled};
 use super::levels_woven;
 use super::queued_call::{CallQueue, QueuedCall, Work};
@@ -30,7 +30,6 @@ use crate::runtime::state::trace_file::Entry;
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{choose, Algorithm, Shape, Sharing};
 use crate::types::{Call, CallKind, DType, ReduceOp, Time};
-use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -128,36 +127,27 @@ impl Collectives {
 
     fn work(&self, turn: &Turn<'_>, since: Time, attention: &Attention<'_>, work: &mut Work<'_>) -> Result<()> {
         let bytes = work.buffers.longer();
-        let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |driver, running| {
-            find_way(self, driver, running)?;
-            self.tell_addends(driver, running, work)?;
+        let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |exclusive, running| {
+            let Exclusive { driver, carrier, scratch, checksums } = exclusive;
+            find_way(self, driver, carrier, running)?;
+            self.tell_addends(driver, carrier, running, work)?;
             let shape = self.shape(work).map_err(Stop::Failed)?;
             let algorithm = choose(&shape, &self.thresholds);
-            // The carrier is taken out, to be used beside the rest of the driver. A call that panics leaves none, and
-            // the group is over.
-            let mut group_carrier = std::mem::replace(&mut driver.carrier, CarrierChoice::Links);
-            let call_carrier = CallCarrier::of(&mut group_carrier, &shape, algorithm);
-            let scratch_bytes = call_carrier.scratch_bytes(self, &group_carrier, (&shape, algorithm));
-            let mut scratch = std::mem::take(&mut driver.scratch);
-            let checksums = RefCell::new(std::mem::take(&mut driver.checksums));
+            let call_carrier = CallCarrier::of(carrier, &shape, algorithm);
+            let scratch_bytes = call_carrier.scratch_bytes(self, carrier, (&shape, algorithm));
             let copied_bytes = work.buffers.copied_bytes();
             let copied_from = scratch_bytes.next_multiple_of(COPY_ALIGNMENT);
-            let outcome = grow(&mut scratch, if copied_bytes > 0 { copied_from + copied_bytes } else { scratch_bytes });
-            let outcome = outcome.and_then(|()| {
-                let middle = copied_from.min(scratch.len());
-                let (scratch, copy) = scratch.split_at_mut(middle);
-                let mut memory = work.buffers.with_scratch(scratch).remembering(&checksums);
-                if let (Some(list), Some(layout), Some(dtype)) = (&work.list, &work.layout, work.call.dtype) {
-                    memory = memory.listed(list, layout.parts(list.buffer), dtype.size());
-                }
-                if copied_bytes > 0 {
-                    memory = memory.with_copied_input(&mut copy[..copied_bytes]);
-                }
-                let (group_carrier, plan) = (&mut group_carrier, (&shape, algorithm));
-                call_carrier.carry_out((self, driver), group_carrier, running, plan, &memory, work.function)
-            });
-            (driver.scratch, driver.checksums, driver.carrier) = (scratch, checksums.into_inner(), group_carrier);
-            outcome
+            grow(scratch, if copied_bytes > 0 { copied_from + copied_bytes } else { scratch_bytes })?;
+            let middle = copied_from.min(scratch.len());
+            let (scratch, copy) = scratch.split_at_mut(middle);
+            let mut memory = work.buffers.with_scratch(scratch).remembering(checksums);
+            if let (Some(list), Some(layout), Some(dtype)) = (&work.list, &work.layout, work.call.dtype) {
+                memory = memory.listed(list, layout.parts(list.buffer), dtype.size());
+            }
+            if copied_bytes > 0 {
+                memory = memory.with_copied_input(&mut copy[..copied_bytes]);
+            }
+            call_carrier.carry_out((self, driver), carrier, running, (&shape, algorithm), &memory, work.function)
         });
         if !turn.is_passed_on() {
             self.take_lists(work.layout.take(), work.list.take());
@@ -166,7 +156,13 @@ impl Collectives {
     }
 
     /// The ranks of a sum of addends tell each other how many addends they bring, by an all-gather ahead of the sum.
-    fn tell_addends(&self, driver: &mut Driver, running: &Running<'_>, work: &mut Work<'_>) -> Result<(), Stop> {
+    fn tell_addends(
+        &self,
+        driver: &mut Driver,
+        carrier: &mut CarrierChoice,
+        running: &Running<'_>,
+        work: &mut Work<'_>,
+    ) -> Result<(), Stop> {
         if work.call.op != Some(ReduceOp::SumOfAddends) {
             return Ok(());
         }
@@ -178,16 +174,11 @@ impl Collectives {
         let algorithm = choose(&shape, &self.thresholds);
         let (own, mut all) = (layout.own.to_le_bytes(), Vec::new());
         grow(&mut all, dtype.size() * size as usize)?;
-        let mut group_carrier = std::mem::replace(&mut driver.carrier, CarrierChoice::Links); // as in `work`
-        let call_carrier = CallCarrier::of(&mut group_carrier, &shape, algorithm);
+        let call_carrier = CallCarrier::of(carrier, &shape, algorithm);
         let mut scratch = Vec::new();
-        let outcome = grow(&mut scratch, call_carrier.scratch_bytes(self, &group_carrier, (&shape, algorithm)))
-            .and_then(|()| {
-                let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
-                call_carrier.carry_out((self, driver), &mut group_carrier, running, (&shape, algorithm), &memory, None)
-            });
-        driver.carrier = group_carrier;
-        outcome?;
+        grow(&mut scratch, call_carrier.scratch_bytes(self, carrier, (&shape, algorithm)))?;
+        let memory = CallBuffers::of(&own, &mut all).with_scratch(&mut scratch);
+        call_carrier.carry_out((self, driver), carrier, running, (&shape, algorithm), &memory, None)?;
         let mut below = 0;
         for (rank, addends) in (0..).zip(all.as_chunks().0) {
             let addends = u64::from_le_bytes(*addends);
@@ -209,7 +200,7 @@ impl Collectives {
         turn: &Turn<'_>,
         (call, bytes): (Call, u64),
         (since, attention): (Time, &Attention<'_>),
-        body: impl FnOnce(&mut Driver, &Running<'_>) -> Result<T, Stop>,
+        body: impl FnOnce(&mut Exclusive, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
         let mut running = self.running(call, turn.number(), since, attention);
         if turn.is_behind_others() {
@@ -223,21 +214,26 @@ impl Collectives {
                 return Err(in_call(&running.title(), &interrupted));
             }
         }
-        let mut driver = self.driver();
+        let mut exclusive = self.exclusive();
         // The call before it in this process may have been interrupted as well, and have ended the group.
         self.context.refuse_if_broken().map_err(|first| match running.attention.is_due() {
             Err(interrupted) if !turn.is_held() => in_call(&running.title(), &interrupted),
             _ => first,
         })?;
-        let driver = &mut *driver;
+        let exclusive = &mut *exclusive;
+        let driver = &mut exclusive.driver;
         running.data.digest = driver.digest.in_short();
         if matches!(driver.progress, CallProgress::Beginning) {
             driver.patience = Patience::since(since);
             driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         }
         turn.enter();
-        let guarded = AssertUnwindSafe(|| self.check_revokes(driver, &running).and_then(|()| body(driver, &running)));
+        let guarded = AssertUnwindSafe(|| {
+            self.check_revokes(&mut exclusive.driver, &running)?;
+            body(exclusive, &running)
+        });
         let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
+        let driver = &mut exclusive.driver;
         if let Err(Stop::Interrupted(why)) = &outcome {
             if turn.pass_on() {
                 return Err(why.clone());

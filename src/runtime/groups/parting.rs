@@ -49,8 +49,9 @@ impl Group {
     /// follows. Returns whether all that was sent has reached them; false while another thread's call has the links. If
     /// a call was interrupted in the middle of a frame, its link can say nothing; it stays until `shut`.
     fn say_farewell(&self) -> bool {
-        let Some(mut driver) = self.collectives.idle_driver() else { return false };
-        self.collectives.take_in(&mut driver);
+        let Some(mut exclusive) = self.collectives.exclusive_if_idle() else { return false };
+        let driver = &mut exclusive.driver;
+        self.collectives.take_in(driver);
         let word = self.context.last_word.get();
         for slot in &mut driver.peers.slots {
             let Slot::Up(link) = slot else { continue };
@@ -88,7 +89,7 @@ impl Group {
 
     /// Drops every link, if no call has the links any more. If one has, they are dropped with the group.
     pub(crate) fn shut_if_idle(&self) {
-        if self.collectives.idle_driver().is_some() {
+        if self.collectives.exclusive_if_idle().is_some() {
             self.shut();
         }
     }

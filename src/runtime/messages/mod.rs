@@ -92,6 +92,15 @@ struct ProgressThread {
     ended: bool,
 }
 
+/// What a caller does once its operations are posted.
+#[derive(Clone, Copy)]
+enum Caller {
+    /// It does something else.
+    GoesOn,
+    /// It waits, and looks for what comes from this peer, or from any.
+    Waits(Option<u32>),
+}
+
 /// What callers and the progress thread share.
 struct EngineHandle {
     engine: Mutex<Engine>,
@@ -130,7 +139,7 @@ impl Messages {
         let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
         let attention = self.context.state.program.interrupts.attention();
         let outcome = self.guarded(|| {
-            let (request, ended) = self.post_messages(first, second, Some(peer))?;
+            let (request, ended) = self.post_messages(first, second, Caller::Waits(peer))?;
             ended.unwrap_or_else(|| self.await_message(&request, peer, title, &attention))
         });
         self.context.told_by(outcome)
@@ -138,7 +147,7 @@ impl Messages {
 
     /// Starts a send, a receive, or both together, which go on while the caller does something else.
     pub fn start(self: &Arc<Self>, first: Post, second: Option<Post>) -> Result<Request> {
-        self.guarded(|| self.post_messages(first, second, None).map(|(request, _)| request))
+        self.guarded(|| self.post_messages(first, second, Caller::GoesOn).map(|(request, _)| request))
     }
 
     /// The message that a receive with this source and tag would get, if there is one now. What can be moved is moved
@@ -164,13 +173,13 @@ impl Messages {
         }
     }
 
-    /// Posts one operation or two. `awaits`: the peer from which the caller is to look for what comes, if it waits.
-    /// Returns their outcome if they have ended; if not, a waiting caller is one of the engine's callers from now on.
+    /// Posts one operation or two. For a caller that waits: returns their outcome if they have ended; if they have not,
+    /// the caller is one of the engine's callers from now on.
     fn post_messages(
         self: &Arc<Self>,
         first: Post,
         second: Option<Post>,
-        awaits: Option<Option<u32>>,
+        caller: Caller,
     ) -> Result<(Request, Option<Outcome>)> {
         let state = &self.context.state;
         self.begin(second.as_ref().map_or(first.direction.name(), |_| "sendrecv"))?;
@@ -179,13 +188,16 @@ impl Messages {
         let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
         let mut engine = lock(&handle.engine);
         let receives = second.is_some() || first.direction.wanted().is_some();
-        let looks = awaits.filter(|_| receives);
-        if let Some(peer) = looks {
-            engine.callers += 1;
-            engine.look(peer); // so that a peer that answers at once need not wake this node
-        }
+        let looks = match caller {
+            Caller::Waits(peer) if receives => {
+                engine.callers += 1;
+                engine.look(peer); // so that a peer that answers at once need not wake this node
+                true
+            }
+            Caller::Waits(_) | Caller::GoesOn => false,
+        };
         if let Err(error) = self.make_room(&mut engine, &first, second.as_ref()) {
-            if looks.is_some() {
+            if looks {
                 engine.caller_leaves();
             }
             self.leave_engine(handle, engine, false);
@@ -205,10 +217,13 @@ impl Messages {
             }
         }
         engine.flush();
-        let ended = awaits.and_then(|_| request.test());
-        match (ended.is_some(), looks.is_some()) {
-            (true, true) => engine.caller_leaves(),
-            (false, false) if awaits.is_some() => engine.callers += 1,
+        let ended = match caller {
+            Caller::Waits(_) => request.test(),
+            Caller::GoesOn => None,
+        };
+        match (caller, ended.is_some(), looks) {
+            (_, true, true) => engine.caller_leaves(),
+            (Caller::Waits(_), false, false) => engine.callers += 1,
             _ => {}
         }
         let alarm = deadline.min(engine.silence.wait(now));

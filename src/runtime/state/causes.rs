@@ -21,7 +21,7 @@ use crate::types::GroupId;
 pub struct Causes(Vec<(Option<GroupId>, Failure)>);
 
 /// Whether something went wrong, and the failure is not only a wish for the next epoch.
-fn is_real(failure: &Failure) -> bool {
+pub(super) fn is_real(failure: &Failure) -> bool {
     failure.status != Status::Revoked
 }
 

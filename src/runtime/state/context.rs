@@ -1,6 +1,7 @@
 //! What is true of a group for everything that goes on in it: its members, its time-outs, why it is over, and the bells
 //! of the threads that wait for something on it. Both engines and the facade use it; it knows none of them.
 
+use super::group_end::GroupEnd;
 use super::node_state::NodeState;
 use super::roster::Roster;
 use super::silence::Bounds;
@@ -33,10 +34,8 @@ pub(crate) struct Context {
     pub bounds: Bounds,
     pub default_timeout_ms: i64,
     timeout_ms: AtomicI64,
-    /// Why the group is over, as its calls tell it: an error that has the failure. Calls share it.
-    pub broken: OnceLock<Error>,
-    /// Somebody wants the next epoch. This gives way to what was really wrong, if that becomes known.
-    pub wanted_anew: OnceLock<Error>,
+    /// Why the group is over, as its calls tell it.
+    pub(super) end: GroupEnd,
     /// What a peer is told if its link comes when this node does not use the group any more.
     pub last_word: OnceLock<Vec<u8>>,
     pub bells: Bells,
@@ -57,8 +56,7 @@ impl Context {
             bounds: Bounds::of(&formed.agreed),
             default_timeout_ms: timeout_ms,
             timeout_ms: AtomicI64::new(timeout_ms),
-            broken: OnceLock::new(),
-            wanted_anew: OnceLock::new(),
+            end: GroupEnd::default(),
             last_word: OnceLock::new(),
             bells: Bells { collectives: bell, messages: OnceLock::new() },
             requests: Requests::new(&state.program),

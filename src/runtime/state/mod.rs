@@ -3,6 +3,7 @@
 pub(crate) mod aftermath;
 pub(crate) mod causes;
 pub(crate) mod context;
+pub(crate) mod group_end;
 pub(crate) mod node_state;
 pub(crate) mod over;
 pub(crate) mod participation;

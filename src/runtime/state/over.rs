@@ -1,21 +1,25 @@
 //! Why a group is over, as its calls tell it. What this process as a whole knows of first causes is in `causes`; a group keeps
-//! what one of its calls has told, also when its epoch is over.
+//! what one of its calls has told (`group_end`), also when its epoch is over.
 
+use super::causes::is_real;
 use super::context::Context;
+use super::group_end::Over;
 use super::node_state::{AgentCommand, NodeView};
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
-use std::sync::OnceLock;
 
 impl Context {
     /// The cause that a call has told of why the group cannot be used any more.
     pub(crate) fn broken(&self) -> Option<Failure> {
-        self.ended_by().or_else(|| failure_of(&self.wanted_anew)).cloned()
+        self.end.get().failure().cloned()
     }
 
     /// The cause that a call has told of why the group is over for good.
     fn ended_by(&self) -> Option<&Failure> {
-        failure_of(&self.broken)
+        match self.end.get() {
+            Over::Broken(error) => error.failure(),
+            Over::No | Over::Revoked(_) => None,
+        }
     }
 
     /// Why the group is over, unless that is only that this process has left its cluster, or freed the group.
@@ -41,8 +45,7 @@ impl Context {
 
     /// Picks the known cause. A mere wish for the next epoch gives way to what a call has told already.
     fn rather(&self, known: Option<Failure>) -> Option<Failure> {
-        let is_real = |failure: &&Failure| failure.status != Status::Revoked;
-        known.as_ref().filter(is_real).cloned().or_else(|| self.broken()).or(known)
+        known.as_ref().filter(|known| is_real(known)).cloned().or_else(|| self.broken()).or(known)
     }
 
     /// Breaks the group. Keeps the first cause, and returns it.
@@ -55,16 +58,11 @@ impl Context {
     /// scheduler's word about the group look up, and so does the messages' thread: once, because a group that is broken
     /// already is no news.
     fn break_for_all(&self, failure: Failure) -> &Error {
-        if let Some(first) = self.broken.get() {
+        if let Over::Broken(first) = self.end.get() {
             return first;
         }
         let first = self.state.settle(self.id(), self.epoch(), failure);
-        let kept = if first.status == Status::Revoked { &self.wanted_anew } else { &self.broken };
-        let mut is_news = false;
-        let first = kept.get_or_init(|| {
-            is_news = true;
-            first.into()
-        });
+        let (first, is_news) = self.end.tell(&first);
         if is_news {
             self.interrupt_messages();
             self.state.nudge();
@@ -93,12 +91,13 @@ impl Context {
     /// Refuses a call on a broken group. It takes no memory if the group broke before, because each pending request
     /// gets this error.
     pub(crate) fn refuse_if_broken(&self) -> Result<()> {
-        if let Some(error) = self.broken.get() {
-            self.refuse_if_freed()?;
-            return Err(error.clone());
-        }
-        if self.wanted_anew.get().is_none() && self.state.is_calm(self.epoch()) {
-            return Ok(()); // this is nearly always so
+        match self.end.get() {
+            Over::No if self.state.is_calm(self.epoch()) => return Ok(()), // this is nearly always so
+            Over::No | Over::Revoked(_) => {}
+            Over::Broken(error) => {
+                self.refuse_if_freed()?;
+                return Err(error.clone());
+            }
         }
         let Some(failure) = self.told() else { return Ok(()) };
         self.refuse_if_freed()?;
@@ -112,8 +111,4 @@ impl Context {
             false => Ok(()),
         }
     }
-}
-
-fn failure_of(error: &OnceLock<Error>) -> Option<&Failure> {
-    error.get().and_then(Error::failure)
 }

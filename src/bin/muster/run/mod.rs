@@ -22,6 +22,7 @@
 //! | [`folder`] | which run the logs of a folder belong to |
 //! | [`children`] | environment, logs and start of each child |
 //! | [`lives`] | how often and how soon a child is started again: pure |
+//! | [`child_state`] | how far a child's present life is, and what follows it: pure |
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
 //! | [`stop`] | how long each child is left alone when a run is stopped |
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before a child is started again |
@@ -46,6 +47,7 @@
 mod bind_values;
 mod binding;
 mod capacity;
+mod child_state;
 mod children;
 mod dry_run;
 mod exit_report;

@@ -31,13 +31,15 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 pub(super) enum Why {
     /// All workers have ended well, and nothing is left to do.
     Done,
-    /// The scheduler here has ended by itself: the job is broken for good. Its workers have time to say how, and one that was killed may
-    /// be started again.
+    /// The scheduler here has ended by itself: the job is broken for good. Its workers have time to say how, and one
+    /// that was killed may be started again.
     SchedulerEnded,
-    /// Something failed here, or the job is lost elsewhere.
+    /// Something failed here.
     Failure,
-    /// The user has asked for it.
-    User,
+    /// The scheduler has said that the job is over, before anything failed here.
+    JobOver,
+    /// The user has asked for it, by this signal; by none if something had failed here before.
+    User(Option<i32>),
 }
 
 /// How long each of the processes is left alone.
@@ -68,16 +70,24 @@ impl Stop {
         }
     }
 
-    /// Something failed: the workers are asked after a moment, and the scheduler `scheduler_after` the failure.
-    pub(super) fn after_failure(now: Duration, scheduler_after: Duration) -> Stop {
+    /// Something failed, here or elsewhere: the workers are asked after a moment, and the scheduler after this time.
+    pub(super) fn after_failure(why: Why, now: Duration, scheduler_after: Duration) -> Stop {
         let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + scheduler_after));
         let kill_scheduler_at = now + scheduler_after + SCHEDULER_KILL;
-        Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(Why::Failure, now + KILL_AFTER_FAILURE) }
+        Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(why, now + KILL_AFTER_FAILURE) }
     }
 
     /// Whether a failure or the user is the reason: then nobody is started again.
     pub(super) fn is_hard(&self) -> bool {
-        matches!(self.why, Why::Failure | Why::User)
+        matches!(self.why, Why::Failure | Why::JobOver | Why::User(_))
+    }
+
+    /// The user's signal that is the reason.
+    pub(super) fn signal(&self) -> Option<i32> {
+        match self.why {
+            Why::User(signal) => signal,
+            Why::Done | Why::SchedulerEnded | Why::Failure | Why::JobOver => None,
+        }
     }
 
     /// Whether the job is over, and its workers have not been asked to end yet.

@@ -1,0 +1,148 @@
+//! What the supervisor knows of one child, and how that changes: pure. Tested in `supervise_test.rs`.
+//!
+//! A child has one life after another. Each runs, ends, and may be followed by the next. The next one may be put off as
+//! it is about to begin: then the life before it is the present one again.
+
+use super::lives::Lives;
+use crate::sys::Ending;
+use muster::types::Role;
+use std::time::Duration;
+
+/// How far the present life is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is not yet known to have ended.
+    Runs,
+    /// It has ended, and none is to follow so far.
+    Ended(Ending),
+    /// It has ended, and the next one begins at this time.
+    StartsAgain { ending: Ending, at: Duration },
+}
+
+/// A child, as the supervisor sees it.
+pub(super) struct ChildState {
+    role: Role,
+    stage: Stage,
+    /// It was told to end before it was seen to have ended.
+    told: bool,
+    /// How the life before this one ended.
+    before: Option<Ending>,
+    lives: Lives,
+}
+
+impl ChildState {
+    /// A child that has just been started, as the run begins.
+    pub(super) fn new(role: Role, max_restarts: u32) -> ChildState {
+        ChildState { role, stage: Stage::Runs, told: false, before: None, lives: Lives::new(max_restarts) }
+    }
+
+    /// Whether it is the scheduler.
+    pub(super) fn is_scheduler(&self) -> bool {
+        self.role == Role::Scheduler
+    }
+
+    /// Whether the present life is not yet known to have ended.
+    pub(super) fn runs(&self) -> bool {
+        self.stage == Stage::Runs
+    }
+
+    /// How the present life ended, if it has.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        match self.stage {
+            Stage::Runs => None,
+            Stage::Ended(ending) | Stage::StartsAgain { ending, .. } => Some(ending),
+        }
+    }
+
+    /// When the next life begins, if one is to follow.
+    pub(super) fn starts_at(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::Runs | Stage::Ended(_) => None,
+            Stage::StartsAgain { at, .. } => Some(at),
+        }
+    }
+
+    /// Whether the present life has ended, and none is to follow.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Ended(_))
+    }
+
+    /// Whether it is done, and ended well by itself.
+    pub(super) fn ended_well(&self) -> bool {
+        self.stage == Stage::Ended(Ending::Exit(0)) && !self.told
+    }
+
+    /// Whether the present life has ended badly, by itself.
+    pub(super) fn failed(&self) -> bool {
+        !self.told && self.ending().is_some_and(|ending| ending != Ending::Exit(0))
+    }
+
+    /// How the life before the present one ended.
+    pub(super) fn before(&self) -> Option<Ending> {
+        self.before
+    }
+
+    /// The same, if the present one only ended because it was told to.
+    pub(super) fn before_if_told(&self) -> Option<Ending> {
+        self.before.filter(|_| self.told)
+    }
+
+    /// Its lives: how many it has had, and may have.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.lives
+    }
+
+    /// It is told to end, if it is of this role and still runs.
+    pub(super) fn tell(&mut self, role: Role) {
+        self.told |= self.role == role && self.runs();
+    }
+
+    /// The present life has ended. Returns whether that is news.
+    pub(super) fn ends(&mut self, ending: Ending) -> bool {
+        let is_news = self.runs();
+        if is_news {
+            self.stage = Stage::Ended(ending);
+        }
+        is_news
+    }
+
+    /// Another life is to follow the one that has ended. Returns whether one is left.
+    pub(super) fn comes_back(&mut self, now: Duration) -> bool {
+        let Stage::Ended(ending) = self.stage else { return false };
+        let next = self.lives.next(now);
+        if let Some(at) = next {
+            self.stage = Stage::StartsAgain { ending, at };
+        }
+        next.is_some()
+    }
+
+    /// No life is to follow. Returns whether one was to.
+    pub(super) fn begins_no_more(&mut self) -> bool {
+        let Stage::StartsAgain { ending, .. } = self.stage else { return false };
+        self.stage = Stage::Ended(ending);
+        true
+    }
+
+    /// The next life begins, if its time has come. Returns whether it has.
+    pub(super) fn begins_if_due(&mut self, now: Duration) -> bool {
+        match self.stage {
+            Stage::StartsAgain { ending, at } if at <= now => {
+                (self.stage, self.before) = (Stage::Runs, Some(ending));
+                self.lives.begins(now);
+                true
+            }
+            Stage::Runs | Stage::Ended(_) | Stage::StartsAgain { .. } => false,
+        }
+    }
+
+    /// The life that was about to begin is to begin at this time; if there is none, never. A child that was told to end
+    /// stays told.
+    pub(super) fn put_off(&mut self, until: Option<Duration>) {
+        // A first life cannot be put off: it has begun with the run.
+        let Some(ending) = self.before.take() else { return };
+        self.stage = match until {
+            Some(at) => Stage::StartsAgain { ending, at },
+            None => Stage::Ended(ending),
+        };
+    }
+}
