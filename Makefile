@@ -214,8 +214,8 @@ torch:
 
 # Torch's own cases are among them. Names what it leaves out because it could not be installed.
 test-torch: library torch $(VENV)/has_pytest
-	$(PYTHON) -m pytest tests/python/test_torch.py tests/python/test_torch_store.py tests/python/test_torch_cases.py \
-	    tests/python/test_torchrun.py
+	$(PYTHON) -m pytest tests/python/test_torch.py tests/python/test_torch_process.py tests/python/test_torch_store.py \
+	    tests/python/test_torch_cases.py tests/python/test_torchrun.py
 
 .PHONY: launchers test-launchers
 launchers: mpi

@@ -261,7 +261,7 @@ def test_sub_groups(env):
 
 
 def test_ddp_and_fsdp_on_the_cpu(env):
-    """Ranks get the same gradients as one process, from autograd's threads."""
+    """Ranks get the same gradients as one process."""
     succeed(env, """
         from torch.distributed.fsdp import fully_shard
         rank, size = begin()

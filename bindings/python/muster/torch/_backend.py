@@ -7,8 +7,9 @@ have one. What torch does not find here it refuses itself, with the names of the
 import contextlib
 import ctypes
 import datetime
+import functools
 import threading
-from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, ContextManager, Iterator, List, Sequence, Set, Tuple
 
 from torch._C._distributed_c10d import Backend as TorchBackend
 
@@ -83,13 +84,15 @@ class Backend(TorchBackend):
         self._sequence += 1
         work = Work(tensors, self._sequence)
         seconds = options.timeout.total_seconds() if options is not None else -1.0
-        if seconds <= 0 and not getattr(options, "asyncOp", True):
-            return work.run(self._group, parts, self._starting if self._has_other_timeouts else None)
-        if seconds <= 0:
-            with self._starting:  # or it would get the time-out of a call that another thread starts
+        if getattr(options, "asyncOp", True):
+            with self._turn(seconds):
                 return work.start(self._group, parts)
-        with self._other_timeout(seconds):
-            return work.start(self._group, parts)
+        needs_turns = seconds > 0 or self._has_other_timeouts
+        return work.run(self._group, parts, functools.partial(self._turn, seconds) if needs_turns else None)
+
+    def _turn(self, seconds: float) -> ContextManager[Any]:
+        """What starts within has this time-out, or the group's where it is none, whatever calls other threads start."""
+        return self._other_timeout(seconds) if seconds > 0 else self._starting
 
     @contextlib.contextmanager
     def _other_timeout(self, seconds: float) -> Iterator[None]:

@@ -62,9 +62,9 @@ class Part:
         work._part_ended(error)
 
 
-def _run_started(group: Group, part: Part, starting: ContextManager[Any]) -> Any:
-    """Starts one operation within `starting`, and waits for it outside."""
-    with starting:
+def _run_started(group: Group, part: Part, turn: Callable[[], ContextManager[Any]]) -> Any:
+    """Starts one operation within a turn, and waits for it outside."""
+    with turn():
         request = group._started(part.name, part.call)
     try:
         return request.wait()
@@ -92,11 +92,11 @@ class Work(TorchWork):
 
     # Carrying out
 
-    def run(self, group: Group, parts: Sequence[Part], starting: Optional[ContextManager[Any]] = None) -> "Work":
-        """Carries out on this thread, and waits. With `starting` no operation starts outside of it."""
+    def run(self, group: Group, parts: Sequence[Part], turn: Optional[Callable[[], ContextManager[Any]]] = None) -> "Work":
+        """Carries out on this thread, and waits. With `turn` each operation starts within one."""
         try:
             for part in parts:
-                self._take(group._run(part.name, part.call) if starting is None else _run_started(group, part, starting))
+                self._take(group._run(part.name, part.call) if turn is None else _run_started(group, part, turn))
                 if part.finish:
                     part.finish()
         except MusterError as error:
