@@ -110,7 +110,9 @@ def test_the_loss_of_a_scripts_child_is_told_in_its_launchers_words(tmp_path):
         log = here.log("scheduler.log")
         said = rf"rank 1 \(.*, pid {victim}\) is lost: .*, and it was run by a process that exited with code 137 \(its launcher\)"
         assert re.search(said, log), log
-        assert "stranger" not in log
+        # The launcher may just have begun to ask how the job goes, on another connection, when the scheduler was stopped.
+        strangers = [line for line in log.splitlines() if "stranger" in line]
+        assert all("its connection ended before it registered" in line for line in strangers), log
 
 
 def test_a_word_that_is_not_true_costs_a_living_node_nothing(tmp_path):
