@@ -52,7 +52,7 @@ pub(super) struct Place {
     pub(super) local_size: u32,
 }
 
-/// What speaks for the loss of a node. A witness goes with every certainty: what a launcher saw is told with the loss.
+/// What speaks for the loss of a node. A witness may be known however certain the loss is, so it is a field of its own.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     pub(super) witness: Option<Witness>,
@@ -84,7 +84,7 @@ pub(super) struct Node {
     pub(super) suspicions: Vec<Suspicion>,
     /// What its launcher has said of its place.
     pub(super) abandoned: AbandonedPlace,
-    /// The epoch that it has taken up, if it has. It is the node's own word, so it goes with every [`Seat`].
+    /// The epoch that it has taken up, if it has. It is the node's own word, and does not follow from the [`Seat`].
     pub(super) epoch: Option<Epoch>,
     pub(super) lives: Lives,
     /// When it was last asked for a sign because another process wants its place.

@@ -35,6 +35,11 @@ impl<I: Copy + Eq + Hash> Line<I> {
         Some(first)
     }
 
+    /// Whether this one waits.
+    pub fn has(&self, id: I) -> bool {
+        self.waits.contains(&id)
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.order.len()

@@ -379,14 +379,16 @@ def test_when_a_collectives_time_is_up_the_error_names_who_is_missing(env):
 def test_a_group_can_be_made_again(env):
     """torch makes a store at the same port each time. Rank 1 may still find the one before, which ends under its hands."""
     succeed(env, """
+        import os
         def begin_again():
-            while True:
+            for _ in range(20):
                 try:
                     return begin()
-                except dist.DistNetworkError:
-                    pass
-        for _ in range(3):
-            rank, size = begin_again()
+                except dist.DistNetworkError as error:
+                    ended = error
+            raise ended
+        for turn in range(3):
+            rank, size = begin_again() if turn and os.environ["RANK"] == "1" else begin()
             x = torch.ones(1)
             dist.all_reduce(x)
             assert x.item() == size

@@ -34,15 +34,15 @@ _ending = False
 def _asked() -> Iterator[int]:
     try:
         yield 0
-        while len(_pool) < _SPARE:
-            _pool.append(_new())
         with called_by_the_library():
+            while len(_pool) < _SPARE:
+                _pool.append(_new())
             _check_signals()
         answer = int(_ending)
     except GeneratorExit:
         raise
     except BaseException as raised:  # whatever a handler raises is its caller's
-        pending.append(raised)
+        pending[:0] = [raised]  # no call, and so nothing else that may raise
         answer = 1
     yield answer
 

@@ -285,7 +285,7 @@ impl Outlet {
 
     /// Runs the thread: writes all that comes.
     fn write_all(&self) {
-        let _over = Over(self);
+        let _tells = TellsOfPanic(self);
         let mut torn = false;
         while let Some(Task { next, notice }) = self.next() {
             let told = notice.is_some_and(|notice| self.carry_out(&notice, &mut torn));
@@ -404,9 +404,9 @@ impl std::fmt::Debug for Holder {
 }
 
 /// Says that the thread has ended by a panic.
-struct Over<'a>(&'a Outlet);
+struct TellsOfPanic<'a>(&'a Outlet);
 
-impl Drop for Over<'_> {
+impl Drop for TellsOfPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut state = self.0.lock();

@@ -1,10 +1,10 @@
-//! The jobs that a thread works off, one after another, until it is told to end. Another thread may borrow the next
-//! job, to carry it out itself or to give it back. While others borrow what comes, the thread dozes instead of
-//! sleeping: it looks by itself, a little later, and a job that comes need not wake it.
+//! The items that a thread works off, one after another, until it is told to end. Another thread may borrow the next
+//! item, to carry it out itself or to give it back. While others borrow what comes, the thread dozes instead of
+//! sleeping: it looks by itself, a little later, and an item that comes need not wake it.
 //!
 //! Invariants:
 //! - Whatever was taken in is worked off, also what was taken in just before the end.
-//! - While a job is lent nobody gets the one behind it, and the thread does not end.
+//! - While an item is lent nobody gets the one behind it, and the thread does not end.
 //!
 //! Tested in `loom_test.rs`, in every order of threads, but for `poll`, which only looks.
 
@@ -14,21 +14,21 @@ use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::time::Duration;
 
-/// Jobs, and the thread `T` that works them off; there is none before the first job.
-pub(crate) struct Queue<J, T> {
-    state: Mutex<QueueState<J, T>>,
+/// Items, and the thread `T` that works them off; there is none before the first item.
+pub(crate) struct Queue<I, T> {
+    state: Mutex<QueueState<I, T>>,
     changed: Condvar,
 }
 
-struct QueueState<J, T> {
-    jobs: VecDeque<J>,
-    /// How many promised jobs will still come, and find room.
+struct QueueState<I, T> {
+    items: VecDeque<I>,
+    /// How many promised items will still come, and find room.
     promised: usize,
     thread: Option<T>,
     rest: Rest,
-    /// Whether a job is lent.
+    /// Whether an item is lent.
     lent: bool,
-    /// How many jobs have been lent so far, and how many had been when the thread last went to rest.
+    /// How many items have been lent so far, and how many had been when the thread last went to rest.
     loans: u64,
     loans_before: u64,
     /// Whether a thread waits that does not borrow.
@@ -46,20 +46,20 @@ enum Rest {
     Sleeps,
 }
 
-/// How long a job may lie before a thread that dozes finds it. To look takes some microseconds.
+/// How long an item may lie before a thread that dozes finds it. To look takes some microseconds.
 const DOZE: Duration = Duration::from_micros(500);
 
-/// How many looks a polling thread leaves a job to others. With the pause between two looks, that is some microseconds.
+/// How many looks a polling thread leaves an item to others. With the pause between two looks, that is some microseconds.
 const LOOKS_LEFT: u32 = 2;
 
-/// How long that pause is. More looks would only hold up the threads that put jobs and borrow them.
+/// How long that pause is. More looks would only hold up the threads that put items and borrow them.
 const PAUSE: u32 = 32;
 
-impl<J, T> Default for Queue<J, T> {
+impl<I, T> Default for Queue<I, T> {
     fn default() -> Self {
-        let (jobs, thread, rest) = (VecDeque::new(), None, Rest::Awake);
+        let (items, thread, rest) = (VecDeque::new(), None, Rest::Awake);
         let state = QueueState {
-            jobs,
+            items,
             promised: 0,
             thread,
             rest,
@@ -73,21 +73,21 @@ impl<J, T> Default for Queue<J, T> {
     }
 }
 
-impl<J, T> Queue<J, T> {
-    /// Makes room for one more job.
+impl<I, T> Queue<I, T> {
+    /// Makes room for one more item.
     pub(crate) fn reserve(&self) -> Result<()> {
         let mut state = lock(&self.state);
         let more = 1 + usize::from(state.lent); // what is lent may come back
-        if state.jobs.capacity() - state.jobs.len() >= more {
+        if state.items.capacity() - state.items.len() >= more {
             return Ok(());
         }
-        memory::with_reserve("one request more", || state.jobs.try_reserve(more))
+        memory::with_reserve("one request more", || state.items.try_reserve(more))
     }
 
-    /// Takes in the job that `make` makes, and returns what its caller gets. Nothing is made once the queue has ended.
-    /// Jobs are made one at a time, in the order in which they are worked off, and after `start` has started the
+    /// Takes in the item that `make` makes, and returns what its caller gets. Nothing is made once the queue has ended.
+    /// Items are made one at a time, in the order in which they are worked off, and after `start` has started the
     /// thread.
-    pub(crate) fn put<R>(&self, start: impl FnOnce() -> Result<T>, make: impl FnOnce() -> (J, R)) -> Result<Option<R>> {
+    pub(crate) fn put<R>(&self, start: impl FnOnce() -> Result<T>, make: impl FnOnce() -> (I, R)) -> Result<Option<R>> {
         let mut state = lock(&self.state);
         if state.ended {
             return Ok(None);
@@ -95,13 +95,13 @@ impl<J, T> Queue<J, T> {
         if state.thread.is_none() {
             state.thread = Some(start()?);
         }
-        let (job, given) = make();
-        state.jobs.push_back(job);
+        let (item, given) = make();
+        state.items.push_back(item);
         self.wake(state);
         Ok(Some(given))
     }
 
-    /// Makes room for a job to come, so that [`Queue::keep`] need not ask for memory, and makes sure of the thread that
+    /// Makes room for an item to come, so that [`Queue::keep`] need not ask for memory, and makes sure of the thread that
     /// works it off. Does nothing once the queue has ended.
     pub(crate) fn promise(&self, start: impl FnOnce() -> Result<T>) -> Result<Option<()>> {
         let mut state = lock(&self.state);
@@ -112,51 +112,51 @@ impl<J, T> Queue<J, T> {
             state.thread = Some(start()?);
         }
         let more = state.promised + 1;
-        memory::with_reserve("one request more", || state.jobs.try_reserve(more))?;
+        memory::with_reserve("one request more", || state.items.try_reserve(more))?;
         state.promised = more;
         Ok(Some(()))
     }
 
-    /// Takes in a job that was promised. A queue that has ended gives it back.
-    pub(crate) fn keep(&self, job: J) -> Result<(), J> {
+    /// Takes in an item that was promised. A queue that has ended gives it back.
+    pub(crate) fn keep(&self, item: I) -> Result<(), I> {
         let mut state = lock(&self.state);
         state.promised = state.promised.saturating_sub(1);
         if state.ended {
-            return Err(job);
+            return Err(item);
         }
-        state.jobs.push_back(job);
+        state.items.push_back(item);
         self.wake(state);
         Ok(())
     }
 
-    /// Lends the next job, if it is wanted and no job is lent. It must be given back, or be said to be done.
-    pub(crate) fn borrow(&self, is_wanted: impl FnOnce(&J) -> bool) -> Option<J> {
+    /// Lends the next item, if it is wanted and no item is lent. It must be given back, or be said to be done.
+    pub(crate) fn borrow(&self, is_wanted: impl FnOnce(&I) -> bool) -> Option<I> {
         let mut state = lock(&self.state);
-        if state.lent || !state.jobs.front().is_some_and(is_wanted) {
+        if state.lent || !state.items.front().is_some_and(is_wanted) {
             return None;
         }
         state.lent = true;
         state.loans += 1;
-        state.jobs.pop_front()
+        state.items.pop_front()
     }
 
-    /// Takes back a job that was lent; none if it is done.
-    pub(crate) fn give_back(&self, job: Option<J>) {
+    /// Takes back an item that was lent; none if it is done.
+    pub(crate) fn give_back(&self, item: Option<I>) {
         let mut state = lock(&self.state);
         state.lent = false;
-        if let Some(job) = job {
-            state.jobs.push_front(job); // back in its old place
+        if let Some(item) = item {
+            state.items.push_front(item); // back in its old place
             self.wake_at_once(state);
         } else {
             self.wake(state);
         }
     }
 
-    /// A thread waits for a job that is there, and does not borrow it. If the queue's thread dozes or polls, it takes
-    /// the job at once.
+    /// A thread waits for an item that is there, and does not borrow it. If the queue's thread dozes or polls, it takes
+    /// the item at once.
     pub(crate) fn hurry(&self) {
         let mut state = lock(&self.state);
-        if !state.lent && !state.jobs.is_empty() {
+        if !state.lent && !state.items.is_empty() {
             state.hurried = true;
             if state.rest == Rest::Dozes {
                 self.wake_at_once(state);
@@ -164,15 +164,15 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Waits a little for the next job without sleeping, as long as `looks_again` says so. `looks_again` lets others
-    /// run, and is told whether a job has been lent since the last look. A job that comes meanwhile is left for some
+    /// Waits a little for the next item without sleeping, as long as `looks_again` says so. `looks_again` lets others
+    /// run, and is told whether an item has been lent since the last look. An item that comes meanwhile is left for some
     /// looks to threads that may borrow it: they are faster than this thread with another wake-up. (The thread's side.)
     pub(crate) fn poll(&self, mut looks_again: impl FnMut(bool) -> bool) {
-        let mut looks = 0; // counted since a job is there
+        let mut looks = 0; // counted since an item is there
         let mut known = None;
         loop {
             let state = lock(&self.state);
-            let is_there = !state.lent && !state.jobs.is_empty();
+            let is_there = !state.lent && !state.items.is_empty();
             looks = if is_there { looks + 1 } else { 0 };
             let is_left = !state.hurried && looks <= LOOKS_LEFT && known.is_some();
             let is_over = state.ended || (is_there && !is_left);
@@ -186,14 +186,14 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Waits for the next job; none once the queue has ended and nothing is left. (The thread's side.)
-    pub(crate) fn next(&self) -> Option<J> {
+    /// Waits for the next item; none once the queue has ended and nothing is left. (The thread's side.)
+    pub(crate) fn next(&self) -> Option<I> {
         let mut state = lock(&self.state);
         loop {
             if !state.lent {
-                if let Some(job) = state.jobs.pop_front() {
+                if let Some(item) = state.items.pop_front() {
                     state.hurried = false;
-                    return Some(job);
+                    return Some(item);
                 }
                 if state.ended {
                     return None;
@@ -207,7 +207,7 @@ impl<J, T> Queue<J, T> {
         }
     }
 
-    /// Takes nothing in any more. Returns the thread, which ends after its last job, so that the caller can wait for
+    /// Takes nothing in any more. Returns the thread, which ends after its last item, so that the caller can wait for
     /// it.
     pub(crate) fn end(&self) -> Option<T> {
         let mut state = lock(&self.state);
@@ -218,14 +218,14 @@ impl<J, T> Queue<J, T> {
     }
 
     /// Wakes the thread, if it has something to do.
-    fn wake(&self, state: MutexGuard<'_, QueueState<J, T>>) {
-        let has_to_do = !state.lent && (state.ended || !state.jobs.is_empty());
+    fn wake(&self, state: MutexGuard<'_, QueueState<I, T>>) {
+        let has_to_do = !state.lent && (state.ended || !state.items.is_empty());
         if has_to_do && state.rest == Rest::Sleeps {
             self.wake_at_once(state);
         }
     }
 
-    fn wake_at_once(&self, mut state: MutexGuard<'_, QueueState<J, T>>) {
+    fn wake_at_once(&self, mut state: MutexGuard<'_, QueueState<I, T>>) {
         if std::mem::replace(&mut state.rest, Rest::Awake) != Rest::Awake {
             drop(state); // the thread wants it next
             self.changed.notify_all();

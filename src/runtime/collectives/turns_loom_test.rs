@@ -66,12 +66,12 @@ fn turns_come_in_order_and_nobody_is_forgotten() {
 struct Group {
     turns: Turns,
     ran: Ran,
-    jobs: Queue<(u64, Completer), thread::JoinHandle<()>>,
+    queue: Queue<(u64, Completer), thread::JoinHandle<()>>,
 }
 
 impl Group {
     fn new() -> Arc<Group> {
-        Arc::new(Group { turns: Turns::default(), ran: Ran::default(), jobs: Queue::default() })
+        Arc::new(Group { turns: Turns::default(), ran: Ran::default(), queue: Queue::default() })
     }
 
     fn run(&self) {
@@ -81,21 +81,22 @@ impl Group {
     }
 }
 
-/// Does what `carry_out` of `work` does: a waiter carries out all jobs up to this one, or leaves the first in its
+/// Does what `carry_out` of `work` does: a waiter carries out all calls up to this one, or leaves the first in its
 /// middle.
 fn borrow(from: &Group, last: u64, leaves: bool) {
-    while let Some((number, completer)) = from.jobs.borrow(|job| job.0 <= last && from.turns.has_come(job.0)) {
+    while let Some((number, completer)) = from.queue.borrow(|queued| queued.0 <= last && from.turns.has_come(queued.0))
+    {
         let turn = from.turns.hold(number, None);
         assert!(turn.wait(|| None, &Attention::none()).unwrap());
         if leaves {
             assert!(turn.pass_on());
             drop(turn);
-            return from.jobs.give_back(Some((number, completer)));
+            return from.queue.give_back(Some((number, completer)));
         }
         from.ran.run(number);
         completer.complete(Ok(None));
         drop(turn);
-        from.jobs.give_back(None);
+        from.queue.give_back(None);
     }
 }
 
@@ -104,7 +105,7 @@ fn start(on: &Arc<Group>) -> Option<Request> {
     let progress = || {
         let group = Arc::clone(on);
         Ok(thread::spawn(move || {
-            while let Some((number, completer)) = group.jobs.next() {
+            while let Some((number, completer)) = group.queue.next() {
                 let turn = group.turns.hold(number, None);
                 assert!(turn.wait(|| None, &Attention::none()).unwrap());
                 group.ran.run(number);
@@ -113,7 +114,7 @@ fn start(on: &Arc<Group>) -> Option<Request> {
             }
         }))
     };
-    let put = on.jobs.put(progress, || {
+    let put = on.queue.put(progress, || {
         let (request, completer) = request();
         ((on.turns.take_number(), completer), request)
     });
@@ -134,13 +135,13 @@ fn calls_that_wait_and_calls_that_do_not_take_turns() {
         group.run();
         assert_eq!(again.wait(None), Some(Ok(None)));
         other.join().unwrap();
-        group.jobs.end().expect("it was started").join().unwrap();
+        group.queue.end().expect("it was started").join().unwrap();
         assert_eq!(*lock(&group.ran.order), [1, 2, 3, 4]);
     });
 }
 
 #[test]
-fn a_job_is_refused_or_done_when_its_group_ends() {
+fn a_call_is_refused_or_done_when_its_group_ends() {
     every_order(|| {
         let group = Group::new();
         let callers = [1, 2].map(|_| {
@@ -151,7 +152,7 @@ fn a_job_is_refused_or_done_when_its_group_ends() {
                 Some(())
             })
         });
-        let ended = group.jobs.end().map(|thread| thread.join().unwrap());
+        let ended = group.queue.end().map(|thread| thread.join().unwrap());
         let done = callers.map(|caller| caller.join().unwrap()).iter().flatten().count();
         assert!(ended.is_some() || done == 0, "no thread, no work");
         assert_eq!(lock(&group.ran.order).len(), done);
@@ -171,14 +172,14 @@ fn what_a_waiter_borrows_is_done_once_and_in_its_turn() {
                 request
             });
             requests.iter().for_each(|request| assert_eq!(request.wait(None), Some(Ok(None))));
-            group.jobs.end().expect("it was started").join().unwrap();
+            group.queue.end().expect("it was started").join().unwrap();
             assert_eq!(*lock(&group.ran.order), [1, 2]);
         });
     }
 }
 
 #[test]
-fn the_thread_outlives_a_job_that_is_lent() {
+fn the_thread_outlives_a_call_that_is_lent() {
     for leaves in [false, true] {
         every_order(move || {
             let group = Group::new();
@@ -187,7 +188,7 @@ fn the_thread_outlives_a_job_that_is_lent() {
                 let group = Arc::clone(&group);
                 thread::spawn(move || borrow(&group, 1, leaves))
             };
-            group.jobs.end().expect("it was started").join().unwrap();
+            group.queue.end().expect("it was started").join().unwrap();
             assert_eq!(request.test(), Some(Ok(None)), "no other thread has it any more");
             waiter.join().unwrap();
         });

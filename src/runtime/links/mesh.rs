@@ -264,15 +264,16 @@ impl Mesh {
         !held.is_empty() || !self.connections.line.is_empty()
     }
 
-    /// Ends handshakes whose time is up, and attempts that nobody answers. Returns when to come again.
-    pub fn expire(&mut self, now: Time) -> Time {
+    /// Ends handshakes whose time was up when the sockets were last looked at, and attempts that nobody had answered then. An
+    /// attempt that is new begins now. Returns when to come again.
+    pub fn expire(&mut self, looked_at: Time, now: Time) -> Time {
         let mut next = Time::NEVER;
         if let Some(patience) = self.rosters.formed().map(|formed| attempt(&formed.agreed)) {
-            let (given_up, at) = self.unanswered.give_up(&mut self.connections, patience, now);
+            let (given_up, at) = self.unanswered.give_up(&mut self.connections, patience, (looked_at, now));
             given_up.into_iter().for_each(|(key, reason)| self.never_up(key, LinkEnd::Silent(reason)));
             next = at;
         }
-        let (silent, at) = self.connections.expire(now);
+        let (silent, at) = self.connections.expire(looked_at);
         self.complaints.were_silent(&silent);
         next.min(at).min(self.complaints.tell_counted(now))
     }

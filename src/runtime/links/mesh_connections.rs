@@ -236,13 +236,13 @@ impl MeshConnections {
         held.collect()
     }
 
-    /// Ends handshakes whose time is up. A hello of this epoch has proved itself, and goes on waiting. Of hellos that have proved
-    /// nothing, only [`EARLY_MAX`] do. Returns the addresses of the connections that never said hello, and when to come again.
+    /// Ends handshakes whose time is up, but for those that are about to be looked at. A hello of this epoch has proved itself, and
+    /// goes on waiting. Of hellos that have proved nothing, only [`EARLY_MAX`] do. Returns the addresses of the connections that never said hello, and when to come again.
     pub fn expire(&mut self, now: Time) -> (Vec<SocketAddr>, Time) {
-        let MeshConnections { handshakes, crowd, .. } = self;
+        let MeshConnections { handshakes, crowd, line, .. } = self;
         let (mut early, mut silent) = (0, Vec::new());
         handshakes.retain(|token, shake| {
-            if shake.deadline > now {
+            if shake.deadline > now || line.has(*token) {
                 return true;
             }
             let waits = match &shake.stage {

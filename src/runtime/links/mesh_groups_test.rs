@@ -36,7 +36,7 @@ fn a_hello_for_a_group_that_is_not_known_yet_waits_without_limit() {
         side.turn();
         side.mesh.connections.handshakes.values().any(|shake| matches!(shake.stage, Stage::Held(_))).then_some(())
     });
-    side.mesh.expire(Time(0) + 100 * HELLO_WAIT);
+    side.mesh.expire_at(Time(0) + 100 * HELLO_WAIT);
     side.mesh.add(&made(&side, GroupId(8)), &side.poller);
     peer.read();
     assert!(peer.inbound.is_empty() && !peer.ended, "it is not the group that it waits for");
@@ -101,7 +101,7 @@ fn hellos_of_the_next_epoch_wait_for_the_scheduler_s_word_but_not_any_number_of_
         side.turn();
         (held(&side) == 2).then_some(())
     });
-    side.mesh.expire(Time(0) + HELLO_WAIT / 2);
+    side.mesh.expire_at(Time(0) + HELLO_WAIT / 2);
     assert_eq!(held(&side), 2);
     side.form(&second_epoch(&side));
     assert_eq!(early.hear(&mut side).header.kind, LinkKind::Accept as u8);
@@ -120,7 +120,7 @@ fn hellos_of_the_next_epoch_wait_for_the_scheduler_s_word_but_not_any_number_of_
         side.turn();
         (held(&side) == patient.len()).then_some(())
     });
-    side.mesh.expire(side.now + 2 * HELLO_WAIT);
+    side.mesh.expire_at(side.now + 2 * HELLO_WAIT);
     assert_eq!(held(&side), EARLY_MAX);
 }
 
@@ -182,7 +182,7 @@ fn who_gives_a_group_up_tells_the_members_and_two_may_tell_each_other() {
             });
             assert_eq!(told(&higher, GroupId::WORLD).as_ref(), Some(&words[0]));
             assert_eq!(told(&lower, GroupId::WORLD).as_ref(), both.then_some(&words[1]));
-            assert_eq!(lower.mesh.tell_on(lower.now, &lower.poller), Time::NEVER);
+            assert_eq!(lower.mesh.tell_on_at(lower.now, &lower.poller), Time::NEVER);
             assert!(lower.mail.is_empty() && higher.mail.is_empty() && lower.mesh.open.is_empty());
             tell(&mut lower, &words[1]);
             assert!(lower.is_idle(), "a group is over once");
@@ -243,16 +243,16 @@ fn those_who_say_nothing_make_room_for_those_behind_them() {
     let is_tried = |side: &Side, key| {
         side.mesh.connections.dials.contains_key(&key) || side.mesh.connections.dialled(key).is_some()
     };
-    let first = side.mesh.tell_on(side.now, &side.poller);
+    let first = side.mesh.tell_on_at(side.now, &side.poller);
     assert!(first < side.now + HELLO_WAIT && !is_tried(&side, last), "they take all the places for a while");
-    let again = side.mesh.tell_on(first, &side.poller);
+    let again = side.mesh.tell_on_at(first, &side.poller);
     assert!(is_tried(&side, last) && again > first);
     let tried = (1..=SILENT).filter(|rank| is_tried(&side, LinkKey::new(GroupId(7), Channel::Word, *rank)));
     assert_eq!(tried.count(), 64, "and are tried once more behind them");
     let mut now = again;
     while !is_tried(&side, LinkKey::new(GroupId(7), Channel::Word, 1)) || now <= first + 4 * HELLO_WAIT {
         assert!(now <= first + 8 * HELLO_WAIT, "and again, as long as they are not told");
-        now = side.mesh.tell_on(now, &side.poller);
+        now = side.mesh.tell_on_at(now, &side.poller);
     }
 }
 
@@ -265,15 +265,15 @@ fn a_member_that_closes_the_connection_before_it_is_told_is_tried_again() {
     assert_eq!(busy.hear(&mut side).header.kind, LinkKind::Hello as u8);
     drop(busy);
     until(|| (side.turn(), side.is_idle()).1.then_some(()));
-    let next = side.mesh.tell_on(side.now, &side.poller);
+    let next = side.mesh.tell_on_at(side.now, &side.poller);
     assert!(side.is_idle() && next > side.now, "not at once");
-    side.mesh.tell_on(next, &side.poller);
+    side.mesh.tell_on_at(next, &side.poller);
     let mut peer = Peer::accept(&listener, &mut side);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Hello as u8);
     peer.say(LinkKind::Accept, &accept());
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Revoke as u8);
     peer.go(&mut side);
-    assert_eq!(side.mesh.tell_on(next, &side.poller), Time::NEVER, "it has been told");
+    assert_eq!(side.mesh.tell_on_at(next, &side.poller), Time::NEVER, "it has been told");
 }
 
 fn aborted(epoch: u64) -> Failure {
@@ -314,7 +314,7 @@ fn of_the_job_s_end_all_nodes_are_told_whatever_else_is_being_told() {
                 (heard.is_some() && lower.is_idle() && higher.is_idle()).then_some(())
             });
             assert_eq!(heard, Some(aborted(1)));
-            lower.mesh.tell_on(lower.now, &lower.poller);
+            lower.mesh.tell_on_at(lower.now, &lower.poller);
             assert_eq!(lower.mesh.untold(), Some((vec![], false)));
             assert!(told(&higher, GroupId::WORLD).is_none(), "there is nothing more to tell");
             tell(&mut lower, &aborted(1));
@@ -351,10 +351,10 @@ fn who_cannot_be_told_holds_nobody_up() {
     side.mesh.add(&group, &side.poller);
     tell(&mut side, &word);
     assert!(!side.is_idle(), "the others are passed over at once");
-    let waits = side.mesh.tell_on(side.now, &side.poller);
+    let waits = side.mesh.tell_on_at(side.now, &side.poller);
     assert_eq!(waits, side.now + HELLO_WAIT);
     side.turn();
-    assert_eq!(side.mesh.tell_on(waits, &side.poller), waits + HELLO_WAIT, "the one that is silent is tried again");
+    assert_eq!(side.mesh.tell_on_at(waits, &side.poller), waits + HELLO_WAIT, "the one that is silent is tried again");
     let wanted = LinkKey::new(GroupId(7), Channel::Collectives, 1);
     assert_eq!(side.mesh.open(wanted, &side.poller), Some(2), "it is asked for when a link is wanted, and not before");
 
@@ -363,7 +363,7 @@ fn who_cannot_be_told_holds_nobody_up() {
     higher.mesh.add(&made(&higher, GroupId(7)), &higher.poller);
     tell(&mut lower, &word);
     until(|| {
-        lower.mesh.tell_on(lower.now, &lower.poller);
+        lower.mesh.tell_on_at(lower.now, &lower.poller);
         lower.turn();
         higher.turn();
         told(&higher, GroupId(7))

@@ -459,7 +459,7 @@ fn a_hello_before_the_cluster_is_known_is_answered_after() {
             (side.mesh.connections.handshakes.values().filter(held).count() == 2).then_some(())
         });
         // Forming may take longer than a stranger may.
-        side.mesh.expire(Time(0) + 2 * HELLO_WAIT);
+        side.mesh.expire_at(Time(0) + 2 * HELLO_WAIT);
         peer.read();
         assert!(peer.inbound.is_empty() && !peer.ended);
         side.form(&formed(0, [side.address(), nowhere()]));
@@ -573,7 +573,7 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     // The answer is stuck. Meanwhile no other link is made, and the time for strangers does not count.
     side.open(KEY[1]);
     assert!(side.mesh.connections.dials.is_empty() && side.mail.is_empty());
-    side.mesh.expire(Time(0) + 2 * HELLO_WAIT);
+    side.mesh.expire_at(Time(0) + 2 * HELLO_WAIT);
     assert_eq!(side.mesh.judge(&hello()), Judged::Member(KEY[1]), "the peer has not heard yet that it is let in");
     transport.script().room = usize::MAX;
     let token = *side.mesh.connections.handshakes.keys().next().expect("it is still there");

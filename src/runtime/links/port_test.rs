@@ -97,7 +97,7 @@ fn the_silent_are_closed_when_their_time_is_up() {
     let mut side = one(&plain(), nowhere());
     let mut stranger = Peer::dial(&side);
     until_there_are(&mut side, 1);
-    side.mesh.expire(Time(0) + HELLO_WAIT);
+    side.mesh.expire_at(Time(0) + HELLO_WAIT);
     stranger.hear_end(&mut side);
     assert_eq!((count(&side), side.mesh.connections.unproved()), (0, 0));
 }
@@ -274,7 +274,7 @@ fn a_refusal_arrives_though_the_dialler_says_more() {
     let mut peer = Peer::dial(&side);
     peer.say(LinkKind::Hello, &odd);
     assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Reject as u8);
-    side.mesh.expire(side.now + 2 * HELLO_WAIT);
+    side.mesh.expire_at(side.now + 2 * HELLO_WAIT);
     assert!(side.is_idle());
 }
 

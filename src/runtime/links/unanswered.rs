@@ -18,21 +18,22 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Unanswered(HashMap<LinkKey, Time>);
 
 impl Unanswered {
-    /// Gives up links that nobody has answered for `patience`. Returns them, each with the reason, and when to come again.
+    /// Gives up links that nobody had answered for `patience` when the sockets were last looked at. Returns them, each with
+    /// the reason, and when to come again.
     pub fn give_up(
         &mut self,
         connections: &mut MeshConnections,
         patience: Duration,
-        now: Time,
+        (looked_at, now): (Time, Time),
     ) -> (Vec<(LinkKey, String)>, Time) {
         let before = std::mem::take(&mut self.0);
         let (mut given_up, mut next) = (Vec::new(), Time::NEVER);
         for (key, token) in connections.opening().into_iter().filter(|(key, _)| key.is_link()) {
             let since = before.get(&key).copied().unwrap_or(now);
-            if now < since + patience {
+            if looked_at < since + patience {
                 next = next.min(since + patience);
             } else if let Some(address) = connections.take_unanswered(key, token, patience) {
-                let seconds = now.since(since).as_secs_f64();
+                let seconds = looked_at.since(since).as_secs_f64();
                 given_up.push((key, format!("it cannot be reached at {address}: no answer for {seconds:.1} s")));
                 continue;
             } else {

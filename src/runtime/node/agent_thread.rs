@@ -64,7 +64,7 @@ pub struct Node {
     listener: Option<Listener>,
     accept_again: Time,
     mesh: Mesh,
-    /// When the sockets were last looked at: what had come by then has been read.
+    /// When the sockets were last looked at: what had come by then was read, or stands in the line of strangers.
     looked_at: Time,
     armed: Time,
     run: AgentRun,
@@ -144,7 +144,8 @@ impl Node {
         let now = self.state.clock.now();
         // The mesh goes first: what it has found out may change when the brain wants to be woken.
         // A peer that has spoken in time is heard, also if this thread was not scheduled meanwhile.
-        let links_at = self.mesh.expire(self.looked_at).min(self.mesh.tell_on(now, &self.poller));
+        let links_at = self.mesh.expire(self.looked_at, now);
+        let links_at = links_at.min(self.mesh.tell_on(self.looked_at, now, &self.poller));
         let links_at = links_at.min(self.mesh.dial_again(now, &self.poller));
         self.publish_untold();
         let dials_at = self.dial_on(now);

@@ -38,7 +38,7 @@ pub(super) enum Why {
     Failure,
     /// The scheduler has said that the job is over, before anything failed here.
     JobOver,
-    /// The user has asked for it, by this signal; by none if something had failed here before.
+    /// The user has asked for it, by this signal. None: something had failed here before, and that counts.
     User(Option<i32>),
 }
 
