@@ -120,6 +120,11 @@ WHEEL_TOOLS := $(VENV)/has_hatchling $(VENV)/has_cargo-zigbuild $(VENV)/has_zigl
 wheel: $(WHEEL_TOOLS)
 	cd bindings/python && ARCH=$(ARCH) $(PYTHON) -m hatchling build -t wheel -d $(TARGET)/wheels
 
+# The library for this machine and that of the wheel. The compiler builds each on one processor, for it is one unit of code.
+.PHONY: libraries
+libraries: $(WHEEL_TOOLS)
+	$(MAKE) --jobs=2 library wheel
+
 ## Demo
 
 DEMO := $(TARGET)/demo
@@ -148,7 +153,7 @@ endif
 
 ## Test
 
-test: fmt clippy rust-tests loom build ctest pytest
+test: fmt clippy rust-tests loom libraries build ctest pytest
 	@echo "make test leaves out: make test-install (packages), make test-launchers (what it needs to install for some of the tests above),"
 	@echo "make test-frameworks, make test-torch, make test-docs (the site), make soak, make chaos, make storm, make sanitize, make fuzz-all"
 

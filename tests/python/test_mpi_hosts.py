@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import mpi
-from cluster import TREE, Process, complaints
+from cluster import EXAMPLES, TREE, Process, complaints
 from named_hosts import NamedHosts
 from nodes import node
 from pages import Page
@@ -26,10 +26,10 @@ SPREAD = {
 }
 # How Kubeflow's MPIJob tells each its hosts; and lines of such a file.
 FILES = {
-    "Open MPI": ("OMPI_MCA_orte_default_hostfile", "{} slots=2\n"),
-    "Open MPI 5": ("PRTE_MCA_prte_default_hostfile", "{} slots=2\n"),
-    "MPICH": ("HYDRA_HOST_FILE", "{}:2\n"),
-    "Intel MPI": ("I_MPI_HYDRA_HOST_FILE", "{}:2\n"),
+    "Open MPI": ("OMPI_MCA_orte_default_hostfile", "{} slots={}\n"),
+    "Open MPI 5": ("PRTE_MCA_prte_default_hostfile", "{} slots={}\n"),
+    "MPICH": ("HYDRA_HOST_FILE", "{}:{}\n"),
+    "Intel MPI": ("I_MPI_HYDRA_HOST_FILE", "{}:{}\n"),
 }
 MPI_JOB, = Page("docs", "kubernetes.md").section("Kubeflow's MPIJob", "yaml")
 HERE, OPEN_MPI, HYDRA = Page("docs", "launching.md").section("mpirun", "sh")
@@ -61,17 +61,17 @@ def launcher(request):
     return mpi.demand(request.param)
 
 
-def job(hosts, launcher, options, env, number=1):
-    """A job of four ranks that mpirun, on the first host, starts on both."""
-    env = {"JOB": number, **env}
-    handed_on = [word for name in env for word in ("-x", name)] if launcher.startswith("Open MPI") else []
-    command, needs = mpi.mpirun(launcher, 4, node_command(), [*mpi.AGENTS[launcher](hosts.ssh), *options, *handed_on])
-    return Process(hosts.command(0, command), {**needs, **env}, f"{launcher}'s job {number}", cwd=TREE)
-
-
 def node_command():
     interpreter = TREE / "target" / "venv" / "bin" / "python"
     return [interpreter, *node(TALK)]
+
+
+def job(hosts, launcher, options, env, number=1, ranks=4, program=node_command()):
+    """A job that mpirun, on the first host, starts on both."""
+    env = {"JOB": number, **env}
+    handed_on = [word for name in env for word in ("-x", name)] if launcher.startswith("Open MPI") else []
+    command, needs = mpi.mpirun(launcher, ranks, program, [*mpi.AGENTS[launcher](hosts.ssh), *options, *handed_on])
+    return Process(hosts.command(0, command), {**needs, **env}, f"{launcher}'s job {number}", cwd=TREE)
 
 
 def succeeds(process, number=1, remarks=()):
@@ -102,11 +102,11 @@ def test_the_first_hosts_name_will_do_though_it_leads_that_host_to_its_loopback(
         succeeds(process, remarks=[f"the scheduler binds {hosts.addresses[0]};"])
 
 
-def hostfile(folder, launcher):
-    """Both hosts in a file as this launcher has them, and the variable that names it."""
+def hostfile(folder, launcher, slots=2):
+    """Both hosts in a file as this launcher has them, with so many ranks each, and the variable that names it."""
     variable, line = FILES[launcher]
     file = folder / "hostfile"
-    file.write_text("".join(line.format(name) for name in ("host1", "host2")))
+    file.write_text("".join(line.format(name, slots) for name in ("host1", "host2")))
     return variable, file
 
 
@@ -116,6 +116,17 @@ def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_pat
     variable, file = hostfile(tmp_path, launcher)
     with job(hosts, launcher, [], {variable: file}) as process:
         succeeds(process)
+
+
+@pytest.mark.parametrize("launcher", FILES)
+def test_two_hosts_of_an_mpijob_train(hosts, launcher, tmp_path):
+    """A host has fewer processors than ranks, so no rank is bound to one."""
+    mpi.demand(launcher)
+    variable, file = hostfile(tmp_path, launcher, slots=4)
+    unbound = ["--bind-to", "none"] if launcher.startswith("Open MPI") else []
+    with job(hosts, launcher, unbound, {variable: file}, ranks=8, program=[EXAMPLES / "train_digits"]) as process:
+        assert process.wait(mpi.JOB_SECONDS) == 0, process.describe()
+        trained_well(process.stdout)
 
 
 def enclosed(folder, launcher, hosts):
