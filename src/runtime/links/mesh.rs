@@ -264,8 +264,7 @@ impl Mesh {
         !held.is_empty() || !self.connections.line.is_empty()
     }
 
-    /// Ends handshakes whose time was up when the sockets were last looked at, and attempts that nobody had answered then. An
-    /// attempt that is new begins now. Returns when to come again.
+    /// Ends handshakes whose time was up at `looked_at`, and attempts that nobody had answered then. Returns when to come again.
     pub fn expire(&mut self, looked_at: Time, now: Time) -> Time {
         let mut next = Time::NEVER;
         if let Some(patience) = self.rosters.formed().map(|formed| attempt(&formed.agreed)) {

@@ -16,25 +16,20 @@ impl Mesh {
     pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
         if let Some(roster) = self.rosters.group(failure.group.unwrap_or(GroupId::UNIVERSE)) {
             self.revoke_broadcast.begin(failure, roster, gone, &mut self.connections);
-            self.begin_turns(now, poller);
+            self.tell_on(Time::default(), now, poller); // that ends no turn
         }
     }
 
     /// Goes on telling. A turn ends if its time was up when the sockets were last looked at. Returns when to come again.
     pub fn tell_on(&mut self, looked_at: Time, now: Time, poller: &Poller) -> Time {
         self.revoke_broadcast.end_turns(looked_at, &mut self.connections);
-        self.begin_turns(now, poller);
-        self.revoke_broadcast.ends_at()
-    }
-
-    /// Tells as many members as there is room for.
-    fn begin_turns(&mut self, now: Time, poller: &Poller) {
         while let Some(turn) = self.revoke_broadcast.next_turn() {
             self.open_if_located(turn.key, poller); // nobody is asked where a node is: the scheduler does not answer
             if self.connections.has_word(turn.key) {
                 self.revoke_broadcast.begin_turn(turn, now);
             }
         }
+        self.revoke_broadcast.ends_at()
     }
 
     /// Which nodes do not know yet that this one has ended the job, and whether they are still being told.
