@@ -69,6 +69,18 @@ fn turn_until(node: &mut Node, mut holds: impl FnMut(&Node) -> bool) {
     }
 }
 
+/// One of two nodes of a cluster that has formed, and its scheduler's end of the connection.
+fn node_of_two() -> (Node, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut node = node(address);
+    turn_until(&mut node, |node| node.connection.is_up());
+    let mut stream = listener.accept().unwrap().0;
+    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
+    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
+    (node, stream)
+}
+
 /// The name may stand for addresses of both families, and nobody listens at the other one.
 #[test]
 fn a_name_is_looked_up_while_the_loop_goes_on_and_each_of_its_addresses_is_tried() {
@@ -108,13 +120,7 @@ fn a_verdict_is_heard_though_nothing_can_be_written_to_the_scheduler_any_more() 
 /// A wish of a node that was taken for lost does not count.
 #[test]
 fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut node = node(address);
-    turn_until(&mut node, |node| node.connection.is_up());
-    let mut stream = listener.accept().unwrap().0;
-    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
-    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
+    let (mut node, _stream) = node_of_two();
     let (status, cause) = (Status::Aborted, "the disk is gone".to_owned());
     let failure = Failure { status, culprit: None, cause, epoch: Epoch(1), group: None, sequence: 0 };
     for (lost, counts) in [(vec![1], false), (vec![], true)] {
@@ -129,21 +135,17 @@ fn a_word_of_the_job_s_end_counts_unless_it_is_a_lost_node_s() {
 /// The thread was not scheduled for longer than a stranger may take to say its name. The name had come by then.
 #[test]
 fn a_hello_that_came_in_time_is_answered_however_late_the_thread_reads_it() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut node = node(address);
-    turn_until(&mut node, |node| node.connection.is_up());
-    let mut stream = listener.accept().unwrap().0;
-    stream.write_all(&framed(&Message::Formed(formed(0, [address, address])))).unwrap();
-    turn_until(&mut node, |node| node.state.view().epoch.formed.is_some());
+    let (mut node, _stream) = node_of_two();
     let mut stranger = TcpStream::connect(node.listener.as_ref().unwrap().local_addresses()[0]).unwrap();
+    stranger.set_read_timeout(Some(LIMIT)).unwrap();
     node.state.waker.wake();
     node.turn().unwrap(); // lets it in
     let (group, channel, incarnation) = (GroupId::WORLD, Channel::Collectives, Incarnation([2; 16]));
     let proof = [0; 16]; // a wrong one
     let hello = LinkHello { epoch: Epoch(1), group, channel, from: 1, to: 0, incarnation, proof, features: 0 };
     stranger.write_all(&frame(LinkKind::Hello, &hello)).unwrap();
-    thread::sleep(HELLO_WAIT + Duration::from_millis(100)); // its time is up by then
+    // Its time is up by then. The node's clock is the real one, and a longer sleep changes nothing.
+    thread::sleep(HELLO_WAIT + Duration::from_millis(100));
     node.turn().unwrap();
     assert!(stranger.read(&mut [0; 64]).unwrap() > 0, "the refusal is said");
 }
