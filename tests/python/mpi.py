@@ -67,13 +67,22 @@ AGENTS = {
 }
 
 
+# Open MPI 4 keeps the files of all of a user's jobs on a host in one folder. It fails where two jobs make that at once, and a job
+# that ends may take it from one that starts. It hands the name of another folder on to the other hosts.
+OWN_FOLDER = {"Open MPI": lambda folder: ["--mca", "orte_tmpdir_base", folder]}
+FOLDERS = tempfile.TemporaryDirectory(prefix="mpi-")
+
 # More ranks than a host has processors. Beside slots for each host, Open MPI 5 takes it for leave to start all on the first.
 ON_ONE_HOST = {"Open MPI": ["--oversubscribe"], "Open MPI 5": ["--oversubscribe"]}
+# It binds each rank to a processor of its own otherwise, and refuses where a host has fewer than ranks.
+UNBOUND = {"Open MPI": ["--bind-to", "none"], "Open MPI 5": ["--bind-to", "none"]}
 
 
 def mpirun(launcher, ranks, program, options=None):
     """The command, and what must stand in its environment. Without options all ranks are on this host."""
     options = ON_ONE_HOST.get(launcher, []) if options is None else options
+    if launcher in OWN_FOLDER:
+        options = [*OWN_FOLDER[launcher](tempfile.mkdtemp(dir=FOLDERS.name)), *options]
     return [*COMMANDS[launcher], *options, "-n", str(ranks), *(str(word) for word in program)], NEEDS.get(launcher, {})
 
 
@@ -85,14 +94,7 @@ class Job(Process):
         self.number, self.ranks = number, ranks
         # Should ranks never find each other they are to say so before the test gives up.
         limits = {"MUSTER_CLUSTER_TIMEOUT": JOB_SECONDS / 2}
-        # Open MPI keeps the files of all of a user's jobs in one folder, and a job that ends may take it from one that starts.
-        self.sessions = tempfile.TemporaryDirectory(prefix="mpi-")
-        own = {"TMPDIR": self.sessions.name}
-        super().__init__(command, {**limits, **needs, **own, **(env or {})}, f"{launcher}'s job {number}")
-
-    def close(self):
-        super().close()
-        self.sessions.cleanup()
+        super().__init__(command, {**limits, **needs, **(env or {})}, f"{launcher}'s job {number}")
 
     def succeeds(self):
         assert self.wait(timeout=JOB_SECONDS) == 0, self.stderr

@@ -120,10 +120,9 @@ def test_the_hostfile_of_an_mpijob_says_where_rank_0_is(hosts, launcher, tmp_pat
 
 @pytest.mark.parametrize("launcher", FILES)
 def test_two_hosts_of_an_mpijob_train(hosts, launcher, tmp_path):
-    """A host has fewer processors than ranks, so no rank is bound to one."""
     mpi.demand(launcher)
     variable, file = hostfile(tmp_path, launcher, slots=4)
-    unbound = ["--bind-to", "none"] if launcher.startswith("Open MPI") else []
+    unbound = mpi.UNBOUND.get(launcher, [])
     with job(hosts, launcher, unbound, {variable: file}, ranks=8, program=[EXAMPLES / "train_digits"]) as process:
         assert process.wait(mpi.JOB_SECONDS) == 0, process.describe()
         trained_well(process.stdout)

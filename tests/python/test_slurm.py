@@ -277,3 +277,13 @@ def test_mpirun_in_a_job_of_slurms_needs_no_address(slurm, launcher):
         told = [json.loads(line) for line in re.findall(r"\{[^{}]*\}", job.stdout)]
     assert sorted(words["host"] for words in told if "host" in words) == ["host1", "host1", "host2", "host2"]
     assert all(words["everyone"] == [0, 1, 2, 3] for words in told if "everyone" in words)
+
+
+@pytest.mark.parametrize("launcher", mpi.COMMANDS)
+def test_mpirun_in_a_job_of_slurms_trains(slurm, launcher):
+    mpi.demand(launcher)
+    command, needs = mpi.mpirun(launcher, 8, [EXAMPLES / "train_digits"], options=mpi.UNBOUND.get(launcher, []))
+    with slurm.process(["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=4", *command], env(**needs), "salloc") as job:
+        assert job.wait(SECONDS) == 0, job.describe()
+        assert complaints(job.stderr) == [], job.stderr
+        trained_well(job.stdout)
