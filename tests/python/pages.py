@@ -9,7 +9,8 @@ import subprocess
 
 from cluster import TREE, Process
 
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+STRICT = ["-std=c99", *WARNINGS]
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.S | re.M)
 
 

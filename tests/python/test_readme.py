@@ -9,14 +9,16 @@ import subprocess
 
 import pytest
 from cluster import TREE, Process, reserved_port
-from pages import STRICT, Page, compiles, paste, prepare
+from pages import STRICT, WARNINGS, Page, compiles, paste, prepare
 from test_demo import NO_OUTER_MAKE
 
 README = Page("README.md")
 PROGRAM, = README.programs
+CPP_PROGRAM, = README.of("cpp")
+PYTHON_PROGRAM, = README.of("python")
 # `make demo` has a test of its own, and `make test` runs this one.
-_, PATH, HELLO, RECOVERY, STATUS = README.commands
-PYTHON, = Page("docs", "python.md").commands
+_, PATH, HELLO, PYTHON, PACKAGE, RECOVERY, STATUS = README.commands
+PYTHON_PAGE, = Page("docs", "python.md").commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
 TRAINING_LIMIT = 400
@@ -50,13 +52,45 @@ def test_the_program_runs_alone_under_the_launcher_and_by_hand(folder):
     nothing_to_add(folder)
 
 
-def test_the_program_in_python_runs_with_the_wheel_from_an_empty_environment(tmp_path):
-    (tmp_path / "target").symlink_to(TREE / "target")
-    (tmp_path / "hello.py").write_text(re.search(r"```python\n(.*?)```", Page("docs", "python.md").text, re.S)[1])
-    with reserved_port() as port, paste(PYTHON, tmp_path, port) as shell:
-        assert shell.wait(2 * LIMIT) == 0
-        said = sorted(re.findall(r"^\[rank \d\] (.*)", shell.stdout, re.M))
-        assert said == [f"rank {rank} of 4: the ranks add up to 6" for rank in range(4)]
+def four_ranks_said(shell):
+    assert shell.wait(2 * LIMIT) == 0, shell.describe()
+    said = sorted(re.findall(r"^\[rank \d\] (.*)", shell.stdout, re.M))
+    assert said == [f"rank {rank} of 4: the ranks add up to 6" for rank in range(4)]
+
+
+def test_a_person_who_writes_cpp_gets_going(folder):
+    (folder / "bindings").symlink_to(TREE / "bindings")
+    (folder / "hello.cpp").write_text(CPP_PROGRAM)
+    (folder / "hello.c").unlink()
+    in_place_of_cc = re.search(r"compile it with `(c\+\+ [^`]*)` in place of `cc`", README.text)[1]
+    compile_it, _, run_it = HELLO.replace("cc ", f"{in_place_of_cc} {' '.join(WARNINGS)} ").replace("hello.c ", "hello.cpp ").splitlines()
+    with reserved_port() as port, paste(f"{PATH}{compile_it}\n{run_it}\n", folder, port) as shell:
+        four_ranks_said(shell)
+
+
+@pytest.mark.parametrize("commands", [PYTHON, PYTHON_PAGE], ids=["README", "its own page"])
+def test_a_person_who_writes_python_gets_going_with_the_wheel_alone(tmp_path, commands):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "wheels").symlink_to(TREE / "target" / "wheels")
+    of_the_page = re.search(r"```python\n(.*?)```", Page("docs", "python.md").text, re.S)[1]
+    (tmp_path / "hello.py").write_text(PYTHON_PROGRAM if commands is PYTHON else of_the_page)
+    with reserved_port() as port, paste(commands, tmp_path, port) as shell:
+        four_ranks_said(shell)
+
+
+def test_a_packager_gets_going(tmp_path):
+    """In a folder that has what the tree has, so that what they make there stays there."""
+    for path in TREE.iterdir():
+        if path.name != ".git":
+            (tmp_path / path.name).symlink_to(path)
+    before = set(tmp_path.iterdir())
+    shell = ["bash", "-euo", "pipefail", "-c", PACKAGE]
+    with Process(shell, {**NO_OUTER_MAKE, "PREFIX": None, "DESTDIR": None}, "packager", cwd=tmp_path) as packager:
+        assert packager.wait(LIMIT) == 0, packager.describe()
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "package"}
+    found = {str(path.relative_to(tmp_path / "package" / "usr")) for path in (tmp_path / "package").rglob("*")}
+    assert {"include/muster.h", "include/muster.hpp", "lib/libmuster.so.1", "lib/libmuster.a", "lib/pkgconfig/muster.pc",
+            "lib/cmake/muster", "bin/muster", "share/man/man1/muster.1"} <= found
 
 
 def test_the_training_goes_on_when_a_worker_is_killed_and_says_how_it_is(folder):
