@@ -3,7 +3,7 @@
 //! A child has one life after another. Each runs, ends, and may be followed by the next. The next one may be put off as
 //! it is about to begin: then the life before it is the present one again.
 
-use super::lives::Lives;
+use super::restarts::Restarts;
 use crate::sys::Ending;
 use muster::types::Role;
 use std::time::Duration;
@@ -27,13 +27,13 @@ pub(super) struct ChildState {
     told: bool,
     /// How the life before this one ended.
     before: Option<Ending>,
-    lives: Lives,
+    restarts: Restarts,
 }
 
 impl ChildState {
     /// A child that has just been started, as the run begins.
     pub(super) fn new(role: Role, max_restarts: u32) -> ChildState {
-        ChildState { role, stage: Stage::Runs, told: false, before: None, lives: Lives::new(max_restarts) }
+        ChildState { role, stage: Stage::Runs, told: false, before: None, restarts: Restarts::new(max_restarts) }
     }
 
     /// Whether it is the scheduler.
@@ -87,9 +87,9 @@ impl ChildState {
         self.before.filter(|_| self.told)
     }
 
-    /// Its lives: how many it has had, and may have.
-    pub(super) fn lives(&self) -> &Lives {
-        &self.lives
+    /// Its restarts: how many it has had, and may have.
+    pub(super) fn restarts(&self) -> &Restarts {
+        &self.restarts
     }
 
     /// It is told to end, if it is of this role and still runs.
@@ -109,7 +109,7 @@ impl ChildState {
     /// Another life is to follow the one that has ended. Returns whether one is left.
     pub(super) fn comes_back(&mut self, now: Duration) -> bool {
         let Stage::Ended(ending) = self.stage else { return false };
-        let next = self.lives.next(now);
+        let next = self.restarts.next(now);
         if let Some(at) = next {
             self.stage = Stage::StartsAgain { ending, at };
         }
@@ -128,7 +128,7 @@ impl ChildState {
         match self.stage {
             Stage::StartsAgain { ending, at } if at <= now => {
                 (self.stage, self.before) = (Stage::Runs, Some(ending));
-                self.lives.begins(now);
+                self.restarts.begins(now);
                 true
             }
             Stage::Runs | Stage::Ended(_) | Stage::StartsAgain { .. } => false,

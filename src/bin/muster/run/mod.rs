@@ -21,7 +21,7 @@
 //! | [`thresholds`] | whether the scheduler can read them |
 //! | [`folder`] | which run the logs of a folder belong to |
 //! | [`children`] | environment, logs and start of each child |
-//! | [`lives`] | how often and how soon a child is started again: pure |
+//! | [`restarts`] | how often and how soon a child is started again: pure |
 //! | [`child_state`] | how far a child's present life is, and what follows it: pure |
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
 //! | [`stop`] | how long each child is left alone when a run is stopped |
@@ -58,7 +58,6 @@ pub mod hosts;
 mod job_check;
 mod join;
 pub mod keeper;
-mod lives;
 mod log_names;
 mod master;
 mod node_variables;
@@ -72,6 +71,7 @@ mod question;
 mod rank_table;
 mod recovery;
 mod restart_check;
+mod restarts;
 mod secret;
 mod stop;
 mod summary;

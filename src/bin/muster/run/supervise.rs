@@ -21,7 +21,7 @@
 //! goes on where it was.
 
 use super::child_state::ChildState;
-use super::lives::gave_up;
+use super::restarts::gave_up;
 use super::stop::{Stop, Why};
 use crate::code;
 use crate::sys::Ending;
@@ -145,7 +145,7 @@ impl Supervisor {
 
     /// How often this child was started again, or is about to be.
     pub fn restarts(&self, child: usize) -> u32 {
-        self.children[child].lives().used()
+        self.children[child].restarts().used()
     }
 
     /// Whether the job is over, and the workers may still say how.
@@ -223,7 +223,7 @@ impl Supervisor {
         match &self.stop {
             // The first failure decides the times; a later one doesn't prolong them.
             Some(stop) if stop.is_hard() || stop.leaves_time() => {}
-            None if ended_itself && one.lives().can_return() => {
+            None if ended_itself && one.restarts().can_return() => {
                 let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
                 self.stop = Some(Stop { workers_at, ..Stop::new(Why::SchedulerEnded, kill_at) });
                 self.fail_those_lost(gave_up, now);
@@ -235,7 +235,7 @@ impl Supervisor {
     /// Stops the workers first, and the scheduler when it has told those elsewhere.
     fn stop_all(&mut self, why: Why, now: Duration) {
         self.begin_no_more();
-        let can_return = self.children.iter().any(|one| one.lives().can_return());
+        let can_return = self.children.iter().any(|one| one.restarts().can_return());
         let is_awaited_elsewhere = !self.all_here && (can_return || self.others_hear);
         let last = if is_awaited_elsewhere { SCHEDULER_AFTER_GIVING_UP } else { SCHEDULER_AFTER_FAILURE };
         self.stop = Some(Stop::after_failure(why, now, last));
@@ -264,7 +264,7 @@ impl Supervisor {
             true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
             false => self.job_is_over() && gave_up(ending),
         };
-        one.lives().any_left() && goes_on && !over
+        one.restarts().any_left() && goes_on && !over
     }
 
     /// Whether all have left, or the others cannot come back: the scheduler has ended, and said so.
@@ -377,7 +377,7 @@ impl Supervisor {
 
     /// Whether no failure counts.
     fn went_well(&self) -> bool {
-        let restarts = self.children.iter().any(|one| one.lives().can_return());
+        let restarts = self.children.iter().any(|one| one.restarts().can_return());
         let workers_failed = self.failures.iter().any(|child| !self.children[*child].is_scheduler());
         let job_over = self.stop.as_ref().is_some_and(|stop| stop.why == Why::JobOver);
         let nothing_failed = self.failures.is_empty() && !job_over;

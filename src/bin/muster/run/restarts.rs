@@ -12,9 +12,9 @@ pub const SHORT: Duration = Duration::from_secs(1);
 /// The pause after the first short life in a row, and the longest.
 pub const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
-/// The lives of one child.
+/// The restarts of one child.
 #[derive(Clone, Debug)]
-pub struct Lives {
+pub struct Restarts {
     /// How many restarts it may have in the run, and how many it has had.
     allowed: u32,
     used: u32,
@@ -23,10 +23,10 @@ pub struct Lives {
     began: Duration,
 }
 
-impl Lives {
-    /// The lives of a child that has just been started, as the run begins.
-    pub fn new(allowed: u32) -> Lives {
-        Lives { allowed, used: 0, short: 0, began: Duration::ZERO }
+impl Restarts {
+    /// The restarts of a child that has just been started, as the run begins.
+    pub fn new(allowed: u32) -> Restarts {
+        Restarts { allowed, used: 0, short: 0, began: Duration::ZERO }
     }
 
     /// A life has ended. Returns when the next one is to begin, if there is one.
@@ -84,31 +84,31 @@ mod tests {
 
     #[test]
     fn none_are_had_that_are_not_allowed() {
-        assert_eq!(Lives::new(0).next(millis(5000)), None);
-        let mut lives = Lives::new(2);
-        assert_eq!(lives.next(millis(5000)), Some(millis(5000)), "at once");
-        lives.begins(millis(5000));
-        assert_eq!(lives.next(millis(6000)), Some(millis(6000)));
-        assert_eq!(lives.used(), 2);
-        assert_eq!(lives.next(millis(9000)), None);
-        assert_eq!(lives.used(), 2);
+        assert_eq!(Restarts::new(0).next(millis(5000)), None);
+        let mut restarts = Restarts::new(2);
+        assert_eq!(restarts.next(millis(5000)), Some(millis(5000)), "at once");
+        restarts.begins(millis(5000));
+        assert_eq!(restarts.next(millis(6000)), Some(millis(6000)));
+        assert_eq!(restarts.used(), 2);
+        assert_eq!(restarts.next(millis(9000)), None);
+        assert_eq!(restarts.used(), 2);
     }
 
     #[test]
     fn short_lives_are_followed_by_ever_longer_pauses() {
-        let mut lives = Lives::new(u32::MAX);
+        let mut restarts = Restarts::new(u32::MAX);
         let mut pauses = Vec::new();
         let mut now = Duration::ZERO;
         for _ in 0..40 {
-            let next = lives.next(now + millis(999)).unwrap();
+            let next = restarts.next(now + millis(999)).unwrap();
             pauses.push((next - now - millis(999)).as_millis());
             now = next;
-            lives.begins(now);
+            restarts.begins(now);
         }
         assert_eq!(pauses[..8], [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(pauses[39], 5000);
-        assert_eq!(lives.next(now + SHORT), Some(now + SHORT), "a long one begins the row anew");
-        lives.begins(now + SHORT);
-        assert_eq!(lives.next(now + SHORT + millis(1)), Some(now + SHORT + millis(101)));
+        assert_eq!(restarts.next(now + SHORT), Some(now + SHORT), "a long one begins the row anew");
+        restarts.begins(now + SHORT);
+        assert_eq!(restarts.next(now + SHORT + millis(1)), Some(now + SHORT + millis(101)));
     }
 }
