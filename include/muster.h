@@ -133,9 +133,10 @@
  *
  * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
  * Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
- * both signs, it is the canonical NaN. The library may need memory for a piece of every rank's elements, some 512
- * KiB in all. With several hosts, one rank of each host needs up to some 5 MiB. In muster_allreduce_addends it also
- * needs room for its host's addends, up to 64 MiB.
+ * both signs, it is the canonical NaN. The library may need memory for a piece of every rank's addends, some 512
+ * KiB in all; with more than 128 addends it may be 4 KiB for each addend of the other ranks, so 256 MiB for 65,536 in
+ * muster_allreduce_addends. With several hosts, one rank of each host needs up to some 5 MiB. In
+ * muster_allreduce_addends it also needs room for its host's addends, up to 64 MiB.
  */
 #define MUSTER_SUM_EXACT 8
 
@@ -590,8 +591,9 @@ muster_status_t muster_init(const muster_config_t *config,
  * with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
  * MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
  * has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
- * MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. Accepts NULL; a
- * second call does nothing.
+ * MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If its time is up before
+ * that, nobody's job ends: the scheduler serves the others until muster_cluster_free, and then ends as at the death of
+ * its process. Accepts NULL; a second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -634,10 +636,11 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  * line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
  * meanwhile.
  *
- * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
- * have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
+ * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
+ * the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
  * process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a
- * node is lost without recovery, or its launcher does not start it again, it returns that first cause, MUSTER_ERR_PEER_LOST.
+ * node is lost without recovery, it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause
+ * (muster_failure) is what ended a group before. If its launcher does not start it again, it returns the first cause.
  * Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
  * a node.
  *
@@ -841,8 +844,8 @@ muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf,
 
 /**
  * The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
- * `sizeof *out` as `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than
- * 1,024 nodes also what muster_group_member returns.
+ * `sizeof *out` as `size`. MUSTER_ERR_CONFIG where the scheduler's port is above 65,519: the chief's port is the one
+ * above it, and HCCL takes none above 65,520. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -1013,13 +1016,14 @@ muster_status_t muster_group_create_members(muster_cluster_t *cluster,
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery
- * it waits for a scheduler that is away only until two things hold: the scheduler has not been heard for the
- * heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE without a culprit,
- * and `parent` is revoked. It takes its place among the collectives of parent, and errors are as muster_barrier's: a
- * member that passes another list, or calls another collective, is a mismatch. A node that comes back after its loss
- * makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the
- * default time-out.
+ * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
+ * more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes
+ * time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler has not been
+ * heard for the heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE
+ * without a culprit, and `parent` is revoked. It takes its place among the collectives of parent, and errors are as
+ * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
+ * back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
+ * group has the default time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -1056,11 +1060,13 @@ void muster_group_free(muster_group_t *group);
 /**
  * Returns when every member of the group has called it.
  *
- * Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
- * return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then nothing has begun. The same holds
- * for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and for MUSTER_ERR_MEMORY if there is
- * no memory for the lists of the arguments. (A call that is under way ends with MUSTER_ERR_STATE, too, when another
- * thread leaves the cluster or frees the group.) A process that is no member of the group gets MUSTER_ERR_INVALID.
+ * Blocking; at most for the group's time-out, and up to 500 ms more where the scheduler does not answer: 250 ms to
+ * learn which ranks are missing, and 250 ms to agree on the first cause. An error revokes the group: all members'
+ * pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then
+ * nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and
+ * for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
+ * MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no member of
+ * the group gets MUSTER_ERR_INVALID.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -1172,8 +1178,10 @@ muster_status_t muster_gather(muster_group_t *group,
  * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
  * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
  * not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
- * ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
- * MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs` elements.
+ * ends the call with MUSTER_ERR_MISMATCH. It only sends, so its own call may have returned MUSTER_OK by then. It gets the
+ * error in a later call on the group, at the latest in one that waits for the root. If `count` at the root differs from the
+ * root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals
+ * `out` plus its own `displs` elements.
  *
  * Requires:
  * As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -1211,9 +1219,10 @@ muster_status_t muster_scatter(muster_group_t *group,
 /**
  * As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
  * `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
- * that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the
- * root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `out` equals
- * `in` plus its own `displs` elements.
+ * that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. The root only sends, so its own call
+ * may have returned MUSTER_OK by then. It gets the error in a later call on the group, at the latest in one that waits for that
+ * rank. If `count` at the root differs from the root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has
+ * begun. In place at the root where `out` equals `in` plus its own `displs` elements.
  *
  * Requires:
  * As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -1447,11 +1456,14 @@ muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
  *
  * `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
  * together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
- * MUSTER_ERR_LIMIT for everyone. It costs as much as an exact sum (MUSTER_SUM_EXACT) over `addends` times as many
- * bytes. `in` may be NULL where `addends` or `count` is
- * 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
- * errors otherwise as muster_allreduce. If one rank calls muster_allreduce instead, the call ends with
- * MUSTER_ERR_MISMATCH.
+ * MUSTER_ERR_LIMIT for everyone. `in` may be NULL where `addends` or `count` is 0. In place where `out` equals `in`:
+ * then the sum takes the place of the first vector. Ownership, overlap, blocking and errors otherwise as
+ * muster_allreduce. If one rank calls muster_allreduce instead, the call ends with MUSTER_ERR_MISMATCH.
+ *
+ * Long vectors, of some 16 KiB or more, cost about as much as an exact sum (MUSTER_SUM_EXACT) of as many bytes. Many
+ * short ones cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
+ * may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it
+ * costs" in docs/exact-sums.md, also for the memory that many vectors take.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for
@@ -1743,7 +1755,8 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
  * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
- * MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+ * MUSTER_ERR_LIMIT. So is any call on the store while this process has 1,024 others waiting for their answers. An
+ * empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
  *
  * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
  * the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
@@ -1819,17 +1832,15 @@ muster_status_t muster_store_compare_set(muster_cluster_t *cluster,
 muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, int32_t *existed);
 
 /**
- * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
- * missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys
- * of one call are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
+ * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
+ * time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
+ * says so if none comes. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys of one call
+ * are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
  */
-muster_status_t muster_store_wait(muster_cluster_t *cluster,
-                                  const char *const *keys,
-                                  size_t n,
-                                  int64_t timeout_ms);
+muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
 
 /**
  * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
@@ -2262,8 +2273,8 @@ int32_t muster_request_descriptor(muster_request_t *request);
 muster_status_t muster_request_cancel(muster_request_t *request);
 
 /**
- * Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
- * time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+ * Frees a request. Does nothing for NULL. If the operation goes on it waits for its end, for as long as the blocking
+ * call may take: when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
  * It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
  * The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
  *

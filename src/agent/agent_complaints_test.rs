@@ -148,7 +148,19 @@ fn one_that_speaks_something_else_is_no_scheduler() {
         "{error}"
     );
     assert!(error.message().ends_with(&why), "{error}");
-    assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(who) && line.ends_with(&why)), "{lines:?}");
+    assert_eq!(lines[0], format!("disconnected from 10.0.0.1:8118: {reason}"), "at once");
+    let later = &lines[1..];
+    assert!(later.len() == 2 && later.iter().all(|line| line.contains(who) && line.ends_with(&why)), "{lines:?}");
+
+    // One that has ended before this node's time is up was a stranger nevertheless.
+    let mut bench = with(Some(Duration::from_secs(5)));
+    bench.feed(Input::Connected(Vec::new()));
+    bench.feed(Input::Strange(reason.to_owned()));
+    bench.pass_unreachable(5_000);
+    let error = failed(&bench);
+    let last =
+        format!("): {reason}; the last attempt: connection refused; check that MS_SCHED_HOST and sched_port lead to");
+    assert!(error.message().contains(who) && error.message().contains(&last), "{error}");
 
     // A listener that has answered is a scheduler, which was lost.
     let mut bench = with(Some(Duration::from_secs(5)));

@@ -39,6 +39,44 @@ fn store_requests_end_a_heartbeat_timeout_after_the_scheduler_was_heard_last() {
     assert_eq!(stored(&bench).len(), 1, "at once");
 }
 
+#[test]
+fn what_else_listens_at_the_schedulers_port_does_not_keep_a_request_waiting() {
+    let (refusal, not_ours) = ("another run".to_owned(), "it is not this job's scheduler: another run");
+    for (answer, why) in [
+        (Input::Received(Message::Rejected(wire::Rejected { status: Status::Rejected, reason: refusal })), not_ours),
+        (Input::Received(Message::Formed(formed(2, 1))), "it is the scheduler of another job or of another epoch"),
+        (Input::Strange("it begins with \"HTTP\"".to_owned()), "it begins with \"HTTP\""),
+        (Input::Refused("it shows no certificate".to_owned()), "it shows no certificate"),
+    ] {
+        let mut bench = Bench::joined();
+        bench.pass(400, true);
+        bench.command(add(1));
+        bench.feed(Input::Closed("reset".to_owned()));
+        bench.feed(Input::Connected(Vec::new()));
+        bench.feed(answer);
+        bench.pass(900, false);
+        assert_eq!(stored(&bench), [], "{why}");
+        bench.pass(200, false);
+        let end = format!(
+            "the scheduler at 10.0.0.1:8118 has not been heard for 1.0 s ({why}), and without recovery its store does not \
+             come back"
+        );
+        assert_eq!(stored(&bench), [(1, Status::Unreachable, end)]);
+        bench.command(add(2));
+        assert_eq!(stored(&bench).len(), 2, "at once");
+    }
+}
+
+#[test]
+fn the_warning_says_what_becomes_of_calls_that_need_the_scheduler() {
+    for (mut bench, they) in [(Bench::joined(), "fail"), (Bench::joined_with_recovery(), "wait")] {
+        bench.feed(Input::Closed("reset".to_owned()));
+        bench.pass_unreachable(3_000);
+        let (lines, end) = (bench.warnings(), format!("those of the store, {they}"));
+        assert!(lines.len() == 1 && lines[0].contains("has been away") && lines[0].ends_with(&end), "{lines:?}");
+    }
+}
+
 fn make(nth: u64) -> Command {
     let wish = GroupWish::Ranks(vec![0]);
     Command::MakeGroup(MakeGroup { parent: GroupId::WORLD, nth, sequence: nth, digest: 0, wish })
@@ -248,6 +286,14 @@ fn one_that_missed_the_end_of_its_scheduler_cannot_tell_who_went_first() {
     assert_eq!((status, rank), (Status::Unreachable, Some(1)), "{cause}");
     let (of_itself, gone) = ("it seems to have been cut off itself", "and finds them gone");
     assert!(cause.contains(of_itself) && cause.contains(gone), "{cause}");
+    let taken_by_another = |bench: &mut Bench| {
+        bench.feed(Input::Connected(Vec::new()));
+        let reason = "another run".to_owned();
+        bench.receive(Message::Rejected(wire::Rejected { status: Status::Rejected, reason }));
+        bench.pass(200, false);
+    };
+    let (status, rank, cause) = found_gone(true, taken_by_another).expect("it says so, too");
+    assert_eq!((status, rank), (Status::Unreachable, Some(1)), "{cause}");
     assert_eq!(found_gone(true, |bench| bench.pass(200, false)), None, "the scheduler may be there");
     let is_lost = |found: Option<(Status, Option<u32>, String)>| {
         let (status, rank, cause) = found.expect("it says that the peer is lost");

@@ -22,7 +22,7 @@ impl Agent {
                 return;
             }
             Command::Store { ask, operation, keys, delta, expected_bytes, value } => {
-                return self.store_begin(now, ask, StoreRequest { operation, keys, delta, expected_bytes, value });
+                return self.store_begin(ask, StoreRequest { operation, keys, delta, expected_bytes, value });
             }
             Command::StoreCancel(ask) => match self.store.cancel(ask) {
                 true => Message::StoreCancel(StoreCancel { request: ask }),
@@ -31,14 +31,9 @@ impl Agent {
             Command::WhereAre(ask, group, sequence, about) => self.asks.where_are(ask, group, sequence, about),
             Command::Locate(ask, index) => self.asks.locate(ask, index),
             Command::Recover(is_inside) => return self.recover(is_inside),
-            Command::MakeGroup(wanted) => {
-                let message = self.asks.make_group(wanted);
-                self.answer_timer(now);
-                message
-            }
+            Command::MakeGroup(wanted) => self.asks.make_group(wanted),
             Command::MakeByMembers(wanted) => {
                 let Some(message) = self.asks.make_by_members(wanted) else { return };
-                self.answer_timer(now);
                 message
             }
             Command::FreeGroup(group) => self.asks.free_group(group),
@@ -76,7 +71,7 @@ impl Agent {
         }
     }
 
-    fn store_begin(&mut self, now: Time, ask: u64, request: StoreRequest) {
+    fn store_begin(&mut self, ask: u64, request: StoreRequest) {
         let put_out = self.stage.member().filter(|member| member.is_put_out());
         let begun = match put_out.and_then(|member| member.first_cause()) {
             Some(failure) => Err(failure.clone().into()),
@@ -86,7 +81,7 @@ impl Agent {
             Ok(()) if self.line.is_attached() => {
                 self.store.messages(ask).into_iter().for_each(|message| self.out.send(message));
             }
-            Ok(()) => self.answer_timer(now),
+            Ok(()) => {}
             Err(error) => self.out.tell(Event::Stored(ask, Err(error))),
         }
     }

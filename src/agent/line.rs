@@ -53,6 +53,7 @@ enum Attempt {
     Unknown,
     /// A connection stands, and has not been answered: a scheduler that is stopped, or very busy, may go on.
     Taken,
+    /// Nobody accepts connections, or what accepts them has shown that it is not this job's scheduler.
     Failed,
 }
 
@@ -74,6 +75,8 @@ pub(super) enum Loss {
     Ended,
     /// It is given up, for nothing is heard on it.
     Silent,
+    /// What came in is of no version of this protocol.
+    Strange,
     /// The other side is not, or does not behave like, this job's scheduler.
     Refused,
     /// The scheduler of another job listens there.
@@ -95,6 +98,8 @@ pub(super) struct Line {
     brief: u32,
     /// Why a scheduler was refused last.
     refused: String,
+    /// Whether a member's scheduler may be started again.
+    recovery: bool,
     away: Option<Away>,
 }
 
@@ -109,6 +114,7 @@ impl Line {
             up_since: Time::NEVER,
             brief: 0,
             refused: String::new(),
+            recovery: profile.register.recovery,
             away: None,
         }
     }
@@ -199,9 +205,10 @@ impl Line {
             return;
         }
         away.is_warned_of = true;
+        let they = if self.recovery { "wait" } else { "fail" };
         out.warn(format!(
             "the scheduler at {} has been away for {:.1} s ({}): collectives go on; calls that need the scheduler, such as \
-             those of the store, wait",
+             those of the store, {they}",
             self.search.home(),
             span.as_secs_f64(),
             self.search.last_reason()
@@ -279,8 +286,18 @@ impl Line {
         }
         match loss {
             Loss::Ended | Loss::Silent => self.ended(now),
+            Loss::Strange => {
+                self.ended(now);
+                if !self.search.has_several_places() {
+                    self.refuse(&reason, out); // among several ports others are to be expected
+                }
+            }
             Loss::Refused => self.refuse(&reason, out),
             Loss::AnotherJob => {}
+        }
+        let is_another = matches!(loss, Loss::Strange | Loss::Refused | Loss::AnotherJob);
+        if let Some(away) = self.away.as_mut().filter(|_| is_another) {
+            away.attempt = Attempt::Failed;
         }
         self.search.lost(reason.clone());
         self.miss(now, loss, reason, is_awaited, out);
@@ -289,8 +306,11 @@ impl Line {
                 let wait = if self.search.goes_on() { Duration::ZERO } else { self.backoff.long_wait() };
                 self.try_after(now, wait, out);
             }
-            Loss::Ended | Loss::Silent if self.search.has_met_the_scheduler() => self.try_again(now, out),
-            Loss::Ended | Loss::Silent | Loss::AnotherJob => self.try_elsewhere(now, out),
+            Loss::AnotherJob => self.try_elsewhere(now, out),
+            Loss::Ended | Loss::Silent | Loss::Strange => match self.search.has_met_the_scheduler() {
+                true => self.try_again(now, out),
+                false => self.try_elsewhere(now, out),
+            },
         }
     }
 

@@ -93,8 +93,8 @@ impl Agent {
             Input::Heard if self.line.is_up() => self.line.hears(now),
             Input::Closed(reason) if self.line.is_up() => self.lost(now, Loss::Ended, reason),
             Input::Strange(reason) if self.line.is_up() => {
-                self.line.search.meets_a_stranger();
-                self.lost(now, Loss::Ended, reason);
+                self.line.search.meets_a_stranger(&reason);
+                self.lost(now, Loss::Strange, reason);
             }
             Input::Refused(reason) if self.line.is_up() => {
                 self.line.search.meets_one_not_trusted(&reason);
@@ -106,6 +106,7 @@ impl Agent {
             Input::Peers(signs) => self.peer_signs(now, signs),
         }
         self.with_watch(now, Watch::turn);
+        self.answer_timer(now);
         self.arm();
     }
 
@@ -126,7 +127,6 @@ impl Agent {
             self.lost(now, Loss::Silent, reason);
         }
         self.with_watch(now, Watch::timer);
-        self.answer_timer(now);
     }
 
     /// The clock of forming: complaints, and its end.

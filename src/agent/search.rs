@@ -32,8 +32,8 @@ pub(super) struct Search {
     met: Met,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
-    /// Why one side did not accept the other, the last time.
-    untrusted: String,
+    /// Why it was a stranger, or one side did not accept the other, the last time.
+    why_not: String,
     /// Whether the last connection ended because the scheduler wants to be asked again later.
     sent_away: bool,
 }
@@ -47,7 +47,7 @@ impl Search {
             attempts: 0,
             met: Met::Nobody,
             last_reason: "no answer yet".to_owned(),
-            untrusted: String::new(),
+            why_not: String::new(),
             sent_away: false,
         }
     }
@@ -100,7 +100,7 @@ impl Search {
     pub(super) fn connect_failed(&mut self, reason: String) {
         self.lost(reason);
         self.sent_away = false;
-        if matches!(self.met, Met::Somebody(_) | Met::Stranger) {
+        if matches!(self.met, Met::Somebody(_)) {
             self.met = Met::Nobody;
         }
     }
@@ -109,7 +109,9 @@ impl Search {
     /// has gone by then is not the reason why the cluster did not form.
     pub(super) fn lost(&mut self, reason: String) {
         self.last_reason = match self.met {
-            Met::Untrusted if reason != self.untrusted => format!("{}; the last attempt: {reason}", self.untrusted),
+            Met::Stranger | Met::Untrusted if reason != self.why_not => {
+                format!("{}; the last attempt: {reason}", self.why_not)
+            }
             _ => reason,
         };
     }
@@ -144,9 +146,10 @@ impl Search {
         self.course.found();
     }
 
-    /// What came in is of no version of this protocol. A scheduler that has once answered is still a scheduler, with a
-    /// fault.
-    pub(super) fn meets_a_stranger(&mut self) {
+    /// What came in is of no version of this protocol, for this reason. A scheduler that has once answered is still a
+    /// scheduler, with a fault.
+    pub(super) fn meets_a_stranger(&mut self, reason: &str) {
+        reason.clone_into(&mut self.why_not);
         if !self.has_met_the_scheduler() {
             self.met = Met::Stranger;
         }
@@ -154,7 +157,7 @@ impl Search {
 
     /// One side does not accept the other, for this reason.
     pub(super) fn meets_one_not_trusted(&mut self, reason: &str) {
-        reason.clone_into(&mut self.untrusted);
+        reason.clone_into(&mut self.why_not);
         if !self.has_met_the_scheduler() {
             self.met = Met::Untrusted;
         }

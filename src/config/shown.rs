@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// A value that is not of its setting's kind.
 pub(super) fn wrong(setting: &Setting, name: &str, value: &str) -> Error {
     let shown = if setting.secret { "a secret that is not valid".into() } else { show(value) };
-    Error::config(format!("{name} is {shown}: expected {}", setting.kind.expectation()))
+    Error::config(format!("{name} is {shown}: expected {}", setting.kind.expectation_for(value)))
 }
 
 /// A value that is not UTF-8.

@@ -207,6 +207,14 @@ impl Kind {
         }
     }
 
+    /// What would be right in place of this text, to stand after "expected".
+    pub fn expectation_for(&self, text: &str) -> String {
+        match self {
+            Kind::Host if is_link_local(bare(text)) => "its interface, too, as in fe80::1%eth0".into(),
+            _ => self.expectation(),
+        }
+    }
+
     /// What would be right, in a few words, for a table.
     pub fn brief(&self) -> String {
         match *self {
@@ -294,18 +302,29 @@ fn plain(text: &str, max_bytes: usize) -> bool {
     !text.is_empty() && text.len() <= max_bytes && !text.contains('\0')
 }
 
+/// Whether the text is an IPv6 address that each of this host's networks may have, without the interface that tells
+/// which one is meant.
+fn is_link_local(text: &str) -> bool {
+    text.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local())
+}
+
+/// The text without the brackets around it.
+fn bare(text: &str) -> &str {
+    text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text)
+}
+
 /// A name or an address; brackets around an IPv6 address are taken off, so that `[::1]` works as in a URL.
 fn host(text: &str) -> Option<String> {
     if text.is_empty() || text.len() > HOST_MAX_BYTES {
         return None;
     }
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let bare = bare(text);
     if bare.contains(':') {
         // An IPv6 address, perhaps with the interface that it belongs to. Anything else with a colon is host:port.
         let (address, zone) = bare.split_once('%').unwrap_or((bare, "lo"));
         let zone_is_name = !zone.is_empty() && zone.chars().all(|c| c.is_ascii_graphic());
         let is_address = address.parse::<Ipv6Addr>().is_ok_and(|address| !reach::is_of_many(address.into()));
-        return (zone_is_name && is_address).then(|| bare.to_string());
+        return (zone_is_name && is_address && !is_link_local(bare)).then(|| bare.to_string());
     }
     let is_name = bare == text && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     // Text of only digits and dots is an address, or a slip in one; no host has such a name.

@@ -58,7 +58,18 @@ fn seconds_have_fractions_and_may_be_limitless() {
 fn hosts_are_names_or_addresses() {
     accepts(
         Kind::Host,
-        &["localhost", "node-1.cluster_a.local", "10.0.0.1", "::1", "[::1]", "fe80::1%eth0", "0.0.0.0", "1a"],
+        &[
+            "localhost",
+            "node-1.cluster_a.local",
+            "10.0.0.1",
+            "::1",
+            "[::1]",
+            "fe80::1%eth0",
+            "[fe80::1%eth0]",
+            "fec0::1",
+            "0.0.0.0",
+            "1a",
+        ],
         &[
             "",
             " ",
@@ -71,6 +82,9 @@ fn hosts_are_names_or_addresses() {
             "10.0.0.256",
             "123",
             "fe80::1%",
+            "fe80::1",
+            "[fe80::1]",
+            "febf::1",
             "http://a",
             "a/b",
             "näh",
@@ -83,6 +97,12 @@ fn hosts_are_names_or_addresses() {
     );
     assert!(Kind::Host.parse(&"a".repeat(253)).is_some() && Kind::Host.parse(&"a".repeat(254)).is_none());
     assert_eq!(Kind::Host.parse("[fd00::1]"), Some(Value::Text("fd00::1".into())));
+    for text in ["fe80::1", "[fe80::1]", "febf::1"] {
+        assert_eq!(Kind::Host.expectation_for(text), "its interface, too, as in fe80::1%eth0", "{text}");
+    }
+    for text in ["fe80::1%", "fec0::x", "a:80", ""] {
+        assert_eq!(Kind::Host.expectation_for(text), Kind::Host.expectation(), "{text}");
+    }
 }
 
 #[test]

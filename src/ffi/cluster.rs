@@ -224,8 +224,8 @@ pub struct muster_hccl_cm_t {
 }
 
 /// The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
-/// `sizeof *out` as `size`. MUSTER_ERR_CONFIG where no port is left above the scheduler's; in clusters of more than
-/// 1,024 nodes also what muster_group_member returns.
+/// `sizeof *out` as `size`. MUSTER_ERR_CONFIG where the scheduler's port is above 65,519: the chief's port is the one
+/// above it, and HCCL takes none above 65,520. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

@@ -28,11 +28,13 @@ pub(super) unsafe fn run(
 
 /// Returns when every member of the group has called it.
 ///
-/// Blocking; at most for the group's time-out. An error revokes the group: all members' pending and later calls on it
-/// return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then nothing has begun. The same holds
-/// for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and for MUSTER_ERR_MEMORY if there is
-/// no memory for the lists of the arguments. (A call that is under way ends with MUSTER_ERR_STATE, too, when another
-/// thread leaves the cluster or frees the group.) A process that is no member of the group gets MUSTER_ERR_INVALID.
+/// Blocking; at most for the group's time-out, and up to 500 ms more where the scheduler does not answer: 250 ms to
+/// learn which ranks are missing, and 250 ms to agree on the first cause. An error revokes the group: all members'
+/// pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then
+/// nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and
+/// for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
+/// MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no member of
+/// the group gets MUSTER_ERR_INVALID.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -174,8 +176,10 @@ pub unsafe extern "C" fn muster_gather(
 /// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
 /// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
 /// not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
-/// ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the root's own entry of `counts`, the root gets
-/// MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs` elements.
+/// ends the call with MUSTER_ERR_MISMATCH. It only sends, so its own call may have returned MUSTER_OK by then. It gets the
+/// error in a later call on the group, at the latest in one that waits for the root. If `count` at the root differs from the
+/// root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals
+/// `out` plus its own `displs` elements.
 ///
 /// # Safety
 /// As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -221,9 +225,10 @@ pub unsafe extern "C" fn muster_scatter(
 
 /// As muster_scatter with parts of different sizes. The root gives `counts[r]` elements to rank r, from element `displs[r]` of
 /// `in` on (NULL: they follow each other). Each rank takes `count`. `in`, `counts` and `displs` are used at the root only. A rank
-/// that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. If `count` at the root differs from the
-/// root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `out` equals
-/// `in` plus its own `displs` elements.
+/// that expects another number than the root gives ends the call with MUSTER_ERR_MISMATCH. The root only sends, so its own call
+/// may have returned MUSTER_OK by then. It gets the error in a later call on the group, at the latest in one that waits for that
+/// rank. If `count` at the root differs from the root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has
+/// begun. In place at the root where `out` equals `in` plus its own `displs` elements.
 ///
 /// # Safety
 /// As for muster_scatter, but at the root `in` must be readable up to the end of its last part: the largest `displs[r] + counts[r]`

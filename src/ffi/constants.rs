@@ -137,9 +137,10 @@ pub const MUSTER_XOR: i32 = 7;
 ///
 /// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
 /// Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
-/// both signs, it is the canonical NaN. The library may need memory for a piece of every rank's elements, some 512
-/// KiB in all. With several hosts, one rank of each host needs up to some 5 MiB. In muster_allreduce_addends it also
-/// needs room for its host's addends, up to 64 MiB.
+/// both signs, it is the canonical NaN. The library may need memory for a piece of every rank's addends, some 512
+/// KiB in all; with more than 128 addends it may be 4 KiB for each addend of the other ranks, so 256 MiB for 65,536 in
+/// muster_allreduce_addends. With several hosts, one rank of each host needs up to some 5 MiB. In
+/// muster_allreduce_addends it also needs room for its host's addends, up to 64 MiB.
 pub const MUSTER_SUM_EXACT: i32 = 8;
 
 /// In place of a sender's rank: any rank.

@@ -280,13 +280,14 @@ pub unsafe extern "C" fn muster_group_create_members(
 /// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
 /// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out. Without recovery
-/// it waits for a scheduler that is away only until two things hold: the scheduler has not been heard for the
-/// heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE without a culprit,
-/// and `parent` is revoked. It takes its place among the collectives of parent, and errors are as muster_barrier's: a
-/// member that passes another list, or calls another collective, is a mismatch. A node that comes back after its loss
-/// makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new group has the
-/// default time-out.
+/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
+/// more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes
+/// time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler has not been
+/// heard for the heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE
+/// without a culprit, and `parent` is revoked. It takes its place among the collectives of parent, and errors are as
+/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
+/// back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
+/// group has the default time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.

@@ -72,8 +72,9 @@ pub unsafe extern "C" fn muster_init(
 /// with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
 /// MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
 /// has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
-/// MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. Accepts NULL; a
-/// second call does nothing.
+/// MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If its time is up before
+/// that, nobody's job ends: the scheduler serves the others until muster_cluster_free, and then ends as at the death of
+/// its process. Accepts NULL; a second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -132,10 +133,11 @@ pub unsafe extern "C" fn muster_abort(
 /// line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
 /// meanwhile.
 ///
-/// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names the nodes that
-/// have not called it); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
+/// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
+/// the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
 /// process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a
-/// node is lost without recovery, or its launcher does not start it again, it returns that first cause, MUSTER_ERR_PEER_LOST.
+/// node is lost without recovery, it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause
+/// (muster_failure) is what ended a group before. If its launcher does not start it again, it returns the first cause.
 /// Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
 /// a node.
 ///

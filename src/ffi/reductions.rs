@@ -196,11 +196,14 @@ pub unsafe extern "C" fn muster_ireduce_scatterv_with(
 ///
 /// `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
 /// together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
-/// MUSTER_ERR_LIMIT for everyone. It costs as much as an exact sum (MUSTER_SUM_EXACT) over `addends` times as many
-/// bytes. `in` may be NULL where `addends` or `count` is
-/// 0. In place where `out` equals `in`: then the sum takes the place of the first vector. Ownership, overlap, blocking and
-/// errors otherwise as muster_allreduce. If one rank calls muster_allreduce instead, the call ends with
-/// MUSTER_ERR_MISMATCH.
+/// MUSTER_ERR_LIMIT for everyone. `in` may be NULL where `addends` or `count` is 0. In place where `out` equals `in`:
+/// then the sum takes the place of the first vector. Ownership, overlap, blocking and errors otherwise as
+/// muster_allreduce. If one rank calls muster_allreduce instead, the call ends with MUSTER_ERR_MISMATCH.
+///
+/// Long vectors, of some 16 KiB or more, cost about as much as an exact sum (MUSTER_SUM_EXACT) of as many bytes. Many
+/// short ones cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
+/// may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it
+/// costs" in docs/exact-sums.md, also for the memory that many vectors take.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for

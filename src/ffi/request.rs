@@ -378,8 +378,8 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
     })
 }
 
-/// Frees a request. Does nothing for NULL. If the operation goes on it waits for its end (at most for its group's
-/// time-out): when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
+/// Frees a request. Does nothing for NULL. If the operation goes on it waits for its end, for as long as the blocking
+/// call may take: when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
 /// It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
 /// The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
 ///

@@ -42,7 +42,8 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
 /// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
 /// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
-/// MUSTER_ERR_LIMIT. An empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+/// MUSTER_ERR_LIMIT. So is any call on the store while this process has 1,024 others waiting for their answers. An
+/// empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
 ///
 /// A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
 /// the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
@@ -182,9 +183,10 @@ pub unsafe extern "C" fn muster_store_delete(
     })
 }
 
-/// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. The sentence of a time-out names keys that are
-/// missing, up to three of them, which takes up to 250 ms more. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys
-/// of one call are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
+/// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
+/// time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
+/// says so if none comes. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys of one call
+/// are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

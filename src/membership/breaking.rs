@@ -71,8 +71,8 @@ impl Conductor {
             self.store.gone(key);
         }
         if before.is_some() {
-            // The node went because its group was revoked: that remains the first cause.
-            self.cluster.out.note(format!("in consequence: {lost}"));
+            // The node went because its group was revoked: that remains the first cause. Nothing else names the node.
+            self.cluster.out.warn(format!("in consequence: {lost}"));
         }
         self.break_job(now, before.unwrap_or(lost));
         if waits {

@@ -29,8 +29,6 @@ pub(super) struct Room {
     pub total: usize,
     /// Bytes of one value, and of the values of one answer.
     pub value: usize,
-    /// What else counts into the total: said where that is exceeded.
-    pub reserved: usize,
 }
 
 /// Keys in the order of their bytes, and their values.
@@ -52,6 +50,11 @@ impl Entries {
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Blob> {
         self.map.get(key)
+    }
+
+    /// What this key takes, with its value.
+    pub(super) fn held_by(&self, key: &[u8]) -> usize {
+        self.get(key).map_or(0, |value| key.len() + value.len())
     }
 
     /// Sets what a key holds from now on; with none, deletes the key. Returns whether it held something.
@@ -180,10 +183,9 @@ impl Entries {
     /// Sets these keys, all or none. If a key stands there twice, its later value counts.
     fn insert(&mut self, pairs: &[Pair<'_>], room: Room) -> Result<(), Refusal> {
         let new: BTreeMap<&[u8], &[u8]> = pairs.iter().copied().collect();
-        let held = |key: &[u8]| self.get(key).map_or(0, |old| key.len() + old.len());
         let more: usize = new.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let less: usize = new.keys().map(|key| held(key)).sum();
-        check_total(more, self.bytes - less, room)?;
+        let less: usize = new.keys().map(|key| self.held_by(key)).sum();
+        check_total("the store", more, self.bytes - less, room)?;
         for (key, value) in new {
             self.put(key, Some(Blob::new(value)));
         }
@@ -209,17 +211,17 @@ pub(super) fn fits(bytes: usize, room: Room) -> Result<(), Refusal> {
     }
 }
 
-/// Whether so much more may be held beside `held` bytes of entries.
-pub(super) fn check_total(more: usize, held: usize, room: Room) -> Result<(), Refusal> {
-    let used = held + room.reserved;
-    if used + more <= room.total {
-        return Ok(());
-    }
+/// Whether `what` may have so many bytes more beside those that it has.
+pub(super) fn check_total(what: &str, more: usize, has: usize, room: Room) -> Result<(), Refusal> {
     let total = room.total;
-    Err((
-        Status::Limit,
-        format!("{more} bytes more in the store, which holds {used}: the limit is {total} in total (setting store_total_limit)"),
-    ))
+    match has + more <= total {
+        true => Ok(()),
+        false => {
+            let words =
+                format!("{more} bytes more in {what} beside {has}: the limit is {total} (setting store_total_limit)");
+            Err((Status::Limit, words))
+        }
+    }
 }
 
 /// Whether there is memory for so many bytes of value.

@@ -86,11 +86,11 @@ impl Forming {
         }
     }
 
-    /// Forms the cluster if everybody is here and connected.
+    /// Forms the cluster if everybody is here, connected, and not just being asked whether it lives.
     pub(super) fn complete(&mut self, cluster: &mut ClusterState, now: Time) {
         let wanted = [cluster.rules.worker_num, cluster.rules.server_num];
-        let is_away = |node: &Node| node.conn().is_none();
-        if !cluster.job.is_forming() || self.here != wanted || cluster.nodes.values().any(|node| is_away(node)) {
+        let is_unsure = |node: &Node| node.conn().is_none() || node.is_to_answer();
+        if !cluster.job.is_forming() || self.here != wanted || cluster.nodes.values().any(|node| is_unsure(node)) {
             return;
         }
         cluster.job.is_complete_since(now);
@@ -114,6 +114,15 @@ impl Forming {
         let (after, size) = (span(now.since(cluster.started)), cluster.size_in_words());
         cluster.out.note(format!("the cluster is complete after {after}: {size}"));
         cluster.tell_all();
+    }
+
+    /// A message came over this connection, and has been acted on: it may be the answer for which the cluster waits.
+    pub(super) fn heard(&mut self, cluster: &mut ClusterState, now: Time, conn: ConnId) {
+        let key = cluster.connections.node(conn).filter(|_| cluster.job.is_forming());
+        let node = key.and_then(|key| cluster.nodes.get(&key));
+        if node.is_some_and(|node| node.challenged.is_some() && !node.is_to_answer()) {
+            self.complete(cluster, now);
+        }
     }
 
     /// A node's connection ended before the cluster was complete.
@@ -213,6 +222,10 @@ impl Forming {
         let away = cluster.nodes.values().filter(|node| node.conn().is_none()).count();
         if away > 0 {
             let _ = write!(words, "; the connections of {away} are broken");
+        }
+        let asked = cluster.nodes.values().filter(|node| node.is_to_answer()).count();
+        if asked > 0 {
+            let _ = write!(words, "; nodes that must answer first, because others want their places: {asked}");
         }
         let hosts = hosts_in_words(cluster);
         if !hosts.is_empty() {

@@ -80,6 +80,8 @@ fn the_end_of_a_group_is_why_one_dies_that_has_freed_it_since() {
     bench.close(0, Closed::Ended);
     bench.pass(Duration::from_millis(200));
     assert_eq!(bench.verdict(2).expect("told").status, Status::Timeout);
+    let is_warned = |line: &String| line.starts_with("in consequence: rank 0 (") && line.contains("is lost");
+    assert!(bench.lines.iter().any(is_warned), "nothing else names it: {:?}", bench.lines);
 }
 
 #[test]

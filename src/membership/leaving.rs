@@ -98,7 +98,7 @@ impl Conductor {
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_back()) else { return };
         let Some(conn) = node.attachment.release() else { return };
-        let (next, awaited) = (self.cluster.epoch.0 + 1, self.recovery.awaited(&self.cluster).1);
+        let (next, awaited) = (self.cluster.epoch.0 + 1, self.recovery.awaited_in_words(&self.cluster));
         self.cluster.reject(conn, Status::Timeout, format!("epoch {next} did not begin in time; {awaited}"));
         self.confirm_lost(now, key, "is lost: it did not wait any longer for the cluster to be whole again".to_owned());
     }

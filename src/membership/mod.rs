@@ -149,7 +149,10 @@ impl Scheduler {
             Input::ShortOfDescriptors(none_left) => {
                 self.conductor.cluster.connections.are_short(none_left, &mut self.conductor.cluster.out);
             }
-            Input::Received(conn, message) => self.received(now, conn, message),
+            Input::Received(conn, message) => {
+                self.received(now, conn, message);
+                self.conductor.forming.heard(&mut self.conductor.cluster, now, conn);
+            }
             Input::Heard(conn) => {
                 let key = self.conductor.cluster.connections.node(conn);
                 if let Some(node) = key.and_then(|key| self.conductor.cluster.nodes.get_mut(key)) {

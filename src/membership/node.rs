@@ -118,6 +118,11 @@ impl Node {
         (held.incarnation, held.role, &held.node_id) == (register.incarnation, register.role, &register.node_id)
     }
 
+    /// Whether it was asked for a sign because another process wants its place, and has given none since.
+    pub(super) fn is_to_answer(&self) -> bool {
+        self.challenged.is_some_and(|asked| self.contact.heard <= asked)
+    }
+
     /// Whether its launcher starts nobody in its place, and no sign of life of its own has disproved that.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.stands(self.contact.heard)

@@ -26,8 +26,31 @@ const NAMED_MAX: usize = 3;
 pub(super) struct Recovery {
     /// Set while at least one node waits for it.
     waiting: Option<Waiting>,
+    /// The nodes that were inside in this epoch, and whose time was up.
+    gave_up: BTreeSet<u32>,
     /// The next epoch's secret.
     secret: Option<Secret>,
+}
+
+/// The nodes that are not ready for the next epoch.
+#[derive(Debug, Default)]
+struct Awaited {
+    /// Those that have not called `muster_recover`.
+    never: Vec<Culprit>,
+    /// Those that have called it, and have given up.
+    gave_up: Vec<Culprit>,
+}
+
+impl Awaited {
+    fn in_words(&self) -> String {
+        let never = format!("awaited: {}", named(&self.never));
+        let gave_up = format!("called muster_recover and gave up: {}", named(&self.gave_up));
+        match (self.never.is_empty(), self.gave_up.is_empty()) {
+            (_, true) => never,
+            (true, false) => gave_up,
+            (false, false) => format!("{never}; {gave_up}"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -67,6 +90,15 @@ impl Recovery {
         if let Some(waiting) = &mut self.waiting {
             waiting.inside.insert(key);
         }
+        self.gave_up.remove(&key);
+    }
+
+    /// The time of a node inside `muster_recover` is up.
+    pub(super) fn gives_up(&mut self, cluster: &ClusterState, key: u32) {
+        if self.holds(key) {
+            self.gave_up.insert(key);
+        }
+        self.waits_no_more(cluster, key);
     }
 
     /// A node does not wait inside `muster_recover` any more: its time is up, or it is lost.
@@ -92,6 +124,7 @@ impl Recovery {
         }
         let secret = self.secret.take()?;
         self.waiting = None;
+        self.gave_up.clear();
         Some((secret, since))
     }
 
@@ -113,32 +146,41 @@ impl Recovery {
     pub(super) fn in_words(&self, cluster: &ClusterState, now: Time) -> Option<String> {
         let waiting = self.waiting.as_ref()?;
         let (count, since) = (waiting.inside.len(), span(now.since(waiting.since)));
-        let (all, words) = (cluster.nodes.len(), self.awaited(cluster).1);
+        let (all, words) = (cluster.nodes.len(), self.awaited_in_words(cluster));
         Some(format!("since {since}: {count} of {all} nodes have called muster_recover; {words}"))
     }
 
-    /// The nodes that have not called muster_recover: the first of them, and words that name some.
-    pub(super) fn awaited(&self, cluster: &ClusterState) -> (Option<Culprit>, String) {
-        let awaited = cluster.nodes.iter().filter(|(key, node)| !node.is_ready(self.holds(**key)));
-        let awaited: Vec<Culprit> = awaited.map(|(_, node)| node.culprit()).collect();
-        let named: Vec<String> = awaited.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-        let more = awaited.len() - named.len();
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (awaited.first().cloned(), format!("awaited: {}{rest}", named.join(", ")))
+    /// Words that name some of the nodes that are awaited.
+    pub(super) fn awaited_in_words(&self, cluster: &ClusterState) -> String {
+        self.awaited(cluster).in_words()
+    }
+
+    /// A lost node has not called it, whatever it did before.
+    fn awaited(&self, cluster: &ClusterState) -> Awaited {
+        let mut awaited = Awaited::default();
+        for (key, node) in cluster.nodes.iter().filter(|(key, node)| !node.is_ready(self.holds(**key))) {
+            match node.is_well() && self.gave_up.contains(key) {
+                true => awaited.gave_up.push(node.culprit()),
+                false => awaited.never.push(node.culprit()),
+            }
+        }
+        awaited
     }
 
     /// What a node is told that stops waiting.
     pub(super) fn still_awaited(&self, cluster: &ClusterState, key: u32) -> Failure {
-        let (first, words) = self.awaited(cluster);
-        let waits = self.holds(key);
         let next = cluster.epoch.0 + 1;
-        let cause = match waits {
-            true => format!("epoch {next} was not complete in time; {words}"),
-            false => format!("this node was not waiting for epoch {next}"),
+        if !self.holds(key) {
+            return cluster.failure(Status::Timeout, None, format!("this node was not waiting for epoch {next}"));
+        }
+        let awaited = self.awaited(cluster);
+        let (words, Awaited { never, gave_up }) = (awaited.in_words(), awaited);
+        let cause = match (never.is_empty(), gave_up.is_empty()) {
+            (false, _) => format!("has not called muster_recover in time; {words}"),
+            (true, false) => format!("did not wait long enough for epoch {next}; {words}"),
+            (true, true) => format!("epoch {next} was not complete in time; {words}"),
         };
-        let culprit = first.filter(|_| waits);
-        let cause = culprit.as_ref().map_or(cause, |_| format!("has not called muster_recover in time; {words}"));
-        cluster.failure(Status::Timeout, culprit, cause)
+        cluster.failure(Status::Timeout, never.into_iter().chain(gave_up).next(), cause)
     }
 
     /// A node has left, or the job has ended: ends the wait of nodes that would wait in vain.
@@ -163,6 +205,14 @@ impl Recovery {
             cluster.out.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
         }
     }
+}
+
+/// `rank 1 (...), rank 2 (...), rank 4 (...) and 3 more`
+fn named(nodes: &[Culprit]) -> String {
+    let named: Vec<String> = nodes.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let more = nodes.len() - named.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", named.join(", "))
 }
 
 #[cfg(test)]

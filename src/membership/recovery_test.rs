@@ -254,6 +254,63 @@ fn who_waits_no_more_hears_who_was_awaited() {
     assert_eq!(formed(&mut bench).len(), 6);
 }
 
+/// The sentence, and the rank that it names first, that a node is told when its time inside is up.
+fn gives_up(bench: &mut Bench, conn: u64) -> (Option<u32>, String) {
+    bench.sent.clear();
+    waits_no_more(bench, conn, 1);
+    let told = not_recovered(bench);
+    assert_eq!((told.len(), told[0].0, told[0].1.status), (1, conn, Status::Timeout));
+    (told[0].1.culprit.as_ref().and_then(|culprit| culprit.rank), told[0].1.to_string())
+}
+
+#[test]
+fn who_never_called_is_named_before_those_whose_time_was_up_a_moment_sooner() {
+    let mut bench = Bench::formed(&["here", "there", "there"]);
+    [0, 2].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
+    let (first, words) = gives_up(&mut bench, 0);
+    assert!(first == Some(1) && !words.contains("gave up"), "{words}");
+    let (first, words) = gives_up(&mut bench, 2);
+    assert_eq!(first, Some(1), "{words}");
+    let name = |rank: u32| format!("rank {rank} (");
+    let [before, after] = words.split("; called muster_recover and gave up: ").collect::<Vec<_>>()[..] else {
+        panic!("{words}")
+    };
+    assert!(before.starts_with(&name(1)) && before.contains("has not called muster_recover in time"), "{words}");
+    assert!(!before.contains(&name(0)) && after.starts_with(&name(0)), "{words}");
+    // Where all have called it, nobody is said not to have called.
+    [1, 2].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
+    let (first, words) = gives_up(&mut bench, 1);
+    assert_eq!(first, Some(0));
+    assert!(words.starts_with(&name(0)) && words.contains("did not wait long enough for epoch 2"), "{words}");
+    assert!(!words.contains("has not called") && !words.contains(&name(2)), "{words}");
+}
+
+#[test]
+fn that_a_node_gave_up_is_forgotten_when_it_calls_again_and_in_the_next_epoch() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    inside(&mut bench, 0, 1);
+    gives_up(&mut bench, 0);
+    (0..2).for_each(|conn| inside(&mut bench, conn, 1));
+    assert_eq!(formed(&mut bench).len(), 2);
+    (0..2).for_each(|conn| takes_up(&mut bench, conn, 2));
+    inside(&mut bench, 1, 2);
+    bench.sent.clear();
+    waits_no_more(&mut bench, 1, 2);
+    let words = not_recovered(&mut bench)[0].1.to_string();
+    assert!(words.starts_with("rank 0 (") && words.contains("has not called muster_recover in time"), "{words}");
+}
+
+#[test]
+fn a_node_that_gave_up_and_is_lost_since_has_not_called() {
+    let mut bench = recovering(3);
+    [1, 2].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
+    gives_up(&mut bench, 1);
+    is_killed(&mut bench, 1);
+    let (first, words) = gives_up(&mut bench, 2);
+    assert_eq!(first, Some(0), "{words}");
+    assert!(words.contains("rank 1 (") && !words.contains("gave up"), "{words}");
+}
+
 #[test]
 fn a_line_a_second_says_who_is_awaited_until_nobody_waits() {
     let mut bench = Bench::formed(&["here", "here", "there"]);

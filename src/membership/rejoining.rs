@@ -15,7 +15,7 @@ impl Conductor {
         let Some(conn) = self.cluster.nodes.conn(key) else { return };
         if !wish.inside {
             let failure = self.recovery.still_awaited(&self.cluster, key);
-            self.recovery.waits_no_more(&self.cluster, key);
+            self.recovery.gives_up(&self.cluster, key);
             return self.cluster.tell_not_recovered(conn, failure);
         }
         self.groups.settle_disputes(&mut self.cluster, now);

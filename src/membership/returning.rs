@@ -1,4 +1,5 @@
-//! How a lost node comes back (with recovery): which life may take its place, and when. Tested in `returning_test.rs`.
+//! How a lost node comes back (with recovery): which life may take its place, and when. Tested in `returning_test.rs`, and
+//! in `returning_forming_test.rs` while the cluster forms.
 //!
 //! A place is known by the node's id, or by the rank that a launcher gives. A newcomer with the place's token is let in
 //! at once if the last life is over. Without the token it waits until [`WITHOUT_TOKEN`] after the loss: users of
@@ -154,6 +155,9 @@ impl Scheduler {
     }
 }
 
+#[cfg(test)]
+#[path = "returning_forming_test.rs"]
+mod forming_tests;
 #[cfg(test)]
 #[path = "returning_test.rs"]
 mod tests;

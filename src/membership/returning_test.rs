@@ -3,16 +3,16 @@ use super::super::testing::{host, named, rules, Bench};
 use super::super::{Closed, Rules};
 use super::WITHOUT_TOKEN;
 use crate::error::Status;
-use crate::types::{Epoch, JobInstance, Role, Time, Token, TokenHash};
+use crate::types::{Epoch, JobInstance, Token, TokenHash};
 use crate::wire::{Formed, Heartbeat, InEpoch, Message, NotYet, Recover, Reentry, Register};
 use std::time::Duration;
 
-fn with_recovery(number: u32) -> Rules {
+pub(super) fn with_recovery(number: u32) -> Rules {
     Rules { recovery: true, ..rules(number, 0) }
 }
 
 /// The life with this number of the worker of this rank; its token is made of both.
-fn life(rank: u32, number: u32, life: u8, place: &str) -> Register {
+pub(super) fn life(rank: u32, number: u32, life: u8, place: &str) -> Register {
     let serial = rank + 100 * u32::from(life);
     let token = |life: u8| Token([life * 16 + rank as u8; 32]);
     let tokens = if life == 0 { Vec::new() } else { vec![token(life - 1)] };
@@ -43,11 +43,11 @@ fn inside(bench: &mut Bench, conn: u64, epoch: u64) {
 }
 
 /// Time passes, in which these connections are heard.
-fn pass(bench: &mut Bench, span: Duration, heard: &[u64]) {
+pub(super) fn pass(bench: &mut Bench, span: Duration, heard: &[u64]) {
     bench.pass_with(span, |bench| heard.iter().for_each(|conn| bench.feed(Input::Heard(ConnId(*conn)))));
 }
 
-fn told_formed(bench: &mut Bench) -> Vec<(u64, Formed)> {
+pub(super) fn told_formed(bench: &mut Bench) -> Vec<(u64, Formed)> {
     let sent = std::mem::take(&mut bench.sent);
     let formed = sent.into_iter().filter_map(|(conn, message)| match message {
         Message::Formed(formed) => Some((conn.0, formed)),
@@ -56,7 +56,7 @@ fn told_formed(bench: &mut Bench) -> Vec<(u64, Formed)> {
     formed.collect()
 }
 
-fn not_yet(bench: &mut Bench, conn: u64) -> Option<NotYet> {
+pub(super) fn not_yet(bench: &mut Bench, conn: u64) -> Option<NotYet> {
     let found = bench.sent.iter().rev().find_map(|(to, message)| match message {
         Message::NotYet(word) if to.0 == conn => Some(word.clone()),
         _ => None,
@@ -65,14 +65,14 @@ fn not_yet(bench: &mut Bench, conn: u64) -> Option<NotYet> {
     found
 }
 
-fn rejected(bench: &Bench, conn: u64) -> Option<(Status, String)> {
+pub(super) fn rejected(bench: &Bench, conn: u64) -> Option<(Status, String)> {
     bench.sent.iter().rev().find_map(|(to, message)| match message {
         Message::Rejected(word) if to.0 == conn => Some((word.status, word.reason.clone())),
         _ => None,
     })
 }
 
-fn lost_nodes(bench: &Bench, conn: u64) -> Option<Vec<u32>> {
+pub(super) fn lost_nodes(bench: &Bench, conn: u64) -> Option<Vec<u32>> {
     bench.sent.iter().rev().find_map(|(to, message)| match message {
         Message::LostNodes(lost) if to.0 == conn => Some(lost.nodes.clone()),
         _ => None,
@@ -474,111 +474,4 @@ fn who_came_back_and_was_away_again_is_not_told_of_the_epoch_before() {
         told.iter().map(|(conn, formed)| (*conn, formed.epoch)).collect::<Vec<_>>(),
         [(0, 2), (12, 2), (2, 2)].map(|(conn, epoch)| (conn, Epoch(epoch)))
     );
-}
-
-/// Three are to come; rank 1 of two has come in its first life, over connection 1, and rank 0 over connection 0.
-fn forming(rules: Rules) -> Bench {
-    let mut bench = Bench::new(rules);
-    (0..2).for_each(|rank| bench.join(rank.into(), life(rank, 3, 0, "there")));
-    bench
-}
-
-#[test]
-fn while_forming_too_a_place_whose_holder_answers_is_refused_by_name() {
-    let mut bench = forming(with_recovery(3));
-    bench.join(10, life(1, 3, 1, "there"));
-    let word = not_yet(&mut bench, 10).expect("its last life is asked first");
-    assert!(!word.long && word.wait_ms <= 100, "{word:?}");
-    assert!(matches!(bench.told(1)[..], [Message::Report]), "and at once");
-    bench.pass(Duration::from_millis(20));
-    bench.beat(1, 1);
-    bench.pass(Duration::from_millis(30));
-    bench.join(11, life(1, 3, 1, "there"));
-    let (status, reason) = rejected(&bench, 11).expect("it is refused");
-    assert_eq!(status, Status::Rejected);
-    assert!(reason.contains("rank 1") && reason.contains("pid 1001") && reason.contains("lives"), "{reason}");
-    bench.join(2, life(2, 3, 0, "there"));
-    assert_eq!(told_formed(&mut bench).iter().map(|(conn, _)| *conn).collect::<Vec<_>>(), [0, 1, 2]);
-}
-
-#[test]
-fn while_forming_too_a_place_whose_holder_is_silent_is_free_after_the_heartbeat_time_out() {
-    // The holder had come to its first heartbeat, or not; its connection stands, or broke.
-    for (beats, breaks) in [(true, false), (false, false), (true, true), (false, true)] {
-        let mut bench = forming(with_recovery(3));
-        if beats {
-            bench.beat(1, 1);
-        }
-        if breaks {
-            bench.close(1, Closed::Broken);
-        }
-        let (mut conn, mut beat, from) = (10, 0, bench.now);
-        loop {
-            bench.join(conn, life(1, 3, 1, "there"));
-            assert_eq!(rejected(&bench, conn), None);
-            if not_yet(&mut bench, conn).is_none() {
-                break;
-            }
-            conn += 1;
-            beat += 1;
-            bench.beat(0, beat);
-            pass(&mut bench, Duration::from_millis(500), &[0]);
-        }
-        let waited = bench.now.since(from);
-        assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(7), "{beats} {breaks}: {waited:?}");
-        bench.join(2, life(2, 3, 0, "there"));
-        let told = told_formed(&mut bench);
-        assert_eq!(told.iter().map(|(conn, _)| *conn).collect::<Vec<_>>(), [0, conn, 2]);
-        assert_eq!((told[1].1.rank, told[1].1.epoch, told[1].1.restarts), (1, Epoch(1), 0));
-    }
-}
-
-#[test]
-fn while_forming_one_that_waits_for_a_silent_life_may_find_the_cluster_complete() {
-    let mut bench = forming(with_recovery(3));
-    bench.join(10, life(1, 3, 1, "there"));
-    assert!(not_yet(&mut bench, 10).is_some());
-    bench.join(2, life(2, 3, 0, "there"));
-    assert_eq!(told_formed(&mut bench).len(), 3, "nobody had noticed that rank 1 is silent");
-    let (mut conn, mut beat) = (11, 0);
-    while bench.now.since(Time(0)) < Duration::from_secs(7) {
-        bench.join(conn, life(1, 3, 1, "there"));
-        assert_eq!(rejected(&bench, conn), None);
-        conn += 1;
-        beat += 1;
-        [0, 2].into_iter().for_each(|conn| bench.beat(conn, beat));
-        pass(&mut bench, Duration::from_millis(500), &[0, 2]);
-    }
-    assert_eq!(lost_nodes(&bench, 0), Some(vec![1]), "it is lost then");
-    [0, 2].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
-    let told = told_formed(&mut bench);
-    assert!(
-        told.iter().any(|(_, formed)| (formed.rank, formed.epoch, formed.restarts) == (1, Epoch(2), 1)),
-        "{told:?}"
-    );
-}
-
-#[test]
-fn while_forming_only_another_life_of_the_same_node_is_let_wait() {
-    let others = [
-        Register { role: Role::Server, server_num: 1, ..life(1, 3, 1, "there") },
-        Register { node_id: "01".to_owned(), server_num: 1, ..life(1, 3, 1, "there") },
-        Register { node_id: "x".to_owned(), server_num: 1, rank: Some(1), ..life(1, 3, 1, "there") },
-        Register { worker_num: 4, server_num: 1, ..life(1, 3, 1, "there") },
-    ];
-    let of_one_server = || Rules { server_num: 1, ..with_recovery(3) };
-    for other in others {
-        let mut bench = Bench::new(of_one_server());
-        bench.join(1, Register { server_num: 1, ..life(1, 3, 0, "there") });
-        bench.join(10, other.clone());
-        assert_eq!(rejected(&bench, 10).map(|(status, _)| status), Some(Status::Rejected), "{other:?}");
-        assert!(bench.told(1).is_empty(), "nobody is asked");
-    }
-    let mut bench = forming(rules(3, 0));
-    bench.sent.clear();
-    bench.closed.clear();
-    (0..2).for_each(|rank| bench.join(20 + u64::from(rank), named(rank, 3, &rank.to_string())));
-    bench.join(30, named(7, 3, "1"));
-    let (_, reason) = rejected(&bench, 30).expect("without recovery there is no other life");
-    assert!(reason.contains("is already held by"), "{reason}");
 }

@@ -204,7 +204,7 @@ impl JobStatus<'_> {
         }
         if self.view.cluster.job.is_broken() {
             let words = match self.view.cluster.job.is_recoverable() {
-                true => format!("nobody has called muster_recover yet; {}", self.recovery.awaited(self.view.cluster).1),
+                true => format!("nobody is in muster_recover; {}", self.recovery.awaited_in_words(self.view.cluster)),
                 false => "it will not be made whole again".to_owned(),
             };
             return (JobPhase::Broken, words);

@@ -238,7 +238,7 @@ fn recovery_from_the_loss_to_the_next_epoch() {
     bench.say(2, Message::Gone);
     let (job, nodes, _) = asked(&mut bench);
     assert_eq!(job.phase, JobPhase::Broken);
-    assert!(job.words.starts_with("nobody has called muster_recover yet; awaited: rank 0"), "{}", job.words);
+    assert!(job.words.starts_with("nobody is in muster_recover; awaited: rank 0"), "{}", job.words);
     assert_eq!(states(&nodes)[2], (Some(2), NodeStanding::Lost));
 
     bench.say(0, Message::Recover(Recover { epoch: Epoch(1), inside: true }));

@@ -4,8 +4,9 @@
 //! holds.
 //!
 //! Invariants:
-//! - What is held (keys, values, and all that open requests announced) stays within the total, except for requests
-//!   that are repeated after they were carried out.
+//! - Keys and values stay within the total, and so does, for itself, what open requests have announced, except for
+//!   requests that are repeated after they were carried out. A request that brings no value, and waits for nothing, is
+//!   refused for neither: a full store can be read and emptied.
 //! - A request is carried out at most once, however often it comes.
 //! - No size that a node announces makes it allocate.
 //!
@@ -44,7 +45,7 @@ struct Open {
     begin: StoreBegin,
     /// What has come in of its value so far.
     bytes: Vec<u8>,
-    /// How many bytes of the total it holds.
+    /// How many bytes it has announced: keys and values.
     reserved: usize,
     /// The one of its keys that it waits for; none: its value is still coming.
     waits_for: Option<usize>,
@@ -72,7 +73,7 @@ struct Kept {
 pub(super) struct Store {
     limits: StoreLimits,
     entries: Entries,
-    /// The bytes that open requests announced.
+    /// The bytes that open requests have announced.
     reserved: usize,
     clients: HashMap<u32, Client>,
     waiters: HashMap<Vec<u8>, BTreeSet<(u32, u64)>>,
@@ -126,7 +127,7 @@ impl Store {
 
     /// How much there may be in all, and in one value.
     fn room(&self) -> Room {
-        Room { total: self.limits.total_max, value: self.limits.value_max, reserved: self.reserved }
+        Room { total: self.limits.total_max, value: self.limits.value_max }
     }
 
     /// Takes up a change that was written down.
@@ -242,7 +243,7 @@ impl Store {
         }
     }
 
-    /// The bytes of the total that a request will hold, or why it cannot be taken.
+    /// How many bytes a request announces, or why it cannot be taken.
     fn check(&self, begin: &StoreBegin, repeated: bool) -> Result<usize, Refusal> {
         self.check_keys(begin)?;
         let values = match begin.operation {
@@ -269,10 +270,26 @@ impl Store {
         values.iter().try_for_each(|value| fits(bytes(value), self.room()))?;
         let keys: usize = begin.keys.iter().map(Blob::len).sum();
         let reserved = keys + begin.value_bytes as usize;
-        if repeated {
-            return Ok(reserved);
+        if begin.value_bytes > 0 && !repeated {
+            self.check_announced(reserved)?;
+            self.check_early(begin)?;
         }
-        check_total(reserved, self.entries.bytes(), self.room()).map(|()| reserved)
+        Ok(reserved)
+    }
+
+    fn check_announced(&self, more: usize) -> Result<(), Refusal> {
+        check_total("the store's open requests", more, self.reserved, self.room())
+    }
+
+    /// A value that has no place is refused before it is sent, where that can be known.
+    fn check_early(&self, begin: &StoreBegin) -> Result<(), Refusal> {
+        let key = begin.keys[0].as_slice();
+        let (more, less) = match begin.operation {
+            StoreOperation::Set => (key.len() as u64 + begin.value_bytes, self.entries.held_by(key)),
+            StoreOperation::Append => (begin.value_bytes, 0),
+            _ => return Ok(()), // whether a value is set depends on what is there, or a key may be there twice
+        };
+        check_total("the store", more as usize, self.entries.bytes() - less, self.room())
     }
 
     fn check_keys(&self, begin: &StoreBegin) -> Result<(), Refusal> {
@@ -339,6 +356,9 @@ impl Store {
     /// Puts a request behind the first of its keys that is missing.
     fn wait(&mut self, key: u32, begin: StoreBegin, reserved: usize, missing: usize) {
         let request = begin.request;
+        if let Err(refusal) = self.check_announced(reserved) {
+            return self.refuse(key, request, refusal);
+        }
         self.waiters.entry(begin.keys[missing].as_slice().to_vec()).or_default().insert((key, request));
         self.reserved += reserved;
         let open = Open { begin, bytes: Vec::new(), reserved, waits_for: Some(missing) };

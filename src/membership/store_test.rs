@@ -231,7 +231,7 @@ fn several_are_set_together_or_not_at_all() {
     assert_eq!(refused, (Status::NotFound, "no key \"x\" in the store".to_owned()));
     // Together the values would be too much: none is set.
     bench.set(1, 5, "a", &[1; 150_000]);
-    let (used, long) = (bench.0.used(), [2; 149_990]);
+    let (used, long) = (bench.0.used(), [2; 149_998]);
     let told = bench.multi_set(6, &["b", "c"], &[b"new", &long]);
     assert_eq!((told[0].2, bench.0.used()), (Status::Limit, used), "{told:?}");
     assert_eq!(bench.value(many(StoreOperation::Check, 7, &["b", "c"])), [1, 0]);
@@ -239,10 +239,10 @@ fn several_are_set_together_or_not_at_all() {
     // A new value adds only its difference to the old one to the total, once it is here.
     bench.set(1, 20, "a", &[1; 100_000]);
     assert_eq!(bench.multi_set(21, &["a", "b"], &[b"short", &long])[0].2, OK);
-    assert_eq!(bench.0.used(), 6 + 149_991);
+    assert_eq!(bench.0.used(), 6 + 149_999);
     bench.set(1, 22, "a", &[1; 149_999]);
     let refused = bench.refusal(2, many(StoreOperation::MultiGet, 9, &["a", "b"]));
-    let words = "2 values of 299989 bytes in all: the limit of one answer is 200000".to_owned();
+    let words = "2 values of 299997 bytes in all: the limit of one answer is 200000".to_owned();
     assert_eq!(refused, (Status::Limit, words));
 }
 
@@ -382,7 +382,7 @@ fn limits_are_named() {
     assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
     assert_eq!(
         bench.refusal(2, sized(100_000)),
-        (Status::Limit, "100001 bytes more in the store, which holds 200001: the limit is 300000 in total (setting store_total_limit)".to_string())
+        (Status::Limit, "100001 bytes more in the store's open requests beside 200001: the limit is 300000 (setting store_total_limit)".to_string())
     );
     bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
     assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
@@ -396,6 +396,41 @@ fn limits_are_named() {
         bench.refusal(3, ask(StoreOperation::Get, 5_000, "x")).1,
         "this node has 1024 unanswered store requests: that is the limit"
     );
+}
+
+#[test]
+fn a_full_store_can_be_read_changed_and_emptied() {
+    let mut bench = Bench::new();
+    bench.set(1, 1, "a", &[1; 199_999]);
+    bench.set(1, 2, "b", &[2; 99_999]);
+    assert_eq!(bench.0.used(), 300_000);
+    assert_eq!(bench.value(ask(StoreOperation::Get, 3, "a")).len(), 199_999);
+    assert_eq!(bench.value(many(StoreOperation::Check, 4, &["a", "c"])), [1, 0]);
+    assert_eq!(bench.begin(1, many(StoreOperation::List, 5, &["", ""]))[0].2, OK);
+    assert_eq!(bench.begin(2, ask(StoreOperation::Get, 5, "c")), [], "it waits");
+    let words = "2 bytes more in the store beside 300000: the limit is 300000 (setting store_total_limit)";
+    assert_eq!(bench.set(1, 6, "c", b"x")[0].2, Status::Limit);
+    assert_eq!(bench.refusal(1, StoreBegin { value_bytes: 1, ..ask(StoreOperation::Set, 7, "c") }).1, words);
+    assert_eq!(bench.add(1, 8, "n", 1)[0].2, Status::Limit);
+    assert_eq!(bench.set(1, 9, "a", &[3; 199_999])[0].2, OK, "it takes the place of as much");
+    assert_eq!(bench.multi_set(10, &["a", "b"], &[&[4; 99_000], &[5; 100_000]])[0].2, OK);
+    assert_eq!(bench.begin(1, ask(StoreOperation::Delete, 11, "b"))[0].2, OK);
+    assert_eq!(bench.set(1, 12, "c", b"x").last().map(|told| told.2), Some(OK), "and the one that waited is told");
+}
+
+#[test]
+fn keys_that_are_waited_for_are_not_what_the_store_holds() {
+    let mut bench = Bench::new();
+    let keys: Vec<String> = (0..60_000).map(|number| format!("{number:05}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    assert_eq!(bench.begin(1, many(StoreOperation::Wait, 1, &keys)), []);
+    assert_eq!(bench.set(2, 1, "k", &[1; 199_999])[0].2, Status::Limit, "that much is open by then");
+    let words =
+        "5 bytes more in the store's open requests beside 300000: the limit is 300000 (setting store_total_limit)";
+    assert_eq!(bench.refusal(2, ask(StoreOperation::Get, 2, "00000")).1, words);
+    assert_eq!(bench.begin(2, ask(StoreOperation::Delete, 3, "k"))[0].2, OK);
+    bench.0.gone(1);
+    assert_eq!(bench.0.used(), 0);
 }
 
 #[test]

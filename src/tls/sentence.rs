@@ -11,6 +11,9 @@ const NAMED_MAX: usize = 4;
 pub const NO_TLS_THERE: &str =
     "it ended the connection before TLS was agreed on: perhaps TLS (enable_ssl) is off there";
 
+/// The words for two ends that allow different versions of TLS, at either of them.
+const NO_VERSION: &str = "it has no version of TLS in common with this process (tls_version)";
+
 /// The reason why a peer's certificate is not accepted.
 fn of_certificate(error: &CertificateError) -> String {
     let what = match error {
@@ -88,7 +91,8 @@ fn of_alert(alert: AlertDescription) -> String {
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::AccessDenied => "it does not take our certificate",
-        AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
+        AlertDescription::ProtocolVersion => NO_VERSION,
+        AlertDescription::HandshakeFailure => {
             "it has no version of TLS, cipher suite or signature in common with this process"
         }
         AlertDescription::BadRecordMac => "it says that a TLS record was damaged on the way",
@@ -141,7 +145,31 @@ pub fn sentence(error: &Error) -> String {
             | PeerIncompatible::SupportedVersionsExtensionRequired
             | PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled,
-        ) => "it has no version of TLS in common with this process (tls_version)".to_owned(),
+        ) => NO_VERSION.to_owned(),
         other => format!("TLS with it failed: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::testing::{sessions, Files};
+    use crate::tls::{credentials, names};
+
+    #[test]
+    fn both_ends_say_the_same_if_they_have_no_version_in_common() {
+        let files = Files::new();
+        let of = |version| credentials::read(&files.settings_with([("MUSTER_TLS_VERSION", version)])).unwrap();
+        for (here, there) in [("1.2", "1.3"), ("1.3", "1.2")] {
+            let (mut client, mut server) = sessions(of(here).client, of(there).server, names::nobody());
+            for (from, into) in [(0, 1), (1, 0)] {
+                let ends = [&mut client, &mut server];
+                let mut bytes = Vec::new();
+                ends[from].write_tls(&mut bytes).unwrap();
+                ends[into].read_tls(&mut &bytes[..]).unwrap();
+                let error = ends[into].process_new_packets().expect_err("it does not know the other's version");
+                assert_eq!(sentence(&error), NO_VERSION, "{here} and {there}: {error}");
+            }
+        }
     }
 }

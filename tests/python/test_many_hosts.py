@@ -115,7 +115,7 @@ def summary(launch):
     return [line for line in lines if not re.match(r"\[host\d\]", line)]
 
 
-@pytest.mark.parametrize("end, code", [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.parametrize("end, code", [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137), ("os._exit(0)", 1)])
 def test_a_failure_is_told_first_and_by_host_and_ends_the_others(hosts, tmp_path, end, code):
     """All other ranks fail because of it, those of the scheduler's host, too; and each would say something else."""
     lines = f"""
@@ -133,6 +133,23 @@ def test_a_failure_is_told_first_and_by_host_and_ends_the_others(hosts, tmp_path
         assert any(line.startswith("muster: the scheduler says: rank 3 (node id \"3\", host host2") for line in told), told
         assert len([line for line in told if "first failure" in line]) == 1, told
         assert "muster: then host host1: worker" in "\n".join(told)
+        launch.nothing_left(LIMIT)
+
+
+def test_one_that_ends_with_0_without_leaving_and_alone_on_its_host_is_told_first(hosts, tmp_path):
+    """Its launcher has ended by then, and well."""
+    lines = """
+        c = join()
+        if c.rank == 1:
+            os._exit(0)
+        say(**fails(c.store_get, "nobody sets this"))
+        os._exit(9)
+    """
+    with hosts.launch("-H", "host1:1,host2:1", *node(lines), cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 1, launch.describe()
+        told = summary(launch)
+        assert told[0] == "muster: host host2:"
+        assert told[1].startswith('muster: first failure: rank 1 (node id "1", host host2'), told
         launch.nothing_left(LIMIT)
 
 

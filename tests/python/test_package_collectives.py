@@ -299,7 +299,63 @@ except muster.ReductionError as error:
         assert isinstance(error.__cause__, ZeroDivisionError) and "not today" in str(error)
     else:
         assert "rank 0" in str(error)
+    assert error.rank == 0 and error.node_id is error.failure is None
 assert w.allreduce(np.ones(1))[0] == 4  # the group holds
+""")
+
+
+def test_the_rank_of_a_function_that_raised_is_that_in_the_world_and_the_same_on_every_rank():
+    run("""
+import pickle
+called = []
+def reduce(lower, inout, dtype):
+    called.append(True)
+    raise ZeroDivisionError
+broken, pair = c.operation(reduce), w.create([3, 2])
+if pair is not None:
+    try:
+        pair.allreduce(np.ones(100_000), op=broken)
+        raise AssertionError("has not failed")
+    except muster.ReductionError as error:
+        first = min(each for each, has in pair.allgather_object((rank, bool(called))) if has)
+        assert error.rank == pickle.loads(pickle.dumps(error)).rank == first
+""")
+
+
+def test_an_operation_is_taken_by_the_groups_of_its_cluster_only():
+    run("""
+alone = muster.init(environment=False)
+def add(lower, inout, dtype):
+    np.add(np.frombuffer(lower, dtype), np.frombuffer(inout, dtype), out=np.frombuffer(inout, dtype))
+def fail(lower, inout, dtype):
+    raise ZeroDivisionError
+theirs, mine = alone.operation(fail), c.operation(add)
+assert theirs.number == mine.number
+made = [w.split(0), w.create(range(4)), c.create_group(range(4), "t")]
+for group in (w, *made, made[0].split(0)):
+    words = told(group.allreduce, np.ones(3), op=theirs)
+    assert words["error"] == "InvalidError" and "another cluster" in words["sentence"], words
+    same(group.allreduce(np.ones(3), op=mine), np.full(3, 4.0))
+assert told(alone.world.allreduce, np.ones(3), op=mine)["error"] == "InvalidError"
+alone.finalize()
+""")
+
+
+def test_an_operation_that_nothing_refers_to_is_freed_when_its_calls_have_ended():
+    run("""
+import gc
+from muster._library import LIBRARY
+def add(lower, inout, dtype):
+    np.add(np.frombuffer(lower, dtype), np.frombuffer(inout, dtype), out=np.frombuffer(inout, dtype))
+plus, kept = c.operation(add), c.operation(add)
+same(w.allreduce(np.ones(3), op=plus), np.full(3, 4.0))
+number, handle = plus.number, c._owner.value
+del plus
+gc.collect()
+assert LIBRARY.muster_op_free(handle, number) == muster.Status.INVALID  # a second time
+same(w.allreduce(np.ones(3), op=kept), np.full(3, 4.0))
+assert LIBRARY.muster_op_free(handle, kept.number) == muster.Status.OK
+c.operation(add)  # and this process's end does not mind one
 """)
 
 

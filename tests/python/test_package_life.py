@@ -296,6 +296,29 @@ def test_a_request_that_is_forgotten_keeps_its_buffer_until_it_has_ended():
         assert said(cluster.succeed(timeout=60)[0]) == {"held": True, "last": 3.0, "freed": True}
 
 
+def test_requests_that_go_on_do_not_hide_one_that_has_ended():
+    lines = """
+        import gc, weakref, numpy as np
+        with muster.init() as c:
+            w = c.world
+            for _ in range(100):
+                w.irecv(bytearray(1), source=0, tag=1)
+            box = np.zeros(1)
+            gone = weakref.ref(box)
+            w.irecv(box, source=0, tag=2)
+            del box
+            w.send(np.ones(1), 0, tag=2)
+            gc.collect()
+            held = gone() is not None
+            for _ in range(8):
+                w.irecv(bytearray(1), source=0, tag=1)
+            say(held=held, freed=gone() is None)
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        assert said(alone) == {"held": True, "freed": True}
+
+
 def test_alone_without_any_setting():
     lines = "with muster.init() as c: say(size=c.size, rank=muster.get_rank(), all=c.world.allgather_object(1))"
     with Process(packaged(lines)) as alone:

@@ -3,6 +3,9 @@
 import array
 import ctypes
 import gc
+import json
+import subprocess
+import textwrap
 import weakref
 
 import ml_dtypes
@@ -11,7 +14,8 @@ import pytest
 
 from cluster import Cluster
 from nodes import said
-from packaged import packaged, the_package
+from packaged import BINDINGS, packaged, the_package
+from torches import TIMEOUT_S, fetch_torch, python
 
 muster = the_package()
 from muster import _library, _memory  # noqa: E402
@@ -32,6 +36,30 @@ class OnlyDLPack:
         if not self.versioned and words:
             raise TypeError("an unknown keyword")
         return self.data.__dlpack__(**words)
+
+
+class Refuses(OnlyDLPack):
+    """A tensor that its library does not give out: `when` is the step at which it says so."""
+
+    def __init__(self, when, error):
+        super().__init__(np.zeros(4))
+        self.when, self.error = when, error
+
+    def __dlpack_device__(self):
+        if self.when == "device":
+            raise self.error
+        return self.device
+
+    def __dlpack__(self, **words):
+        raise self.error
+
+
+class Texts(ctypes.Structure):
+    _fields_ = [("of_bytes", ctypes.c_char_p), ("number", ctypes.c_int)]
+
+
+class WideTexts(ctypes.Structure):
+    _fields_ = [("of_letters", ctypes.c_wchar_p), ("d", ctypes.c_double)]
 
 
 def address(memory):
@@ -83,6 +111,15 @@ def test_dlpack_is_taken_where_it_lies(name, versioned):
     (OnlyDLPack(np.zeros(4, complex)), ["type code 5", "128 bits"]),
     (np.zeros((4, 4), ml_dtypes.bfloat16).T, ["C-contiguous"]),
     (np.array(["a", None]), ["'O'", "pointers"]),
+    (np.zeros(2, [("when", "M8[s]"), ("object", "O")]), ["<M8[s]", "pointers"]),
+    (np.zeros(2, np.dtypes.StringDType()), ["StringDType", "pointers"]),
+    ((ctypes.c_char_p * 2)(b"a", b"b"), ["'<z'", "pointers"]),
+    ((ctypes.c_wchar_p * 2)("a", "b"), ["'<Z'", "pointers"]),
+    ((Texts * 2)(), ["'T{<z:", "pointers"]),
+    ((WideTexts * 2)(), ["'T{<Z:", "pointers"]),
+    (Refuses("device", ValueError("no such device")), ["no such device", "CPU", "detach()"]),
+    (Refuses("capsule", BufferError("requires a gradient")), ["requires a gradient", "CPU", "detach()"]),
+    (Refuses("capsule", TypeError("no tensor")), ["no tensor"]),
     (memoryview(b"abcdef")[::2], ["strides", "C-contiguous"]),
     (np.zeros(1, "V70000"), ["70000 bytes", "65536"]),
     (7, ["int", "buffer protocol"]),
@@ -94,13 +131,53 @@ def test_what_cannot_be_taken_is_told(data, words):
         assert word in str(refused.value), refused.value
 
 
-@pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3])
+@pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3,
+                                   "F", "G", [("z", "c16"), ("Z", "c8"), ("f", "i4")]])
 def test_other_types_are_taken_by_their_size(dtype):
     data = np.zeros((2, 3), dtype)
     memory = _memory.memory_of(data)
     assert (address(memory), memory.count, memory.itemsize) == (data.ctypes.data, 6, data.itemsize)
     assert memory.dtype == _library.ELEMENT + data.itemsize and memory.writable
     assert np.dtype(_memory.name_of(memory.dtype)).itemsize == data.itemsize
+
+
+TENSORS = """
+    import json, warnings
+    import torch, muster
+    from muster import _memory
+    warnings.simplefilter("ignore")  # of what torch has in beta
+    lazy = torch.tensor([1 + 2j]).conj()
+    tensors = {
+        "detach": torch.zeros(3, requires_grad=True),
+        "resolve_conj": lazy,
+        "resolve_neg": lazy.imag,
+        "to_dense": torch.eye(3).to_sparse(),
+        "int_repr": torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8),
+        "meta": torch.zeros(3, device="meta"),
+        "mkldnn": torch.zeros(3).to_mkldnn(),
+        "nested": torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    }
+    told = {}
+    for name, tensor in tensors.items():
+        try:
+            _memory.memory_of(tensor)
+            told[name] = "was taken"
+        except muster.InvalidError as refused:
+            told[name] = str(refused)
+    for name in ("detach", "resolve_neg", "to_dense", "int_repr"):
+        _memory.memory_of(getattr(tensors[name], name)())
+    print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+def test_tensors_of_torch_that_cannot_be_taken_are_told(version):
+    command = [python(version), "-c", textwrap.dedent(TENSORS)]
+    env = {"PYTHONPATH": str(BINDINGS), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    for name, sentence in json.loads(done.stdout).items():
+        assert sentence.startswith("buf: a ") and (f".{name}()" in sentence or "on the CPU" in sentence), (name, sentence)
 
 
 def test_dlpack_that_is_read_only_is_not_written():

@@ -4,7 +4,11 @@ import pytest
 
 from cluster import Cluster, Process
 from nodes import said
-from packaged import packaged
+from packaged import packaged, the_package
+from pages import Page
+
+muster = the_package()
+from muster import _config  # noqa: E402
 
 NAMES = """
     import numpy as np
@@ -76,6 +80,39 @@ def test_wrong_settings_are_told(call, error, words):
         assert said(process)["error"] == error
         for word in words:
             assert word in said(process)["sentence"], said(process)["sentence"]
+
+
+@pytest.mark.parametrize("value, text", [
+    (None, "300"), (muster.DEFAULT, "300"), (2.5, "2.5"), (float("inf"), "-1"), (-1, "-1"), (float("-1"), "-1.0"),
+])
+def test_a_time_among_the_settings(value, text):
+    with _config.Config({"store_timeout": value}, environment=False) as config:
+        assert config.get("store_timeout") == text
+
+
+def test_times_without_limit_are_those_of_the_page():
+    rows = [line for line in Page("docs", "settings.md").text.splitlines() if "| seconds, or negative |" in line]
+    assert {row.split("`")[1] for row in rows} == set(_config.ENDLESS)
+    for name in _config.ENDLESS:
+        _config.Config({name: float("inf")}, environment=False).free()
+    with pytest.raises(muster.ConfigError, match='node_timeout is "inf"'):
+        _config.Config({"node_timeout": float("inf")}, environment=False)
+
+
+@pytest.mark.parametrize("letter", ["\0", "\udc80"])
+def test_a_password_that_is_no_text_is_refused_and_not_shown(letter):
+    with pytest.raises(muster.InvalidError, match="client_password: has ") as refused:
+        _config.Config({"client_password": f"hidden{letter}"}, environment=False)
+    assert "hidden" not in str(refused.value)
+
+
+def test_default_says_nothing_of_who_this_process_is(monkeypatch):
+    """So it does not hide that the environment is another's."""
+    monkeypatch.setenv("MUSTER_ROLE", "MS_WORKER")
+    monkeypatch.setenv("MUSTER_NODE_ID", "of another")
+    monkeypatch.setenv(_config.CLAIM, f"1 {_config._identity()}")
+    with pytest.raises(muster.ConfigError, match="process 1, whose environment"):
+        _config.refuse_inherited_identity({"node_id": muster.DEFAULT, "rank_id": None})
 
 
 def test_the_log_goes_where_the_program_wants_it():

@@ -31,6 +31,14 @@ def test_every_call_of_the_store():
             assert late["error"] == "TimeoutError" and "never" in late["sentence"]
             assert told(s.set, "", b"")["error"] == "InvalidError"
             assert told(s.set, 7, b"")["error"] == "InvalidError"
+            for call in (s.check, s.wait, s.multi_get):
+                for key in ("an", b"an"):
+                    words = told(call, key)
+                    assert words["error"] == "InvalidError" and f"[{key!r}]" in words["sentence"], words
+            for call in (lambda: s.set("k\\udc80", b""), lambda: s.set("k", "\\udc80"), lambda: s.check(["\\udc80"]),
+                         lambda: c.create_group([c.rank], "\\udc80"), lambda: muster.Scheduler(job_id="\\udc80")):
+                words = told(call)
+                assert words["error"] == "InvalidError" and "UTF-8" in words["sentence"], words
             w.barrier()
             if c.rank == 0:
                 s.set("k\\0l", b"1"); s.set(b"k\\0m", b"\\0")

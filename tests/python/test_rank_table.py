@@ -45,8 +45,20 @@ def test_workers_of_the_launcher_take_their_ranks_by_device(write):
     words = ("--worker_num=4", "--master_port=0", "--join=True", "--tail_worker_log=none")
     with Launch(*words, RUN_WORKER, "leave", env={"RANK_TABLE_FILE": write(table())}) as launch:
         assert launch.wait(timeout=60) == 0
-        logs = [launch.log(f"worker_{device}.log") for device in range(4)]
-        assert logs == [f"rank {RANKS[str(device)]} of 4\n" for device in range(4)]
+        # The launcher reads the table, too, and names the logs.
+        assert [launch.log(f"worker_{rank}.log") for rank in range(4)] == [f"rank {rank} of 4\n" for rank in range(4)]
+
+
+@pytest.mark.parametrize("devices", ["4567", "0124"])
+def test_logs_are_named_by_index_where_workers_tell_their_devices_themselves(devices, write):
+    ranks = {device: str(3 - index) for index, device in enumerate(devices)}
+    path = write(table(ranks=ranks))
+    task = ["--", "sh", "-c", f'set -- {" ".join(devices)}; shift $DEVICE_ID; DEVICE_ID=$1 exec python3 {RUN_WORKER} leave']
+    words = ("--worker_num=4", "--master_port=0", "--join=True", "--tail_worker_log=0,2", f"--rank_table_file={path}")
+    with Launch(*words, *task) as launch:
+        assert launch.wait(timeout=60) == 0
+        assert [launch.log(f"worker_{index}.log") for index in range(4)] == [f"rank {3 - index} of 4\n" for index in range(4)]
+        assert sorted(launch.stdout.splitlines()) == ["[local 0] rank 3 of 4", "[local 2] rank 1 of 4"]
 
 
 def worker(path, **changes):

@@ -210,6 +210,24 @@ def test_restarts_that_are_used_up_end_the_run(tmp_path):
         job.nothing_left()
 
 
+def test_who_leaves_by_mistake_and_cannot_come_back_is_to_blame_with_code_1_whatever_the_others_exit_with():
+    lines = """
+        c = join()
+        if c.rank == 1:
+            c.world.barrier()
+            os._exit(0)
+        say(**fails(lambda: (c.world.barrier(), c.world.barrier())))
+        os._exit(8)
+    """
+    with Launch("--worker_num=2", "--master_port=0", "--join", *node(lines)) as launch:
+        assert launch.wait(LIMIT) == 1, launch.describe()
+        first, other = (launch.child(f"worker {rank}") for rank in (1, 0))
+        told = rf"muster: first failure: worker 1 \(pid {first}\) exited with code 0, .*\n    it ended without leaving the cluster \(muster_finalize\)\n"
+        assert re.search(told, launch.stderr), launch.stderr
+        assert f"muster: then worker 0 (pid {other}) exited with code 8" in launch.stderr
+        launch.nothing_left()
+
+
 def test_a_scheduler_that_is_killed_too_often_ends_the_run(tmp_path):
     with Job(tmp_path, *returning(), restarts=1, hold=True) as job:
         job.stand()

@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from cluster import MUSTER, clean_environment
+from cluster import MUSTER, clean_environment, stop, thread_states
 from launch import Launch, environment_of, until
 from nodes import listening_ports
 
@@ -457,19 +457,21 @@ def test_a_killed_worker_is_named_with_its_signal():
         launch.nothing_left()
 
 
-def test_the_killed_worker_is_the_first_although_others_end_with_it(tmp_path):
-    """The others look at the first one's life themselves, and end at once when it is over."""
-    text = (
-        "if [ $RANK_ID = 1 ]; then echo $$ > pid; exec sleep 600; fi;"
-        "while [ ! -s pid ]; do sleep 0.01; done; read pid < pid; echo ready;"
-        "while kill -0 $pid; do sleep 0.001; done; exit 1"
-    )
-    with Launch("--worker_num=4", *JOINED, *shell(text), cwd=tmp_path) as launch:
-        for rank in (0, 2, 3):
-            launch.wait_for_log(f"worker_{rank}.log", "ready")
-        os.kill(launch.child("worker 1"), signal.SIGSEGV)
-        assert launch.wait(timeout=20) == 128 + signal.SIGSEGV
-        assert "first failure: worker 1" in launch.stderr
+@pytest.mark.parametrize("at_once, code", [(True, 128 + signal.SIGSEGV), (False, 3)])
+def test_of_workers_found_together_the_killed_one_is_the_first_and_otherwise_the_one_found_first(at_once, code, tmp_path):
+    """Either the launcher stands still until both have ended, or the second ends once the launcher has told of the first."""
+    told = 'until grep -q "says of process" "$(dirname "$(readlink /proc/$$/fd/1)")/scheduler.log"; do sleep 0.01; done'
+    text = f"while [ ! -e $GO ]; do sleep 0.01; done; [ $RANK_ID = 0 ] && exit 3; {':' if at_once else told}; kill -SEGV $$"
+    with Launch("--worker_num=2", *JOINED, *shell(text), env={"GO": tmp_path / "go", "MUSTER_LOG": "info"}) as launch:
+        pids = [launch.child(f"worker {rank}") for rank in range(2)]
+        if at_once:
+            stop(launch.pid)
+        (tmp_path / "go").touch()
+        if at_once:
+            until(lambda: all("Z" in thread_states(pid) for pid in pids), 20, "both have ended")
+            os.kill(launch.pid, signal.SIGCONT)
+        assert launch.wait(timeout=20) == code
+        assert f"first failure: worker {int(at_once)} (pid {pids[at_once]})" in launch.stderr
 
 
 def test_a_dead_scheduler_stops_the_workers():
@@ -592,8 +594,5 @@ def test_a_worker_reads_from_a_terminal_that_does_not_control_it(tmp_path):
 
 
 def test_workers_read_the_launchers_input(tmp_path):
-    ended = subprocess.run(
-        [MUSTER, "run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", "cat"],
-        env=clean_environment(), input="typed\n", capture_output=True, text=True, timeout=20,
-    )
+    ended = run("run", "--worker_num=1", *JOINED, f"--log_dir={tmp_path}", "cat", stdin=None, input="typed\n")
     assert (ended.returncode, ended.stdout) == (0, "typed\n")

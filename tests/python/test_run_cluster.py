@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from cluster import Process, complaints
+from cluster import Process, complaints, reserved_port
 from launch import Launch
 
 WORKER = pathlib.Path(__file__).with_name("cluster_worker.py")
@@ -52,6 +52,18 @@ def test_forming_that_takes_too_long_has_a_code_of_its_own():
         assert failures(launch)[0].startswith("muster: first failure: the scheduler")
         assert "missing: rank 2" in launch.stderr
         launch.nothing_left()
+
+
+def test_while_the_ranks_are_unknown_a_worker_has_nobody_elses_place_for_torch():
+    """Those of the launcher's own environment are of another launcher's worker."""
+    stale = {"RANK": 99, "WORLD_SIZE": 100, "LOCAL_RANK": 7, "LOCAL_WORLD_SIZE": 8}
+    with reserved_port() as port:
+        words = ("--worker_num=2", "--local_worker_num=1", f"--master_port={port}", "--join=True", "--tail_worker_log=none")
+        with Launch(*words, "--", "sh", "-c", "env; exit 3", env=stale) as launch:
+            assert launch.wait(timeout=60) == 3
+            log, = launch.logs.glob("worker_*.log")
+            told = dict(line.split("=", 1) for line in log.read_text().splitlines() if "=" in line)
+            assert told["RANK_SIZE"] == "2" and not stale.keys() & told.keys()
 
 
 def test_a_job_over_two_launchers():

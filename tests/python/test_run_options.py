@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -54,13 +53,25 @@ def test_runs_whose_logs_have_other_names_are_still_two_runs():
 
 def test_a_rank_table_gives_the_ranks(command, tmp_path):
     (tmp_path / "table.json").write_text(json.dumps(table()))
-    words = ("--worker_num=4", *JOINED, "--tail_worker_log=none", f"--rank_table_file={tmp_path}/table.json")
+    words = ("--worker_num=4", *JOINED, "--tail_worker_log=0,2", f"--rank_table_file={tmp_path}/table.json")
     # The option beats the variables.
     env = {"RANK_TABLE_FILE": "/no/such/file", "MUSTER_RANK_TABLE_FILE": "/no/such/file"}
     with Launch(*words, WORKER, "leave", env=env, command=command) as launch:
         assert launch.wait(timeout=60) == 0
-        logs = [launch.log(f"worker_{device}.log") for device in range(4)]
-        assert logs == [f"rank {RANKS[str(device)]} of 4\n" for device in range(4)]
+        assert [launch.log(f"worker_{rank}.log") for rank in range(4)] == [f"rank {rank} of 4\n" for rank in range(4)]
+        assert sorted(launch.stdout.splitlines()) == ["[rank 0] rank 0 of 4", "[rank 2] rank 2 of 4"]
+
+
+def test_a_rank_table_names_logs_and_gives_the_ranks_where_another_host_has_the_scheduler(tmp_path):
+    """The first log is then a worker's, and has the lock of all."""
+    (tmp_path / "table.json").write_text(json.dumps(table()))
+    words = ("--worker_num=4", "--master_addr=192.0.2.1", f"--rank_table_file={tmp_path}/table.json")
+    with Launch(*words, *shell("echo device $DEVICE_ID rank [$RANK_ID$MS_NODE_ID$RANK]; exec sleep 600")) as launch:
+        assert launch.wait(timeout=30) == 0
+        for device, rank in RANKS.items():
+            launch.wait_for_log(f"worker_{rank}.log", rf"\Adevice {device} rank \[\]\n\Z")
+        ended = run("run", f"--log_dir={launch.logs}", *words, "true")
+        assert ended.returncode == 1 and "where another run is alive" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -86,28 +97,33 @@ def test_a_rank_table_that_is_not_right_starts_nothing(content, said, tmp_path):
 
 
 def test_what_a_dry_run_shows_can_be_run_by_a_shell_and_forms_the_cluster(tmp_path):
-    words = ["run", "--worker_num=2", "--master_port=0", f"--log_dir={tmp_path}/logs", "--sim_level=0"]
-    ended = run(*words, WORKER, "leave")
-    assert (ended.returncode, not (tmp_path / "logs").exists()) == (0, True), ended.stderr
+    (tmp_path / "table.json").write_text(json.dumps(table(ranks={"0": "1", "1": "0"})))
+    words = ["run", "--worker_num=2", "--master_port=0", f"--log_dir={tmp_path}/new/my logs", "--sim_level=0", "-x", "COLOUR=sky blue",
+             f"--rank_table_file={tmp_path}/table.json", "-x", "MUSTER_JOB_SECRET=hush"]
+    # What the launcher takes out of its own environment is taken out of the shell's, too.
+    env = {"MUSTER_NODE_ID": "contradicts", "RANK_ID": "7", "MUSTER_RANK_TABLE_FILE": "/no/such/file", "PYTHONUNBUFFERED": None}
+    ended = run(*words, *shell(f'echo "$COLOUR"; exec python3 {WORKER} leave'), env=env)
+    assert (ended.returncode, (tmp_path / "new").exists()) == (0, False), ended.stderr
     assert [line for line in ended.stdout.splitlines() if line.startswith("#")] == ["# the scheduler", "# worker 0", "# worker 1"]
-    (tmp_path / "logs").mkdir()
-    path = f"{pathlib.Path(MUSTER).parent}:{os.environ['PATH']}"
+    assert "PYTHONUNBUFFERED=1" in ended.stdout and "hush" not in ended.stdout + ended.stderr
     script = ended.stdout + "wait\n"
-    subprocess.run(["sh", "-e"], input=script, text=True, env=clean_environment({"PATH": path}), timeout=60, check=True)
-    logs = [(tmp_path / "logs" / f"worker_{rank}.log").read_text() for rank in (0, 1)]
-    assert logs == ["rank 0 of 2\n", "rank 1 of 2\n"]
+    subprocess.run(["sh", "-e"], input=script, text=True, env=clean_environment(env), timeout=60, check=True)
+    logs = [(tmp_path / "new" / "my logs" / f"worker_{rank}.log").read_text() for rank in (0, 1)]
+    assert logs == ["sky blue\nrank 0 of 2\n", "sky blue\nrank 1 of 2\n"]
 
 
-def test_a_dry_run_of_one_rank_of_a_large_job(command, tmp_path):
+@pytest.mark.parametrize("node_rank", [-1, 0, 124])
+def test_a_dry_run_of_one_rank_of_a_large_job(node_rank, command, tmp_path):
     words = ["--worker_num=1024", "--local_worker_num=8", "--master_addr=192.0.2.1", "--sim_level", "1", "--sim_rank_id", "999"]
-    binds = ["--bind_core", json.dumps({"device7": min(os.sched_getaffinity(0))})]
-    ended = subprocess.run([*command, *words, *binds, "--log_dir=logs", "sh", "a b"], env=clean_environment(), cwd=tmp_path,
-                           capture_output=True, text=True, timeout=30)
+    core = min(os.sched_getaffinity(0))
+    words += [f"--node_rank={node_rank}", "--bind_core", json.dumps({"device7": core}), "--log_dir=logs"]
+    ended = subprocess.run([*command, *words, "sh", "a b"], env=clean_environment(), cwd=tmp_path, capture_output=True, text=True,
+                           timeout=30)
     assert ended.returncode == 0, ended.stderr
-    first, *told, last = ended.stdout.splitlines()
-    assert re.fullmatch(r"# worker 999, bound to core \d+", first)
-    assert {"RANK_ID=999 \\", "DEVICE_ID=7 \\", "RANK_SIZE=1024 \\"} <= set(told)
-    assert last == "    sh 'a b' > logs/worker_999.log 2>&1 &"
+    folder, first, *told, last = ended.stdout.splitlines()
+    assert (folder, first) == ("mkdir -p -- logs", f"# worker 999, bound to core {core}")
+    assert {"RANK_ID=999 \\", "DEVICE_ID=7 \\", "LOCAL_RANK=7 \\", "RANK_SIZE=1024 \\"} <= set(told)
+    assert last == f"    taskset -c {core} sh 'a b' > logs/worker_999.log 2>&1 &"
     assert not (tmp_path / "logs").exists()
 
 
@@ -118,6 +134,36 @@ def test_a_dry_run_says_what_would_be_refused(tmp_path):
     assert taken.returncode == 1 and "in use" in taken.stderr
     missing = run("run", "--worker_num=1", "--master_port=0", "--sim_level=0", "no-such-program")
     assert missing.returncode == 127
+
+
+@pytest.mark.parametrize("folder", ["file", "file/logs", "link", "/proc/nope", "/dev/null"])
+def test_a_dry_run_and_a_run_refuse_the_same_folder(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("nowhere")
+    for more in ([], ["--sim_level=0"]):
+        ended = run("run", "--worker_num=1", *JOINED, *more, f"--log_dir={tmp_path / folder}", "true")
+        assert (ended.returncode, ended.stdout) == (1, "") and f'--log_dir is "{tmp_path / folder}", ' in ended.stderr, ended
+
+
+@pytest.mark.parametrize("directory", ["/proc/nope", "file", "open"])
+def test_a_dry_run_and_a_run_refuse_the_same_recovery_directory(directory, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    env = {"MS_ENABLE_RECOVERY": "1", "MS_RECOVERY_PATH": str(tmp_path / directory)}
+    for more in (["--sim_level=0"], []):
+        ended = run("run", "--worker_num=1", *JOINED, *more, f"--log_dir={tmp_path}/logs", "true", env=env)
+        assert (ended.returncode, ended.stdout) == (1, ""), ended
+        assert (tmp_path / "logs").exists() == (not more), "a dry run makes nothing"
+
+
+def test_a_dry_run_and_a_run_refuse_the_same_interpreter(tmp_path):
+    (tmp_path / "program").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "program").chmod(0o755)
+    for more in ([], ["--sim_level=0"]):
+        ended = run("run", "--worker_num=1", *JOINED, *more, f"--log_dir={tmp_path}/logs", tmp_path / "program")
+        assert (ended.returncode, ended.stdout) == (127, ""), ended
+    assert '/program" needs "/no/such/interpreter", which is no program' in ended.stderr
 
 
 def test_a_dry_run_leaves_the_port_to_others():
@@ -178,6 +224,9 @@ def test_help_has_headings_and_examples_that_are_right(command):
         (["--sim_level=high"], '--sim_level is "high"; it must be 0 to 3'),
         (["--sim_rank_id=1"], "but without --sim_level"),
         (["--worker_log_name=../x"], "which has a slash"),
+        (["--cluster_time_out", "2000000000"], "it must be seconds from 0.001 to 1000000000, or a negative number for no limit"),
+        (["--master_addr", "127.0.0.1:8118"], '--master_addr is "127.0.0.1:8118"; it must be a host name or an IP address'),
+        (["--master_addr=a b"], '--master_addr is "a b"; it must be a host name or an IP address'),
         (["--worker_log_name=" + "x" * 300], "makes a name of 300 bytes; it may have 240"),
         (["--bind_core"], "there is no program to run"),
     ],
@@ -189,7 +238,7 @@ def test_a_slip_is_answered_with_what_would_be_right(words, said, command, tmp_p
     env = clean_environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     ended = subprocess.run([*command, f"--log_dir={tmp_path}/logs", "--master_port=0", *words, *program], env=env,
                            capture_output=True, text=True, timeout=30)
-    assert ended.returncode in (1, 2) and said in ended.stderr, ended
+    assert ended.returncode == (1 if "makes a name" in said else 2) and said in ended.stderr, ended
     assert not (tmp_path / "ran").exists() and not (tmp_path / "logs").exists()
 
 

@@ -89,12 +89,17 @@ def test_a_scheduler_that_is_left_alone_is_asked_and_named():
         launch.nothing_left()
 
 
-def test_what_does_not_hear_is_killed_after_the_grace_and_that_is_said():
+@pytest.mark.parametrize("grace", ["0", "0.3"])
+def test_workers_that_do_not_hear_are_killed_after_the_grace_and_only_then_is_the_scheduler_asked(grace):
     with without_join("trap '' TERM; env -i sleep 600 & echo ready; while :; do sleep 0.05; done") as launch:
-        pids = [int(line) for line in launch.stdout.splitlines()]
-        ended = muster("stop", f"--log_dir={launch.logs}", "--grace=0.3")
+        scheduler, *workers = launch.stdout.split()
+        ended = muster("stop", f"--log_dir={launch.logs}", f"--grace={grace}")
         assert ended.returncode == 0, ended.stderr
-        assert re.search(rf"killed, for they had not ended: .*\b{pids[1]}\b", ended.stderr), ended.stderr
+        said = re.findall(r"(?m)^muster stop: (.*): ([\d, ]+)$", ended.stderr)
+        assert [words for words, _ in said] == ["asked to end", "killed, for they had not ended", "asked to end"], ended.stderr
+        asked, killed, last = (set(pids.split(", ")) for _, pids in said)
+        assert set(workers) <= asked and set(workers) <= killed and scheduler not in asked | killed, ended.stderr
+        assert last == {scheduler}
         launch.nothing_left()
 
 

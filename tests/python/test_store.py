@@ -220,6 +220,33 @@ def test_without_the_scheduler_the_store_says_so_in_time(fate, tmp_path):
         assert told["after"] < 1.5 + SLACK_SECONDS
 
 
+def test_of_a_scheduler_that_is_silent_nobody_hears_which_keys_are_missing(tmp_path):
+    lines = """
+        c = join()
+        hold("silent")
+        say(one=fails(c.store_get, "k", 300), several=fails(c.store_wait, ["j", "k"], 300))
+        hold("it goes on")
+        say(again=fails(c.store_wait, ["j", "k"], 300)["sentence"])
+        c.leave()
+    """
+    # So long a time-out that a scheduler which is stopped for a second does not count as away.
+    with Cluster(node(lines), workers=1, env={"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 60}) as cluster:
+        await_joined(*cluster.workers)
+        cluster.scheduler.signal(signal.SIGSTOP)
+        (tmp_path / "silent").touch()
+        worker, = cluster.workers
+        worker.wait_for('"several"', timeout=30)
+        cluster.scheduler.signal(signal.SIGCONT)
+        (tmp_path / "it goes on").touch()
+        cluster.succeed(timeout=30)
+        words = said(worker)
+    assert words["one"]["error"] == words["several"]["error"] == "TIMEOUT", words
+    assert words["one"]["sentence"].endswith("nobody has set it within 0.3 s, as far as this node has heard"), words
+    assert "store wait for 2 keys: the scheduler has not answered within 0.3 s" in words["several"]["sentence"], words
+    assert 0.3 <= words["several"]["after"] < 0.55 + SLACK_SECONDS, words
+    assert 'nobody has set "j", "k" within 0.3 s' in words["again"], words
+
+
 def test_a_connection_that_breaks_loses_no_request_and_repeats_none():
     """The link to the scheduler is cut again and again, while requests are under way: each is carried out once."""
     lines = """

@@ -131,6 +131,43 @@ def test_tensors_that_do_not_lie_one_after_another_and_empty_ones(env):
     """)
 
 
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+def test_sums_and_averages_of_complex_numbers(env, version):
+    succeed(env, """
+        rank, size = begin()
+        SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
+        for dtype in (torch.complex64, torch.complex128):
+            mine = torch.tensor([[1 + 2j], [3 - 4j]], dtype=dtype) * (rank + 1)
+            for op, right in ((SUM, [3 + 6j, 9 - 12j]), (AVG, [1.5 + 3j, 4.5 - 6j])):
+                for late in (False, True):
+                    def ended(call, *tensors, **named):
+                        work = call(*tensors, op=op, async_op=late, **named)
+                        assert work.wait() if late else work is None
+                    ended(dist.all_reduce, x := mine.clone())
+                    assert x.flatten().tolist() == right
+                    ended(dist.reduce, x := mine.clone(), dst=1)
+                    assert x.flatten().tolist() == (right if rank == 1 else mine.flatten().tolist())
+                    ended(dist.reduce, x := mine.repeat(1, 2)[:, ::2], dst=1)
+                    assert not x.is_contiguous() and (rank == 0 or x.flatten().tolist() == right)
+                    ended(dist.reduce_scatter, x := torch.zeros(1, dtype=dtype), list(mine))
+                    assert x.tolist() == [right[rank]]
+                    ended(dist.reduce_scatter_tensor, x := torch.zeros(1, dtype=dtype), mine.conj())
+                    assert x.tolist() == [right[rank].conjugate()]
+                    outs = [torch.zeros(1, dtype=dtype) for _ in range(2)]
+                    with dist._coalescing_manager(async_ops=late) as works:
+                        for out in outs:
+                            dist.reduce_scatter_tensor(out, mine, op=op)
+                    late and works.wait()
+                    assert [out.item() for out in outs] == [right[rank]] * 2
+            dist.all_to_all_single(x := torch.zeros_like(mine), mine)
+            assert x.flatten().tolist() == [(1 + 2j, 3 - 4j)[rank] * (other + 1) for other in range(size)]
+            gathered = [torch.zeros_like(mine) for _ in range(size)] if rank == 0 else None
+            dist.gather(mine, gathered)
+            assert rank or torch.equal(gathered[1], 2 * mine)
+        dist.destroy_process_group()
+    """, version=version)
+
+
 def test_works_and_futures(env):
     """A work keeps its tensors, several go on at a time, and callbacks of futures run on another thread."""
     succeed(env, """
@@ -294,6 +331,9 @@ REFUSED = {
     "average of bools": ("dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.AVG)", "average of bools"),
     "bits of floats": ("dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND)", "and"),
     "float8": ("dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fn))", "float8_e4m3fn can be moved, but not reduced"),
+    "products of complex numbers": ("dist.reduce(torch.ones(2) * 1j, 0, op=dist.ReduceOp.PRODUCT)", "PRODUCT of complex numbers"),
+    "a largest complex number": ("dist.reduce_scatter(torch.ones(2) * 1j, [torch.ones(2) * 1j] * 2, op=dist.ReduceOp.MAX)",
+                                 "MAX of complex numbers"),
     "lengths": ("dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2))", "has 3 elements, and 4 are needed"),
 }
 
@@ -315,6 +355,7 @@ LOSS = """
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     say(sync=told(dist.all_reduce, torch.ones(2)), work=told(waiting.wait), future=told(waiting.get_future().wait),
+        passed=[waiting.is_completed(), waiting.is_success(), str(waiting.exception())],
         ddp=told(lambda: model(torch.ones(1, 2)).sum().backward()))
     dist.destroy_process_group()
     say(ended=True)
@@ -328,7 +369,7 @@ def test_a_lost_rank_is_torchs_error_with_our_sentence(env):
         for rank in (ranks.workers[0], ranks.workers[2]):
             assert rank.returncode == 0, rank.stderr
             words = said(rank)
-            assert words["ended"]
+            assert words["ended"] and words["passed"] == [False, True, "None"]  # the page says so
             for name in ("sync", "work"):
                 assert words[name]["error"] == "DistBackendError"
             for name in ("sync", "work", "future", "ddp"):

@@ -68,8 +68,13 @@ if rank == 0:
         kept.multi_set(["a", "b"], ["1", "2"])
         kept.append("a", "0")
         assert kept.multi_get(["a", "b"]) == [b"10", b"2"] and kept.delete_key("a") and kept.delete_key("b")
-    store.set_timeout(timedelta(milliseconds=100))
-    say(get=told(store.get, "never"), wait=told(kept.wait, ["never"], timedelta(milliseconds=100)), keys=store.num_keys())
+    say(keys=store.num_keys(), names=store.list_keys(), **{"wait 0.1": told(kept.wait, ["never"], timedelta(milliseconds=100))})
+    if hasattr(dist.PrefixStore, "list_keys"):
+        assert told(kept.list_keys)["error"] == "NotImplementedError"  # the page says so
+    store.set_timeout(timedelta(milliseconds=200))
+    say(**{"get 0.2": told(store.get, "never")})
+    kept.set_timeout(timedelta(milliseconds=300))  # torch's own code changes it, without ours
+    say(**{"get 0.3": told(kept.get, "never"), "wait 0.3": told(kept.wait, ["never"]), "multi_get 0.3": told(store.multi_get, ["never"])})
     store.set("done", "yes")
 store.wait(["done"], timedelta(seconds=60))
 store.cluster.finalize()
@@ -79,9 +84,10 @@ store.cluster.finalize()
 @pytest.mark.parametrize("version", VERSIONS)
 def test_its_calls_are_torchs(tmp_path, version):
     words = succeed(tmp_path, version, CALLS)[0]
-    for name in ("get", "wait"):
-        assert "RuntimeError" in words[name]["kinds"] and "never" in words[name]["sentence"], words
-    assert words["keys"] == 3
+    for call, seconds in (("wait", 0.1), ("get", 0.2), ("get", 0.3), ("wait", 0.3), ("multi_get", 0.3)):
+        error = words[f"{call} {seconds}"]
+        assert "RuntimeError" in error["kinds"] and error["sentence"].endswith(f'never": nobody has set it within {seconds} s'), error
+    assert words["keys"] == 3 and words["names"] == ["bytes", "mine/count", "mine/key"]
 
 
 def test_the_backend_takes_its_cluster(tmp_path):

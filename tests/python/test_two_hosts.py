@@ -76,6 +76,14 @@ def test_two_hosts_with_four_workers_each_train_the_same_model(hosts, is_given, 
         assert names == {f"worker_{number}.log" for number in range(first, first + HERE)}
 
 
+def test_the_host_with_the_address_has_the_scheduler_whatever_that_binds(hosts, tmp_path):
+    with contextlib.ExitStack() as stack:
+        launches = [stack.enter_context(start(hosts, host, *TRAIN, env={"MUSTER_SCHED_BIND": "*"}, cwd=tmp_path)) for host in (1, 0)]
+        ends_well(*launches)
+        there, here = launches
+        assert "the scheduler is here" in here.stderr and "the scheduler is on another host" in there.stderr
+
+
 @pytest.mark.parametrize("is_given", [True, False], ids=["node_rank", "ranks are assigned"])
 def test_behind_sshd_likewise(is_given, tmp_path):
     """The second one knows the scheduler by a name that leads there, and is no address of its host."""

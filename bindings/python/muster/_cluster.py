@@ -129,7 +129,7 @@ class Cluster:
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
         words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout))
-        made = Group._made(self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
+        made = Group._made(self._owner, self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
         assert made is not None  # the library gives one out with OK
         return made
 
@@ -142,8 +142,10 @@ class Cluster:
         a thread of the library, and must not call muster. Where it raises, the call raises `ReductionError` on every
         rank. Calls of other threads with the same operation that are under way meanwhile do so, too.
 
-        Ranks that reduce together make theirs in the same order. Without `commutative` contributions are folded in
-        order of rank. The result is the same for any number of ranks only if the function is associative.
+        Ranks that reduce together make theirs in the same order; a process that was started again makes its own again.
+        Without `commutative` contributions are folded in order of rank. The result is the same for any number of ranks
+        only if the function is associative. Make an operation once, and not for each call: a cluster has 65,536 numbers
+        for them, and none is used again. After that it is a `LimitError`.
         """
         return Operation(self._owner, function, commutative)
 
@@ -249,8 +251,9 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
 
     Settings come from keyword arguments, which are the names of docs/settings.md (`role`, `sched_host`, `worker_num`,
     ...), and from the environment, unless `environment` is False. `role` is "worker", "server" or "scheduler". None
-    leaves a setting out. With no settings at all the process is a cluster of one. `backend_name` is there for
-    MindSpore's programs ("hccl", "nccl", "mccl"), and changes nothing: all collectives are on the host's memory.
+    and `muster.DEFAULT` leave a setting out; infinity is without limit, where a time may be. With no settings at all
+    the process is a cluster of one. `backend_name` is there for MindSpore's programs ("hccl", "nccl", "mccl"), and
+    changes nothing: all collectives are on the host's memory.
 
     Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process it
     serves until the job has ended, and then raises `SystemExit(0)`, or the job's error.

@@ -1,6 +1,7 @@
 """Settings: from keyword arguments and from the environment, into the library's configuration."""
 
 import ctypes
+import math
 import os
 from typing import Any, Dict, Optional
 
@@ -8,12 +9,16 @@ from . import _interrupt
 from ._errors import ConfigError, check
 from ._library import HEADER_VERSION, LIBRARY
 from ._text import text_of
+from ._times import DEFAULT
 
 ROLES = {"worker": "MS_WORKER", "server": "MS_PSERVER", "scheduler": "MS_SCHED"}
 
 # By these a process says who it is. Where they come from the environment, a child of this process inherits them.
 _IDENTITY = ("role", "sched_host", "sched_port", "node_id", "rank_id")
 CLAIM = "MUSTER_JOINED_BY"
+
+# Times that may be without limit. The library has that as a negative number.
+ENDLESS = ("cluster_timeout", "topo_timeout", "timeout", "store_timeout")
 
 
 class Config:
@@ -23,9 +28,8 @@ class Config:
         self._handle = ctypes.c_void_p()
         check(LIBRARY.muster_config_new(HEADER_VERSION, ctypes.byref(self._handle)))
         try:
-            for key, value in settings.items():
-                if value is not None:
-                    check(LIBRARY.muster_config_set(self._handle, key.encode(), _text(key, value)))
+            for key, value in _given(settings).items():
+                check(LIBRARY.muster_config_set(self._handle, text_of(key, "setting"), _text(key, value)))
             if environment:
                 check(LIBRARY.muster_config_load_env(self._handle))
             _interrupt.arm(self._handle)
@@ -55,9 +59,16 @@ class Config:
         self.free()
 
 
+def _given(settings: Dict[str, Any]) -> Dict[str, Any]:
+    """Without those that are left out. DEFAULT is this very object: another -1 is a value, which docs/settings.md explains."""
+    return {key: value for key, value in settings.items() if value is not None and value is not DEFAULT}
+
+
 def _text(key: str, value: Any) -> bytes:
     if isinstance(value, bool):
         value = int(value)
+    if key in ENDLESS and value == math.inf:
+        value = -1
     text = os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
     if key == "role":
         text = ROLES.get(text, text)
@@ -71,7 +82,7 @@ def _identity() -> str:
 
 
 def _has_identity(settings: Dict[str, Any]) -> bool:
-    return any(settings.get(key) is not None for key in _IDENTITY)
+    return any(key in _IDENTITY for key in _given(settings))
 
 
 def refuse_inherited_identity(settings: Dict[str, Any]) -> None:

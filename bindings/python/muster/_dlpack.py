@@ -103,15 +103,25 @@ def _count(tensor: _DLTensor, name: str) -> int:
     return count
 
 
-def open_tensor(data: Any, name: str) -> Tensor:
-    """Asks an object for its tensor. Raises `InvalidError` where it is not on the CPU, or is not contiguous."""
-    device = data.__dlpack_device__()
-    if int(device[0]) != _CPU:
-        raise InvalidError(f"{name}: lies on the device {tuple(device)}, not on the CPU (1, 0); copy it to the host first")
+def _capsule_of(data: Any) -> Any:
     try:
-        capsule = data.__dlpack__(max_version=(1, 0))
+        return data.__dlpack__(max_version=(1, 0))
     except TypeError:  # a producer from before version 1
-        capsule = data.__dlpack__()
+        return data.__dlpack__()
+
+
+def open_tensor(data: Any, name: str) -> Tensor:
+    """Asks an object for its tensor. Raises `InvalidError` where it gives none, is not on the CPU, or is not contiguous."""
+    try:
+        device = data.__dlpack_device__()
+        capsule = _capsule_of(data) if int(device[0]) == _CPU else None
+    except (BufferError, RuntimeError, TypeError, ValueError) as refused:  # as producers say no
+        raise InvalidError(
+            f"{name}: a {type(data).__name__} that does not give its memory out ({refused}); one of plain numbers on the CPU "
+            "is needed, as tensor.detach(), .resolve_conj(), .to_dense(), .int_repr() or .cpu() makes it"
+        ) from refused
+    if capsule is None:
+        raise InvalidError(f"{name}: lies on the device {tuple(device)}, not on the CPU (1, 0); copy it to the host first")
     if _is_capsule(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
         if versioned.major != 1:

@@ -287,6 +287,8 @@ class ReductionError(MusterError):
     """A Python function that reduces has raised, on this rank (its exception is `__cause__`) or on another."""
 
     code = Status.INVALID
+    rank: Optional[int] = None
+    """The lowest rank, among the nodes of its role, on which it raised: the same on every rank."""
 
 
 _CLASSES: Dict[int, Type[MusterError]] = {

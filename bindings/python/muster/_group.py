@@ -112,7 +112,7 @@ class Group(Objects, Starts):
         A collective: all members of this group call it, with the same list. Those that are not in it get None.
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
-        return Group._made(self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
+        return Group._made(self._cluster, self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
         """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
@@ -121,7 +121,8 @@ class Group(Objects, Starts):
         A collective: all members call it. A member whose colour is None is in none, and gets None.
         """
         number = -1 if colour is None else whole(colour, "colour", 0)
-        return Group._made(self._checked, LIBRARY.muster_group_split, self._handle, number, whole(key, "key"))
+        words = (self._handle, number, whole(key, "key"))
+        return Group._made(self._cluster, self._checked, LIBRARY.muster_group_split, *words)
 
     def free(self) -> None:
         """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when
@@ -142,13 +143,13 @@ class Group(Objects, Starts):
         self.free()
 
     @staticmethod
-    def _made(checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
+    def _made(cluster: _life.Handle, checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
         """The group that a call of the library gives out behind these words, if it does."""
         handle, group = ctypes.c_void_p(), None
         try:
             status = call(*words, ctypes.byref(handle))
         finally:  # a signal's handler may raise as the call returns: then nothing refers to the group, and it is freed
             if handle.value is not None:
-                group = Group(handle.value, _life.Handle(handle.value, LIBRARY.muster_group_free), is_made=True)
+                group = Group(handle.value, cluster, _life.Handle(handle.value, LIBRARY.muster_group_free))
         checked(status)
         return group

@@ -13,13 +13,14 @@ from ._requests import Request, received_of, tell_of_misfit
 class GroupBase:
     """A group's handle. The classes that build on it add what can be called."""
 
-    __slots__ = ("__weakref__", "_handle", "_is_made", "_owner", "_rank", "_size")
+    __slots__ = ("__weakref__", "_cluster", "_handle", "_is_made", "_owner", "_rank", "_size")
 
-    def __init__(self, handle: int, owner: _life.Handle, is_made: bool = False) -> None:
-        """`owner` is the group's own handle where it `is_made`, else its cluster's."""
+    def __init__(self, handle: int, cluster: _life.Handle, made: Optional[_life.Handle] = None) -> None:
+        """`made` is the handle of a group that was made. One of the cluster's own goes with its cluster."""
         self._handle: Optional[int] = handle
-        self._owner = owner
-        self._is_made = is_made
+        self._cluster = cluster
+        self._owner = cluster if made is None else made
+        self._is_made = made is not None
         self._size: int = check(LIBRARY.muster_group_size(handle))
         self._rank: int = LIBRARY.muster_group_rank(handle)
 

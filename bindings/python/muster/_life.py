@@ -13,31 +13,31 @@ it stands, and the library's frames on it end the process. So, in this order:
 """
 
 import atexit
+import collections
 import contextlib
 import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Iterator, List, Optional, Tuple
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
-from ._library import LIBRARY, LOG_FN, LOG_WARNING
+from ._library import IN_PROGRESS, LIBRARY, LOG_FN, LOG_WARNING
 
 if TYPE_CHECKING:
     from ._cluster import Cluster
 
 open_clusters: List["Cluster"] = []
 
-# Handles of requests that still went on when Python forgot them, with what their operation uses.
-_orphans: List[Tuple[int, Any]] = []
+# Handles of requests that still went on when Python forgot them, with what their operation uses. The next to be asked is the first.
+_orphans: Deque[Tuple[int, Any]] = collections.deque()
 # One thread at a time looks at them, and no finalizer or handler that comes in between does.
 _looking = threading.RLock()
 _looks = False
 
-# From this number on nobody looks at all of them each time.
-_MANY = 64
-_look_at = 0
+# How many are asked when another one comes.
+_LOOKS = 16
 
 # Handles that were found while the library was calling this process.
 _late: List["Handle"] = []
@@ -80,15 +80,15 @@ class Handle:
 
 def adopt(handle: int, keep: Any) -> None:
     """Takes a request that goes on, so that nobody waits for its end: it is freed once it has ended."""
-    global _look_at
     _orphans.append((handle, keep))
-    if not is_called_by_the_library() and len(_orphans) >= _look_at:
-        free_orphans()
-        _look_at = 2 * len(_orphans) if len(_orphans) > _MANY else 0
+    if not is_called_by_the_library():
+        free_orphans(_LOOKS)
 
 
-def free_orphans() -> None:
-    """Frees the forgotten requests that have ended, and handles that could not be freed where they were found."""
+def free_orphans(most: Optional[int] = None) -> None:
+    """Frees the forgotten requests that have ended, and handles that could not be freed where they were found. Asks at
+    most so many requests: those that have gone unasked for longest.
+    """
     global _looks
     with contextlib.suppress(IndexError):  # what is taken from a list is this thread's alone
         while True:
@@ -98,9 +98,12 @@ def free_orphans() -> None:
             return
         _looks = True
         try:
-            for orphan in list(_orphans):
-                if LIBRARY.muster_request_test(orphan[0]) != 1:
-                    _orphans.remove(orphan)
+            for _ in range(len(_orphans) if most is None else min(most, len(_orphans))):
+                orphan = _orphans[0]  # others only put more behind it
+                if LIBRARY.muster_request_test(orphan[0]) == IN_PROGRESS:
+                    _orphans.rotate(-1)
+                else:
+                    _orphans.popleft()
                     LIBRARY.muster_request_free(orphan[0])
         finally:
             _looks = False

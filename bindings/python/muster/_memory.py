@@ -138,7 +138,8 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
 def _own_type(view: memoryview, name: str) -> int:
     """The type of elements that the library can move, and knows nothing else of: complex numbers, structures, texts.
     """
-    if re.search(r"[OPX&]", re.sub(r":[^:]*:", "", view.format)):
+    # Of ctypes are z and Z, texts of C; Zf, Zd and Zg are numpy's complex numbers. What stands between colons is a name.
+    if re.search(r"[OPXz&]|Z(?![fdg])", re.sub(r":[^:]*:", " ", view.format)):
         raise InvalidError(f"{name}: elements of the format {view.format!r} are pointers, which mean nothing elsewhere")
     if not 1 <= view.itemsize <= _library.ELEMENT_BYTES_MAX:
         raise InvalidError(
@@ -158,12 +159,19 @@ def name_of(dtype: int) -> str:
 
 def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
     """What the buffer protocol does not serve: some of numpy's types, as bfloat16 and datetime64, and DLPack."""
-    numpy = sys.modules.get("numpy")
-    if numpy and isinstance(data, numpy.ndarray) and not data.dtype.hasobject:
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy and isinstance(data, numpy.ndarray):
+        if data.dtype.hasobject:
+            raise InvalidError(f"{name}: elements of the type {data.dtype} hold pointers, which mean nothing elsewhere")
         memory = memory_of(data.view(f"V{data.dtype.itemsize}"), name)
         if data.dtype.name == "bfloat16":
             memory.dtype = _library.BFLOAT16
         return memory
+    if torch and isinstance(data, torch.Tensor) and data.is_neg():  # of which DLPack says nothing
+        raise InvalidError(
+            f"{name}: a tensor with the negative bit, whose memory has its numbers without the minus; one without it is needed, "
+            "as tensor.resolve_neg() makes it"
+        )
     if hasattr(data, "__dlpack__"):
         tensor = _dlpack.open_tensor(data, name)
         return Memory(tensor.address, tensor.count, tensor.dtype, tensor.writable, tensor, tensor.boolean)

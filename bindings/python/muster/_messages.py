@@ -16,15 +16,19 @@ class Messages(GroupBase):
 
     A message meets a receive that asks for its sender, or any, and its tag, or any. Messages from one rank to another
     do not overtake each other. A message of up to 64 KiB is kept for its receiver; a longer one waits until a receive
-    asks for it. Errors end the call alone, unless a peer is lost, data damaged, or a link broken.
+    asks for it. A receiver keeps up to 16 MiB of one sender, and what is beyond waits as a longer one does. Errors end
+    the call alone, unless a peer is lost, data damaged, or a link broken.
     """
 
     __slots__ = ()
 
     def send(self, buf: Data, to: int, tag: int = 0) -> None:
-        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, and a message of more than
-        64 KiB until its receive asks for it, at most for the group's time-out. To itself a rank sends such a message
-        only where its receive is posted; else it is a `StateError`.
+        """Sends `buf` to the member with rank `to`. Blocks until the system has taken it, at most for the group's
+        time-out. A message of more than 64 KiB waits until its receive asks for it. So does a shorter one, where the
+        receiver keeps 16 MiB of this rank's already.
+
+        To itself a rank sends a message of more than 64 KiB only where its receive is posted; else it is a
+        `StateError`. A shorter one for which the 16 MiB have no room is a `LimitError`.
         """
         self._run("send", _calls.send(buf, to, tag))
 

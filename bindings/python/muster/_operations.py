@@ -35,8 +35,8 @@ class Operation:
     The function gets two memoryviews and the type's name. The memory is the library's: the views end when the function
     returns, and nothing that was made of them (a numpy array, a slice) may be used after that.
 
-    It is the cluster's, and lives as long as something refers to it. Ranks that reduce together must have made theirs
-    in the same order.
+    Only the groups of its cluster take it. It lives as long as something refers to it; calls that go on do. Ranks that
+    reduce together must have made theirs in the same order.
     """
 
     def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
@@ -49,6 +49,10 @@ class Operation:
         status = LIBRARY.muster_op_create(cluster.value, self._entry, None, int(commutative), ctypes.byref(number))
         check(status, cluster=cluster.value)
         self.number: int = number.value
+        self._owner = _life.Handle(number.value, self._free)
+
+    def _free(self, number: int) -> None:
+        LIBRARY.muster_op_free(self._cluster.value, number)
 
     def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
         """Called by a thread of the library. An exception must not go into it: it is kept for the callers."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _calls
 from ._calls import Call
-from ._errors import MusterError, ReductionError
+from ._errors import InvalidError, MusterError, ReductionError
+from ._library import LIBRARY
 
 if TYPE_CHECKING:
     from ._group_base import GroupBase
@@ -19,11 +20,16 @@ if TYPE_CHECKING:
 # A wait without a limit would carry the collective out on this thread.
 _LONG_S = 1e9
 
+# In place of the rank on which a function has raised: more than any.
+_NOWHERE = 1 << 31
+
 
 def run(group: "GroupBase", name: str, call: Call) -> Any:
     """Carries a reduction out, and fails it on every rank where a function has raised on any."""
     operation = call.operation
     assert operation is not None  # this is what brings a call here
+    if operation._cluster is not group._cluster:  # another function may have its number there
+        raise InvalidError("op: an operation of another cluster; operation() of this group's cluster makes one for it")
     with operation.watched() as heard:
         request = group._started(name, call)
         try:
@@ -32,11 +38,12 @@ def run(group: "GroupBase", name: str, call: Call) -> Any:
             if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
                 request.cancel()
             raise
-    raised = heard[0] if heard else None
-    lowest = array("q", [group._rank if raised is not None else group._size])
+    lowest = array("q", [LIBRARY.muster_rank(group._cluster.value) if heard else _NOWHERE])
     group._run("allreduce", _calls.allreduce(lowest, None, "min"))
-    if raised is not None:
-        raise ReductionError(f"the function of the reduction raised {type(raised).__name__}: {raised}") from raised
-    if lowest[0] < group._size:
-        raise ReductionError(f"the function of the reduction raised on rank {lowest[0]}")
-    return result
+    if lowest[0] == _NOWHERE:
+        return result
+    raised = heard[0] if heard else None
+    what = f"raised on rank {lowest[0]}" if raised is None else f"raised {type(raised).__name__}: {raised}"
+    failed = ReductionError(f"the function of the reduction {what}")
+    failed.rank = lowest[0]
+    raise failed from raised

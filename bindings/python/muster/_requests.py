@@ -53,8 +53,9 @@ class Request(Generic[T]):
     waits.
 
     It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that
-    the program forgets goes on. Its buffers live until it has ended, and after that until another request is forgotten
-    or the program ends. A request belongs to one thread at a time.
+    the program forgets goes on, and its buffers live until it has ended. After that they live until the package looks
+    at it, or the program ends: whenever a request is forgotten, it looks at 16 forgotten ones, each in its turn. A
+    request belongs to one thread at a time.
     `await` it in a coroutine, or `wait`.
     """
 

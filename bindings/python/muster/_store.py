@@ -1,13 +1,13 @@
 """The cluster's store: a map from keys to bytes, kept by the scheduler, for what is small."""
 
 import ctypes
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _life
 from ._errors import InvalidError, check
 from ._library import LIBRARY, BytesStruct
 from ._memory import Data, memory_of
-from ._text import whole
+from ._text import utf8, whole
 from ._times import DEFAULT, milliseconds
 
 Key = Union[str, bytes]
@@ -16,13 +16,13 @@ Value = Union[str, Data]
 
 def _key_of(key: Key) -> bytes:
     if isinstance(key, (str, bytes)):
-        return key.encode() if isinstance(key, str) else key
+        return utf8(key, "key") if isinstance(key, str) else key
     raise InvalidError(f"key: {key!r} is a {type(key).__name__}; a string or bytes are needed")
 
 
 def _span(value: Value, name: str) -> Tuple[Any, int, Any]:
     """Where the bytes of a value lie, how many they are, and what keeps them alive."""
-    data = value.encode() if isinstance(value, str) else value
+    data = utf8(value, name) if isinstance(value, str) else value
     memory = memory_of(data, name)
     return memory.place, memory.count * memory.itemsize, (memory, data)
 
@@ -35,6 +35,13 @@ def _list_of(values: Sequence[Value], name: str) -> Tuple[Any, Any]:
         entry.data = ctypes.addressof(place) if isinstance(place, ctypes.Array) else place
         entry.len = length
     return entries, spans
+
+
+def _names_of(keys: Iterable[Key]) -> Tuple[Any, Any]:
+    """Keys as the library takes a list of them. A text is no list, though Python would give its letters out."""
+    if isinstance(keys, (str, bytes)):
+        raise InvalidError(f"keys: {keys!r} is one key; a list is needed, as [{keys!r}]")
+    return _list_of([_key_of(key) for key in keys], "keys")
 
 
 class _Given:
@@ -123,12 +130,12 @@ class Store:
 
     def wait(self, keys: Sequence[Key], timeout: Optional[float] = DEFAULT) -> None:
         """Waits until every key exists. The error names up to three that are missing."""
-        names, _keep = _list_of([_key_of(key) for key in keys], "keys")
+        names, _keep = _names_of(keys)
         self._checked(LIBRARY.muster_store_wait_bytes(self._owner.value, names, len(names), milliseconds(timeout)))
 
     def check(self, keys: Sequence[Key]) -> List[bool]:
         """Which of the keys exist, all at one moment."""
-        names, _keep = _list_of([_key_of(key) for key in keys], "keys")
+        names, _keep = _names_of(keys)
         exists = (ctypes.c_int32 * len(names))()
         self._checked(LIBRARY.muster_store_check(self._owner.value, names, len(names), exists))
         return [bool(one) for one in exists]
@@ -148,13 +155,13 @@ class Store:
 
     def multi_set(self, values: Mapping[Key, Value]) -> None:
         """Sets several keys in one trip: all of them at one moment, or none. 1 MiB less 1 KiB of keys and 16 MiB of values at most."""
-        names, _keep = _list_of([_key_of(key) for key in values], "keys")
+        names, _keep = _names_of(values)
         entries, _alive = _list_of(list(values.values()), "values")
         self._checked(LIBRARY.muster_store_multi_set(self._owner.value, names, entries, len(names)))
 
     def multi_get(self, keys: Sequence[Key], timeout: Optional[float] = DEFAULT) -> List[bytes]:
         """The values of several keys, all of one moment, in one trip; waits until all are there."""
-        names, _keep = _list_of([_key_of(key) for key in keys], "keys")
+        names, _keep = _names_of(keys)
         with _Given() as given:
             words = (names, len(names), milliseconds(timeout), given.out[0])
             self._checked(LIBRARY.muster_store_multi_get(self._owner.value, *words))

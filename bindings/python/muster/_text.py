@@ -1,4 +1,4 @@
-"""Texts for the library: strings in C, which end at their first zero byte."""
+"""Texts and numbers for the library. Its texts are strings in C, which end at their first zero byte."""
 
 from operator import index
 
@@ -15,10 +15,18 @@ def whole(value: int, name: str, least: int = -(1 << 31), most: int = (1 << 31) 
     return value
 
 
+def utf8(value: str, name: str) -> bytes:
+    """Raises `InvalidError` where a letter has no UTF-8: half of a pair, as Python has it for a byte of a file's name."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:  # the text itself is not told: it may be a password
+        raise InvalidError(f"{name}: has the letter {value[error.start]!r}, which UTF-8 does not have") from None
+
+
 def text_of(value: str, name: str) -> bytes:
     """UTF-8. Raises `InvalidError` where a zero byte would cut the text."""
     if not isinstance(value, str):
         raise InvalidError(f"{name}: {value!r} is a {type(value).__name__}; a string is needed")
     if "\0" in value:
-        raise InvalidError(f"{name}: {value!r} has a zero byte in it, which no text here may have")
-    return value.encode()
+        raise InvalidError(f"{name}: has a zero byte in it, which no text here may have")
+    return utf8(value, name)

@@ -54,9 +54,18 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
 
 /// Whether this process may execute that file.
 pub fn executable(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    access(path, libc::X_OK).is_ok()
+}
+
+/// Whether this process may make files in that folder. The error says why not.
+pub fn may_make_files_in(folder: &Path) -> io::Result<()> {
+    access(folder, libc::W_OK | libc::X_OK)
+}
+
+fn access(path: &Path, how: libc::c_int) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` is a string that ends with NUL and outlives the call.
-    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+    checked(unsafe { libc::access(path.as_ptr(), how) }).map(|_| ())
 }
 
 /// Sends a signal to a process. No caller minds if it is gone already.

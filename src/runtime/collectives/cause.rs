@@ -12,7 +12,7 @@ use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
 use crate::runtime::state::verdict::{Concern, PeerQuery, Unsaid, Word};
-use crate::types::Call;
+use crate::types::{Call, CallKind, Time};
 use crate::wire::{Absent, COMPARED_WITHIN};
 use std::cmp::Ordering;
 
@@ -231,7 +231,9 @@ impl Running<'_> {
     /// rank.
     fn timed_out(&self, awaited: Option<Awaited>) -> (Failure, bool) {
         let limit = self.limit_ms as f64 / 1000.0;
-        let (title, absent) = (self.title(), self.ask_absent());
+        // The scheduler is waited for so long here, whatever it says first, and as long again in `agree_on_cause`.
+        let until = self.context.state.clock.now() + VERDICT_WAIT;
+        let (title, absent) = (self.title(), self.ask_absent(until));
         let (peer, fault) = awaited.map_or((None, None), |awaited| (Some(awaited.peer), awaited.fault));
         let own = self.context.describe(self.context.own_rank());
         let waits = peer.map_or_else(String::new, |peer| format!("; {own} waits for {}", self.context.describe(peer)));
@@ -247,13 +249,15 @@ impl Running<'_> {
                     return (self.failure_of(Unsaid::Alive, peer, fault), false);
                 }
                 // The time is up for others, too, and one of them may know which link is at fault.
-                let now = self.context.state.clock.now();
-                if let Some(first) = self.context.state.wait(now + VERDICT_WAIT, |view| self.context.first_cause(view))
-                {
+                if let Some(first) = self.context.state.wait(until, |view| self.context.first_cause(view)) {
                     return (first, true);
                 }
-                let why = "all ranks have entered it, but it did not end: a slow link, or a rank that is stopped";
-                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}"))
+                let why = match self.call.kind {
+                    CallKind::GroupCreate | CallKind::GroupSplit => "the scheduler had not made the group yet",
+                    _ => "it did not end: a slow link, or a rank that is stopped",
+                };
+                let all = "all ranks have entered it, but";
+                (None, format!("{title}: the {limit} s that it may take are over; {all} {why}{waits}"))
             }
             None => {
                 let why = "the scheduler does not answer, so the missing ranks are unknown";
@@ -266,23 +270,24 @@ impl Running<'_> {
 
     /// Says in the log which ranks keep a call waiting.
     pub(crate) fn warn_of_absent(&self) {
+        let until = self.deadline.min(self.context.state.clock.now() + VERDICT_WAIT);
         let absent = self
-            .ask_absent()
+            .ask_absent(until)
             .map(|absent| absent_in_words(&absent.members, absent.total, 0, self.context.id()))
             .unwrap_or_default();
         self.context.state.logger.warn(&patience::in_words(&self.title(), &absent));
     }
 
-    fn ask_absent(&self) -> Option<Absent> {
+    /// Which ranks have not entered the call, if the scheduler says so by then.
+    fn ask_absent(&self, until: Time) -> Option<Absent> {
         let ask = self.context.state.next_ask();
         self.context.state.view().absent.insert(ask, None);
         self.context.ask(Command::WhereAre(ask, self.context.id(), self.sequence, None));
-        let deadline = self.context.state.clock.now() + VERDICT_WAIT;
         let answer = |view: &mut NodeView| match view.absent.get_mut(&ask).and_then(Option::take) {
             None => self.context.broken().map(|_| None),
             answer => Some(answer),
         };
-        let absent = self.context.state.wait(deadline, answer).flatten();
+        let absent = self.context.state.wait(until, answer).flatten();
         self.context.state.view().absent.remove(&ask); // an answer that comes now is of no use
         absent
     }

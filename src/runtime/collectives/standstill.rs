@@ -53,9 +53,10 @@ fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: T
             // If the peer's addresses are not known, nobody has tried yet.
             let member = context.roster.member(peer)?;
             let addresses: Vec<String> = member.addresses.iter().map(ToString::to_string).collect();
-            let (seconds, places) = (waited.as_secs_f64(), addresses.join(" or "));
-            let words =
-                format!("their link could not be opened for {seconds:.1} s, neither to {places} nor from there");
+            let (seconds, places) = (waited.as_secs_f64(), addresses.join(", "));
+            let words = format!(
+                "their link could not be opened for {seconds:.1} s, neither from here nor from there (its addresses: {places})"
+            );
             (!addresses.is_empty()).then_some(words)
         }
         Slot::Up(_) | Slot::Unused | Slot::Left(_) | Slot::Ended(_) => {

@@ -131,7 +131,8 @@ fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
     assert_eq!(awaited(2.0, [Some(0), None]), waits_for(0), "it is the peer's to open that one");
     assert_eq!(awaited(0.9, [Some(1), None]), waits_for(1), "it has not had the time");
     let fault = awaited(2.0, [Some(1), Some(2)]).unwrap().fault.unwrap();
-    assert_eq!(fault, "their link could not be opened for 2.0 s, neither to 127.0.0.1:2 nor from there");
+    let tried = "neither from here nor from there (its addresses: 127.0.0.1:2)";
+    assert_eq!(fault, format!("their link could not be opened for 2.0 s, {tried}"));
     scripts[1].script().acknowledged.owes = true;
     assert_eq!(awaited(0.9, PEERS), waits_for(2));
     assert_eq!(awaited(2.0, PEERS), waits_for(2), "nobody has looked so far");
@@ -167,15 +168,20 @@ fn answer(state: &NodeState, first: Option<&Failure>, is_over: &AtomicBool) {
     }
 }
 
-/// How a broadcast ends that rank 3 does not send, in a cluster that lives.
-fn ends(bench: &Bench, first: Option<&Failure>) -> Failure {
+/// What comes of a call in a cluster that lives.
+fn answered<T>(bench: &Bench, first: Option<&Failure>, call: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| answer(&bench.state, first, &is_over));
-        let failure = bench.call();
+        let came_of_it = call();
         is_over.store(true, Ordering::Relaxed);
-        failure
+        came_of_it
     })
+}
+
+/// How a broadcast ends there that rank 3 does not send.
+fn ends(bench: &Bench, first: Option<&Failure>) -> Failure {
+    answered(bench, first, || bench.call())
 }
 
 const BOTH: [&str; 2] = ["rank 0 (", "rank 3 ("];
@@ -208,6 +214,24 @@ fn a_time_out_where_all_have_entered_names_whom_this_rank_waits_for() {
         "the 6 s that it may take are over; all ranks have entered it, but it did not end: a slow link, or a rank \
                  that is stopped; rank 0 (";
     assert!(failure.cause.contains(words) && failure.cause.contains(") waits for rank 3 ("), "{}", failure.cause);
+}
+
+/// The scheduler says who has come, but makes no group.
+#[test]
+fn a_group_that_was_not_made_in_time_is_no_fault_of_a_link() {
+    for is_split in [false, true] {
+        let mut bench = Bench::new();
+        bench.stand(0);
+        bench.group.set_timeout_ms(50).unwrap();
+        let made = answered(&bench, None, || match is_split {
+            true => bench.registry.split(&bench.group, Some(0), 0),
+            false => bench.registry.create(&bench.group, &[0, 1]),
+        });
+        let error = made.err().expect("nobody makes it");
+        assert_eq!(error.status(), Status::Timeout, "{error}");
+        let words = "all ranks have entered it, but the scheduler had not made the group yet";
+        assert!(error.message().contains(words), "{error}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ const GARBAGE: Kind = Kind { name: "connections that sent what is not this proto
 const DAMAGED: Kind = Kind { name: "connections on which something was damaged", lines: 1 };
 const REFUSED: Kind = Kind { name: "connections that did not know this epoch's secret", lines: 1 };
 pub(crate) const UNPROVED: Kind = Kind { name: "connections that did not get past TLS or the job secret", lines: 1 };
+const PEERLESS: Kind = Kind { name: "addresses of peers at which something else listens", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not introduce themselves in time", lines: 1 };
 pub(crate) const MISNAMED: Kind = Kind { name: "connections with a certificate of another node", lines: 1 };
 pub(crate) const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
@@ -54,6 +55,12 @@ impl Complaints {
             let line = format!("the link to rank {} of {} is dialled again: {why}", key.rank, key.group);
             self.mention_of(DAMAGED, &format!("rank {} of {}", key.rank, key.group), &line);
         }
+    }
+
+    /// No peer has answered at one of several addresses of a peer.
+    pub fn no_peer_at(&mut self, key: LinkKey, words: &str) {
+        let peer = format!("rank {} of {}", key.rank, key.group);
+        self.mention_of(PEERLESS, &peer, &format!("no link to {peer} at {words}"));
     }
 
     /// A hello from this address is of another epoch, or does not show this epoch's secret.

@@ -2,6 +2,9 @@
 //! little later than the one before, or at once if that has failed. No attempt is given up meanwhile, and the first that
 //! succeeds wins. So an address that leads nowhere costs little, and of two good addresses the first counts.
 //!
+//! A connection that is established may lead to another program. So the caller keeps the dial until the peer has answered on it, and
+//! goes on with the other addresses if it does not.
+//!
 //! Owns the attempts until one is handed out or all have failed. Time limits are the caller's matter. Tested in `dial_test.rs`.
 
 use crate::net::{interface, limit, Connect, Poller, TcpTransport, Token, Transport};
@@ -20,7 +23,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 pub enum Dialled {
     /// It is not decided yet.
     Pending,
-    /// This connection is established, and no poller watches it any more. The other attempts are dropped.
+    /// This connection is established, and no poller watches it any more. The other attempts are dropped: their addresses wait.
     Ready(TcpTransport),
     /// No attempt can succeed any more, for this reason.
     Failed(NotDialled),
@@ -29,8 +32,10 @@ pub enum Dialled {
 /// Why no attempt has succeeded: each address that was tried, and how it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDialled {
-    /// At each address a host answered, and nobody listens there.
+    /// At each address a host answered, and no peer listens there.
     Refused(String),
+    /// At least one connection ended before anything was said on it: the peer may be there, and is to be dialled again.
+    Closed(String),
     /// This process has no descriptor left: see [`limit::shortage`].
     NoDescriptor(String),
     /// Anything else.
@@ -40,7 +45,7 @@ pub enum NotDialled {
 impl fmt::Display for NotDialled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotDialled::Refused(reason) | NotDialled::Other(reason) => f.write_str(reason),
+            NotDialled::Refused(reason) | NotDialled::Closed(reason) | NotDialled::Other(reason) => f.write_str(reason),
             NotDialled::NoDescriptor(whose) => write!(f, "the one that dials has no descriptor left: {whose}"),
         }
     }
@@ -95,7 +100,8 @@ impl Dial {
     /// Tries the next address, and goes on to the one after it where that fails at once.
     fn begin_next(&mut self, poller: &Poller, mut next_token: impl FnMut() -> Token) {
         self.next_at = None;
-        while let Some(address) = self.waiting.pop_front().filter(|_| self.ready.is_none()) {
+        while self.ready.is_none() {
+            let Some(address) = self.waiting.pop_front() else { return };
             let started = TcpTransport::start_connect(address, None).and_then(|mut transport| {
                 let connect = transport.finish_connect()?;
                 Ok((connect, transport))
@@ -119,13 +125,32 @@ impl Dial {
         if self.waiting.is_empty() || self.ready.is_some() {
             return Time::NEVER;
         }
-        if now >= *self.next_at.get_or_insert(now + NEXT_AFTER) {
+        if self.attempts.is_empty() || now >= *self.next_at.get_or_insert(now + NEXT_AFTER) {
             self.begin_next(poller, next_token);
         }
         match self.waiting.is_empty() {
             true => Time::NEVER,
             false => *self.next_at.get_or_insert(now + NEXT_AFTER),
         }
+    }
+
+    /// Whether it knows more than one address.
+    pub fn has_several(&self) -> bool {
+        self.known.len() > 1
+    }
+
+    /// The connection that it has handed out ended for this reason, and no peer had answered on it. It goes on with the addresses
+    /// that wait.
+    pub fn not_answered(&mut self, why: NotDialled) {
+        self.failures.push(why);
+    }
+
+    /// Nothing was said on the connection that it has handed out. It begins anew, and comes to this address last.
+    pub fn start_over_behind(&mut self, silent: SocketAddr) {
+        let at = self.known.iter().position(|known| *known == silent);
+        self.known.rotate_left(at.map_or(0, |at| at + 1));
+        self.waiting = self.known.iter().copied().collect();
+        self.failures.clear();
     }
 
     fn note(&mut self, address: SocketAddr, error: &io::Error) {
@@ -186,6 +211,9 @@ impl Dial {
             }
         }
         if let Some(transport) = self.ready.take() {
+            let dropped = self.attempts.drain(..).map(|(_, attempt)| attempt.peer_address());
+            dropped.for_each(|address| self.waiting.push_front(address));
+            self.next_at = None;
             return Dialled::Ready(transport);
         }
         if self.attempts.is_empty() {
@@ -202,6 +230,9 @@ impl Dial {
         }
         let words: Vec<String> = self.failures.iter().map(ToString::to_string).collect();
         match self.failures.iter().all(|failure| matches!(failure, NotDialled::Refused(_))) {
+            _ if self.failures.iter().any(|failure| matches!(failure, NotDialled::Closed(_))) => {
+                NotDialled::Closed(words.join("; "))
+            }
             _ if words.is_empty() => NotDialled::Other("no address: none is known".to_owned()),
             true => NotDialled::Refused(words.join("; ")),
             false => NotDialled::Other(words.join("; ")),

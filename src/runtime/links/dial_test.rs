@@ -138,6 +138,47 @@ fn addresses_may_come_later_and_none_is_tried_twice() {
     assert!(why.to_string().contains("cannot resolve host \"x\""), "{why}");
 }
 
+/// Another program may listen there.
+#[test]
+fn where_no_peer_answers_on_a_connection_the_other_addresses_are_tried() {
+    let (mut side, (_one, first), (_two, second)) = (Side::new(), listener(), listener());
+    let mut dial = side.start(&[first, second]);
+    assert_eq!(side.end(&mut dial), Ok(first));
+    assert!(dial.has_several() && !side.start(&[first]).has_several());
+    dial.not_answered(NotDialled::Refused(format!("{first}: it speaks HTTP")));
+    side.go_on(&mut dial, 0);
+    assert_eq!(side.end(&mut dial), Ok(second), "at once");
+    dial.not_answered(NotDialled::Closed(format!("{second}: closed")));
+    assert!(dial.is_settled());
+    let words = format!("{first}: it speaks HTTP; {second}: closed");
+    assert_eq!(side.end(&mut dial), Err(NotDialled::Closed(words)));
+}
+
+#[test]
+fn an_attempt_that_was_dropped_for_another_one_is_made_again() {
+    let (mut side, (_deaf, deaf), (_good, good)) = (Side::new(), deaf(), listener());
+    let mut dial = side.start(&[deaf, good]);
+    let due = side.go_on(&mut dial, 0);
+    side.go_on(&mut dial, due.0);
+    assert_eq!(side.end(&mut dial), Ok(good));
+    dial.not_answered(NotDialled::Closed(format!("{good}: closed")));
+    side.go_on(&mut dial, due.0);
+    assert!(matches!(side.look(&mut dial), Dialled::Pending));
+    assert_eq!(dial.unanswered(), Some(format!("{good}: closed; {deaf}")));
+}
+
+#[test]
+fn an_address_at_which_nothing_is_said_comes_last() {
+    let (mut side, listeners) = (Side::new(), [listener(), listener(), listener()]);
+    let [first, second, third] = [0, 1, 2].map(|at| listeners[at].1);
+    let mut dial = side.start(&[first, second, third]);
+    for expected in [first, second, third, first] {
+        assert_eq!(side.end(&mut dial), Ok(expected));
+        dial.start_over_behind(expected);
+        side.go_on(&mut dial, 0);
+    }
+}
+
 #[test]
 fn the_families_take_turns() {
     let all = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "[fd00::1]:1", "[fd00::2]:1"].map(at);

@@ -11,8 +11,8 @@ use crate::net::{end_after_refusal, is_refusal, pass_over, Transport};
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{Secret, Time};
 use crate::wire::{
-    encode_frame, peek_frame, Decoder, Encoder, FrameHeader, LinkAccept, LinkBeat, LinkHello, LinkKind, LinkReject,
-    LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, HEADER_BYTES, PROOF_ASK, PROOF_BYTES,
+    encode_frame, peek_frame, Channel, Decoder, Encoder, FrameHeader, LinkAccept, LinkBeat, LinkHello, LinkKind,
+    LinkReject, LinkRejectReason, LinkRevoke, LinkSuspect, Wire, WireError, HEADER_BYTES, PROOF_ASK, PROOF_BYTES,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -81,6 +81,8 @@ pub(crate) enum Next {
     Failed(LinkKey, LinkEnd),
     /// The connection that we dialled has ended, and nothing was said on it.
     Unanswered(LinkKey, LinkEnd),
+    /// No peer has answered on the connection that we dialled. Its further addresses are tried, and the log is told this.
+    Elsewhere(LinkKey, Option<String>),
     /// The connection that we let in has ended before the dialler has confirmed it.
     Unconfirmed(LinkKey, LinkEnd),
     /// One side refuses the other: what the log says of it. The last word may still be on its way.
@@ -101,6 +103,19 @@ pub(crate) enum Next {
 }
 
 impl Handshake {
+    /// The handshake for a watch or a word is done. A word is said by its dialler, which believes that the member is told once it
+    /// has said it: so the other side waits for it as long as the connection stands.
+    pub(crate) fn begin_talk(&mut self, key: LinkKey, word: Vec<u8>) {
+        self.deadline = Time::NEVER;
+        if key.channel == Channel::Watch {
+            self.stage = Stage::Watching(key);
+        } else if matches!(self.stage, Stage::Dialled(_)) {
+            (self.stage, self.outbound) = (Stage::RevokeBroadcast(key), word);
+        } else {
+            self.stage = Stage::Hearing(key);
+        }
+    }
+
     /// Writes what is to be said, reads what has come, and says what to do.
     pub(crate) fn look(&mut self, secret: Option<Secret>) -> Result<Next, WireError> {
         if self.stage == Stage::Rejected {
@@ -206,14 +221,16 @@ impl Handshake {
         }
     }
 
-    /// What becomes of a link that we dialled when the answer is none of this protocol, or is damaged.
-    pub(crate) fn answered_by_no_peer(key: LinkKey, why: &WireError) -> Next {
-        match why.is_damage() {
-            true => {
+    /// What becomes of it when what has come is none of this protocol, or is damaged.
+    pub(crate) fn not_understood(&self, why: &WireError) -> Next {
+        match self.stage {
+            Stage::Watching(key) => Next::WatchEnded(key, format!("it is closed: {why}")),
+            Stage::Dialled(key) if why.is_damage() => {
                 let end = LinkEnd::Corrupt(format!("its answer for a new link was damaged on the way: {why}"));
                 Next::Unanswered(key, end)
             }
-            false => Next::Failed(key, LinkEnd::Ended(format!("what answers there is no peer: {why}"))),
+            Stage::Dialled(key) => Next::Failed(key, LinkEnd::Ended(format!("what answers there is no peer: {why}"))),
+            _ => Next::Close,
         }
     }
 

@@ -15,7 +15,7 @@
 use super::address_lookup::AddressLookup;
 use super::complaints::{Complaints, UNPROVED};
 use super::dial::{Dialled, NotDialled};
-use super::handshake::{confirmation, frame, half, leave, Handshake, Next, Stage};
+use super::handshake::{confirmation, frame, half, leave, Next, Stage};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
 use super::mesh_connections::{MeshConnections, FIRST_TOKEN};
@@ -183,9 +183,13 @@ impl Mesh {
 
     /// Tries further addresses of peers whose first ones do not answer. Returns when to come again.
     pub fn dial_on(&mut self, now: Time, poller: &Poller) -> Time {
-        let (settled, next) = self.connections.dial_on(now, poller);
-        settled.into_iter().for_each(|key| self.look_at_dial(key, poller));
-        next
+        loop {
+            let (settled, next) = self.connections.dial_on(now, poller);
+            if settled.is_empty() {
+                return next;
+            }
+            settled.into_iter().for_each(|key| self.look_at_dial(key, poller));
+        }
     }
 
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {
@@ -201,13 +205,14 @@ impl Mesh {
     }
 
     fn not_dialled(&mut self, key: LinkKey, why: NotDialled) {
-        self.redials.forget(key);
         let reason = format!("it cannot be reached at {why}");
         match (key.channel, why) {
+            (_, NotDialled::Closed(_)) => return self.ended(Next::Unanswered(key, LinkEnd::Ended(reason))),
             (Channel::Watch, NotDialled::Refused(_)) => self.watching.saw(key.rank, PeerSign::Refused(reason)),
             (Channel::Watch, NotDialled::NoDescriptor(_)) => self.watching.saw(key.rank, PeerSign::Unable),
             // There was no address to try, or no host answered for the peer's process.
             (Channel::Watch, NotDialled::Other(_)) => self.watching.saw(key.rank, PeerSign::Unanswered),
+            (Channel::Word, NotDialled::NoDescriptor(_)) => self.revoke_broadcast.is_unheard(key),
             (_, NotDialled::NoDescriptor(whose)) => {
                 let failure = self.rosters.group(key.group).and_then(|roster| shortage::failure(roster, key, &whose));
                 failure.into_iter().for_each(|failure| self.over(key, failure));
@@ -215,6 +220,7 @@ impl Mesh {
             (_, NotDialled::Refused(_)) => self.never_up(key, LinkEnd::Ended(reason)),
             (_, NotDialled::Other(_)) => self.never_up(key, LinkEnd::Silent(reason)),
         }
+        self.redials.forget(key);
     }
 
     /// Takes in a connection that stands, and takes the first look at it.
@@ -268,8 +274,9 @@ impl Mesh {
     pub fn expire(&mut self, looked_at: Time, now: Time) -> Time {
         let mut next = Time::NEVER;
         if let Some(patience) = self.rosters.formed().map(|formed| attempt(&formed.agreed)) {
-            let (given_up, at) = self.unanswered.give_up(&mut self.connections, patience, (looked_at, now));
+            let (given_up, elsewhere, at) = self.unanswered.give_up(&mut self.connections, patience, (looked_at, now));
             given_up.into_iter().for_each(|(key, reason)| self.never_up(key, LinkEnd::Silent(reason)));
+            elsewhere.iter().for_each(|(key, words)| self.complaints.no_peer_at(*key, words));
             next = at;
         }
         let (silent, at) = self.connections.expire(looked_at);
@@ -308,7 +315,7 @@ impl Mesh {
                 return true;
             }
             over => {
-                self.connections.remove(token);
+                let over = self.connections.end(token, over);
                 self.ended(over);
             }
         }
@@ -329,6 +336,10 @@ impl Mesh {
                 self.open.remove(&key);
                 self.ended(Next::Unanswered(key, end));
             }
+            Next::Elsewhere(key, words) => {
+                self.unanswered.forget(key);
+                words.iter().for_each(|words| self.complaints.no_peer_at(key, words));
+            }
             Next::Unanswered(key, _) if key.channel == Channel::Word => self.revoke_broadcast.is_unheard(key),
             Next::Unanswered(key, end) if self.redials.again(key) => {
                 self.complaints.dials_again(key, &end);
@@ -343,13 +354,13 @@ impl Mesh {
 
     /// Somebody sent what is not this protocol.
     fn turn_away(&mut self, token: Token, why: &WireError) {
-        let Some(shake) = self.connections.remove(token) else { return };
-        match shake.stage {
-            Stage::Watching(key) => return self.ended(Next::WatchEnded(key, format!("it is closed: {why}"))),
-            Stage::Dialled(key) => return self.ended(Handshake::answered_by_no_peer(key, why)),
-            _ => {}
+        let Some(shake) = self.connections.get_mut(token) else { return };
+        let how = shake.not_understood(why);
+        if matches!(how, Next::Close) {
+            self.complaints.not_understood(shake.transport.peer_address(), why);
         }
-        self.complaints.not_understood(shake.transport.peer_address(), why);
+        let how = self.connections.end(token, how);
+        self.ended(how);
     }
 
     /// Decides about a hello. Returns whether there is something to say to it.
@@ -419,7 +430,11 @@ impl Mesh {
     /// once: then no group has the connection yet.
     fn hand_over(&mut self, token: Token, key: LinkKey, features: u64, poller: &Poller) -> bool {
         if !key.is_link() {
-            return self.begin_talk(token, key);
+            if key.channel == Channel::Watch {
+                self.watching.saw(key.rank, PeerSign::Stands);
+            }
+            let word = self.revoke_broadcast.word(key.group);
+            return self.connections.get_mut(token).map(|shake| shake.begin_talk(key, word)).is_some();
         }
         if let Some(shake) = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key)) {
             (shake.stage, shake.outbound) = (Stage::Confirming(key, features), confirmation());
@@ -445,20 +460,6 @@ impl Mesh {
             Err(end) => self.never_up(key, end),
         }
         false
-    }
-
-    /// The handshake for a watch or a word is done. A word is said by its dialler, and the other side waits for it.
-    fn begin_talk(&mut self, token: Token, key: LinkKey) -> bool {
-        let Some(shake) = self.connections.get_mut(token) else { return false };
-        if key.channel == Channel::Watch {
-            (shake.stage, shake.deadline) = (Stage::Watching(key), Time::NEVER);
-            self.watching.saw(key.rank, PeerSign::Stands);
-        } else if matches!(shake.stage, Stage::Dialled(_)) {
-            (shake.stage, shake.outbound) = (Stage::RevokeBroadcast(key), self.revoke_broadcast.word(key.group));
-        } else {
-            shake.stage = Stage::Hearing(key);
-        }
-        true
     }
 
     /// A link cannot be opened, and its group is over because of that.

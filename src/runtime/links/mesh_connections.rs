@@ -3,14 +3,15 @@
 //!
 //! Invariant: each connection is wrapped before its first byte, by its side. Tested through `mesh_test.rs`.
 
-use super::dial::{Dial, Dialled};
+use super::dial::{Dial, Dialled, NotDialled};
 use super::handshake::{Handshake, Next, Stage};
+use super::link_end::LinkEnd;
 use crate::net::{Poller, Side, TcpTransport, Token, Transport, Wrap};
 use crate::runtime::base::link_key::LinkKey;
 use crate::strangers::{Crowd, Line};
 use crate::types::{GroupId, Secret, Time};
 use crate::wire::{Channel, LinkHello, WireError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -28,6 +29,10 @@ pub(super) const EARLY_MAX: usize = 128;
 pub(crate) struct MeshConnections {
     wrap: Wrap,
     pub(super) dials: HashMap<LinkKey, Dial>,
+    /// Dials whose connection is established, and whose peers have further addresses: until the peer has answered.
+    reached: HashMap<LinkKey, Dial>,
+    /// Addresses at which connections were established, and no peer answered: they are tried last.
+    peerless: HashSet<SocketAddr>,
     pub(super) handshakes: HashMap<Token, Handshake>,
     /// The handshakes that others opened and that have proved nothing yet.
     crowd: Crowd<Token, IpAddr>,
@@ -39,13 +44,16 @@ pub(crate) struct MeshConnections {
 impl MeshConnections {
     /// A table without connections.
     pub fn new(wrap: Wrap) -> MeshConnections {
-        let (dials, handshakes, crowd, line) = (HashMap::new(), HashMap::new(), Crowd::default(), Line::default());
-        MeshConnections { wrap, dials, handshakes, crowd, line, next_token: FIRST_TOKEN }
+        let (dials, reached, handshakes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (peerless, crowd, line) = (HashSet::new(), Crowd::default(), Line::default());
+        MeshConnections { wrap, dials, reached, peerless, handshakes, crowd, line, next_token: FIRST_TOKEN }
     }
 
     /// A new epoch has begun. Of the handshakes, only those go on that have not been answered yet, or have been rejected.
     pub fn begin_epoch(&mut self) {
         self.dials.clear();
+        self.reached.clear();
+        self.peerless.clear();
         self.handshakes.retain(|_, shake| {
             let is_new = matches!(shake.stage, Stage::Accepted | Stage::AcceptedOnSpare(_));
             is_new || matches!(shake.stage, Stage::Held(_) | Stage::Rejecting | Stage::Rejected)
@@ -55,12 +63,16 @@ impl MeshConnections {
     /// A group has been freed. A handshake that is under way goes on.
     pub fn stop_dialling(&mut self, group: GroupId) {
         self.dials.retain(|key, _| key.group != group);
+        self.reached.retain(|key, _| key.group != group);
     }
 
     /// Begins to connect to one of these addresses.
     pub fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
+        let mut addresses = addresses.to_vec();
+        addresses.sort_by_key(|address| self.peerless.contains(address));
         let next_token = &mut self.next_token;
-        let dial = Dial::start(addresses, poller, || following(next_token));
+        let dial = Dial::start(&addresses, poller, || following(next_token));
+        self.reached.remove(&key);
         self.dials.insert(key, dial);
     }
 
@@ -81,15 +93,60 @@ impl MeshConnections {
         self.dials.iter().find(|(_, dial)| dial.has(token)).map(|(key, _)| *key)
     }
 
-    /// How a dial stands. Once it has succeeded or failed, it is no longer in the table.
+    /// How a dial stands. Once it has succeeded or failed, it is no longer in this table. The other addresses of the peer are kept
+    /// until it has answered.
     pub fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) -> Dialled {
         let next_token = &mut self.next_token;
         let look = |dial: &mut Dial| dial.look(poller, || following(next_token));
         let looked = self.dials.get_mut(&key).map_or(Dialled::Pending, look);
         if !matches!(looked, Dialled::Pending) {
-            self.dials.remove(&key);
+            let dial = self.dials.remove(&key).filter(|dial| matches!(looked, Dialled::Ready(_)) && dial.has_several());
+            self.reached.extend(dial.map(|dial| (key, dial)));
         }
         looked
+    }
+
+    /// Takes out a connection that has ended like this. If no peer has answered on it, the others of the peer's addresses are tried.
+    pub fn end(&mut self, token: Token, how: Next) -> Next {
+        let dialled = self.remove(token).filter(|shake| matches!(shake.stage, Stage::Dialled(_)));
+        let (Next::Failed(key, end) | Next::Unanswered(key, end), Some(shake)) = (&how, dialled) else { return how };
+        let Some(mut dial) = self.reached.remove(key) else { return how };
+        let (key, address) = (*key, shake.transport.peer_address());
+        let words = format!("{address}: {}", end.in_words());
+        let may_be_there = matches!(how, Next::Unanswered(..));
+        let told = (!may_be_there || matches!(end, LinkEnd::Corrupt(_))).then(|| words.clone());
+        dial.not_answered(match end {
+            _ if may_be_there => NotDialled::Closed(words),
+            LinkEnd::Silent(_) => NotDialled::Other(words),
+            _ => NotDialled::Refused(words),
+        });
+        if !may_be_there {
+            self.peerless.insert(address);
+        }
+        self.dials.insert(key, dial);
+        Next::Elsewhere(key, told)
+    }
+
+    /// Ends a connection on which nobody has said anything for `patience`, if the peer has further addresses: these are tried. If
+    /// nothing was acknowledged either, this address has failed. Else the peer may only be slow, and this address is tried again
+    /// behind the others. Returns what is to be said of it.
+    pub fn look_elsewhere(&mut self, key: LinkKey, token: Token, patience: Duration) -> Option<String> {
+        let shake = self.handshakes.get(&token).filter(|shake| shake.stage == Stage::Dialled(key))?;
+        let mut dial = self.reached.remove(&key)?;
+        let (address, seconds) = (shake.transport.peer_address(), patience.as_secs_f64());
+        let is_deaf = shake.transport.silence().is_some_and(|silence| silence >= patience);
+        let words = match is_deaf {
+            true => format!("{address}: no answer for {seconds:.1} s"),
+            false => format!("{address}: what listens there has said nothing for {seconds:.1} s"),
+        };
+        match is_deaf {
+            true => dial.not_answered(NotDialled::Other(words.clone())),
+            false => dial.start_over_behind(address),
+        }
+        self.peerless.insert(address);
+        self.dials.insert(key, dial);
+        self.remove(token);
+        Some(words)
     }
 
     /// The connection on which this node has said hello, and waits for the answer.
@@ -120,6 +177,7 @@ impl MeshConnections {
     /// The other attempts at a link give way to this attempt of the peer: this node's own, and an earlier one of the peer's.
     pub fn give_way(&mut self, key: LinkKey, to: Token) {
         self.dials.remove(&key);
+        self.reached.remove(&key);
         self.handshakes.retain(|token, shake| {
             let is_attempt = matches!(shake.stage, Stage::Dialled(of) | Stage::Accepting(of, _) if of == key);
             *token == to || !is_attempt
@@ -194,7 +252,14 @@ impl MeshConnections {
 
     /// What becomes of a connection after a look at it, if there is such a connection.
     pub fn look(&mut self, token: Token, secret: Option<Secret>) -> Option<Result<Next, WireError>> {
-        self.handshakes.get_mut(&token).map(|shake| shake.look(secret))
+        let shake = self.handshakes.get_mut(&token)?;
+        let looked = shake.look(secret);
+        if let Ok(Next::Deliver(key, _)) = &looked {
+            // The peer has answered: its other addresses are not needed.
+            self.reached.remove(key);
+            self.peerless.remove(&shake.transport.peer_address());
+        }
+        Some(looked)
     }
 
     /// A connection.
@@ -271,15 +336,19 @@ impl MeshConnections {
         self.dials.contains_key(&key) || self.handshakes.values().any(|shake| tells(&shake.stage) == Some(key))
     }
 
-    /// Stops telling this member.
+    /// Stops telling this member. If it is told once more, it is looked for at its other addresses first.
     pub fn drop_word(&mut self, key: LinkKey) {
         self.dials.remove(&key);
-        self.handshakes.retain(|_, shake| tells(&shake.stage) != Some(key));
+        self.reached.remove(&key);
+        for (_, shake) in self.handshakes.extract_if(|_, shake| tells(&shake.stage) == Some(key)) {
+            self.peerless.insert(shake.transport.peer_address());
+        }
     }
 
     /// Stops telling all members.
     pub fn drop_all_words(&mut self) {
         self.dials.retain(|key, _| key.channel != Channel::Word);
+        self.reached.retain(|key, _| key.channel != Channel::Word);
         self.handshakes.retain(|_, shake| tells(&shake.stage).is_none_or(|key| key.channel != Channel::Word));
     }
 

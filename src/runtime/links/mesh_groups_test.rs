@@ -276,6 +276,41 @@ fn a_member_that_closes_the_connection_before_it_is_told_is_tried_again() {
     assert_eq!(side.mesh.tell_on_at(next, &side.poller), Time::NEVER, "it has been told");
 }
 
+/// The dialler believes that a member is told once it has said so. It may be slow between the answer and the word.
+#[test]
+fn a_word_is_awaited_as_long_as_its_connection_stands() {
+    let mut side = one(&plain(), nowhere());
+    let mut peer = Peer::dial(&side);
+    peer.say(LinkKind::Hello, &LinkHello { channel: Channel::Word, ..hello() });
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    let late = side.now + 100 * HELLO_WAIT;
+    assert_eq!(side.mesh.expire_at(late), Time::NEVER);
+    let word = over(GroupId::WORLD, 1, "too late");
+    peer.say(LinkKind::Revoke, &LinkRevoke { failure: word.clone() });
+    peer.hear_end(&mut side);
+    assert_eq!(told(&side, GroupId::WORLD), Some(word));
+
+    let mut peer = Peer::dial(&side);
+    peer.say(LinkKind::Hello, &LinkHello { channel: Channel::Word, ..hello() });
+    assert_eq!(peer.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    drop(peer);
+    until(|| (side.turn(), side.is_idle()).1.then_some(()));
+}
+
+#[test]
+fn a_member_for_which_there_is_no_descriptor_is_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = one(&plain(), listener.local_addr().unwrap());
+    tell(&mut side, &over(GroupId::WORLD, 1, "too late"));
+    let key = LinkKey { channel: Channel::Word, ..KEY[1] };
+    side.mesh.connections.drop_word(key);
+    side.mesh.not_dialled(key, NotDialled::NoDescriptor("its process may hold 41".to_owned()));
+    let next = side.mesh.tell_on_at(side.now, &side.poller);
+    assert!(side.is_idle() && next > side.now, "not at once");
+    side.mesh.tell_on_at(next, &side.poller);
+    assert!(!side.is_idle() && side.mail.is_empty());
+}
+
 fn aborted(epoch: u64) -> Failure {
     Failure { status: Status::Aborted, group: None, ..over(GroupId::WORLD, epoch, "the disk is gone") }
 }

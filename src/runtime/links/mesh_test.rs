@@ -4,11 +4,9 @@ use crate::net::testlink::TestLink;
 use crate::net::{Listener, Transport};
 use crate::runtime::base::{clock::Clock, control::tests::Scripted, sync::Bell};
 use crate::runtime::cluster_test::plain;
-use crate::runtime::links::dial::Dial;
-use crate::runtime::links::handshake::Handshake;
-use crate::runtime::links::handshake::HELLO_WAIT;
+use crate::runtime::links::handshake::{Handshake, HELLO_WAIT};
 use crate::runtime::links::link::{Arrival, Link};
-use crate::runtime::links::mesh_connections::EARLY_MAX;
+use crate::runtime::links::{dial::Dial, mesh_connections::EARLY_MAX};
 use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::silence::tests::agreed;
 use crate::types::{Call, CallKind, Device, Epoch, HostName, JobInstance, Process, Role, Secret};
@@ -588,6 +586,8 @@ fn a_link_counts_from_when_its_peer_is_let_in() {
     assert_eq!(side.mesh.judge(&hello()), Judged::Refused(LinkRejectReason::Duplicate));
 }
 
+#[path = "mesh_addresses_test.rs"]
+mod addresses;
 #[path = "mesh_groups_test.rs"]
 mod groups;
 #[path = "mesh_names_test.rs"]

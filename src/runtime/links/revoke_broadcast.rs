@@ -33,7 +33,8 @@ pub(crate) struct Turn {
 struct UnderWay {
     turn: Turn,
     until: Time,
-    /// The member closed the connection and was not told. It may be too busy to listen; it is tried again when the turn is over.
+    /// The member closed the connection and was not told, or this node had no descriptor for one. One of them may be too busy; the member is
+    /// tried again when the turn is over.
     is_unheard: bool,
 }
 
@@ -84,7 +85,7 @@ impl RevokeBroadcast {
         });
     }
 
-    /// This member, of this group, has closed the connection before it was told.
+    /// This member, of this group, has closed the connection before it was told, or there is no descriptor for a connection.
     pub fn is_unheard(&mut self, key: LinkKey) {
         if let Some(under_way) = self.under_way.get_mut(&key).filter(|_| self.untold.is_none()) {
             under_way.is_unheard = true;
@@ -101,6 +102,13 @@ impl RevokeBroadcast {
         let is_long = turn.is_long || self.queue.is_empty();
         let until = now + if is_long { HELLO_WAIT } else { TURN };
         self.under_way.insert(turn.key, UnderWay { turn: Turn { is_long, ..turn }, until, is_unheard: false });
+    }
+
+    /// There is no connection to this member. Unless it is tried again, its turn makes room for the next one.
+    pub fn cannot_begin(&mut self, key: LinkKey) {
+        if self.under_way.get(&key).is_some_and(|under_way| !under_way.is_unheard) {
+            self.under_way.remove(&key);
+        }
     }
 
     /// When the next turn ends.

@@ -24,9 +24,10 @@ impl Mesh {
     pub fn tell_on(&mut self, looked_at: Time, now: Time, poller: &Poller) -> Time {
         self.revoke_broadcast.end_turns(looked_at, &mut self.connections);
         while let Some(turn) = self.revoke_broadcast.next_turn() {
+            self.revoke_broadcast.begin_turn(turn, now);
             self.open_if_located(turn.key, poller); // nobody is asked where a node is: the scheduler does not answer
-            if self.connections.has_word(turn.key) {
-                self.revoke_broadcast.begin_turn(turn, now);
+            if !self.connections.has_word(turn.key) {
+                self.revoke_broadcast.cannot_begin(turn.key);
             }
         }
         self.revoke_broadcast.ends_at()

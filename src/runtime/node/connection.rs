@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     whereabouts: Whereabouts,
     /// The scheduler's place that it tries.
     place: usize,
+    /// Where a connection stands, or stood last, and whether a scheduler has answered there.
+    met: Option<(SocketAddr, bool)>,
     next_dial: usize,
     through: Vec<u8>,
     /// Whether there is more to read, or to write, of which the poller does not know.
@@ -75,6 +77,7 @@ impl Connection {
             secret,
             whereabouts,
             place: 0,
+            met: None,
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
             more: false,
@@ -134,7 +137,8 @@ impl Connection {
     /// Attempts the connection to one of the scheduler's places.
     pub(crate) fn dial(&mut self, place: usize, deadline: Time, poller: &Poller) -> Attempt {
         self.place = place;
-        let (addresses, reason) = self.whereabouts.begin(place);
+        let (mut addresses, reason) = self.whereabouts.begin(place);
+        self.put_in_order(&mut addresses);
         let mut dial = Dial::start(&addresses, poller, || following(&mut self.next_dial));
         reason.into_iter().for_each(|reason| dial.note_reason(reason));
         self.stage = Stage::Dialling(dial, deadline);
@@ -144,13 +148,24 @@ impl Connection {
     /// The result of a lookup of the scheduler's name, if it has ended: further addresses for the attempt that is under
     /// way.
     pub(crate) fn hear_names(&mut self, poller: &Poller) -> Attempt {
-        let news = self.whereabouts.news(self.place);
+        let mut news = self.whereabouts.news(self.place);
+        news.iter_mut().flatten().for_each(|addresses| self.put_in_order(addresses));
         let (Stage::Dialling(dial, _), Some(news)) = (&mut self.stage, news) else { return Attempt::Pending };
         match news {
             Ok(addresses) => dial.add(&addresses, poller, || following(&mut self.next_dial)),
             Err(reason) => dial.note_reason(reason),
         }
         self.look_at_dial(poller)
+    }
+
+    /// An attempt begins where a scheduler answered last. If something else listened at an address, it begins behind that one,
+    /// also at another port.
+    fn put_in_order(&self, addresses: &mut [SocketAddr]) {
+        let Some((met, has_answered)) = self.met else { return };
+        let same = addresses.iter().position(|address| *address == met);
+        if let Some(at) = same.or_else(|| addresses.iter().position(|address| address.ip() == met.ip())) {
+            addresses.rotate_left(if has_answered { at } else { at + 1 });
+        }
     }
 
     /// Tries further addresses if the first do not answer, and asks for them. Returns the time to come again, too.
@@ -175,6 +190,7 @@ impl Connection {
                     return self.fail(format!("it cannot be watched: {error}"));
                 }
                 let own = transport.local_address();
+                self.met = Some((transport.peer_address(), false));
                 let mut link = ControlLink::new(transport);
                 link.trust(); // it is the scheduler that we chose
                 self.stage = Stage::Up(link);
@@ -230,6 +246,9 @@ impl Connection {
         let mut arrivals = Vec::new();
         let heard = link.read(&mut self.through, &mut arrivals);
         self.more = heard.as_ref().is_ok_and(|heard| heard.more);
+        if let Some((_, has_answered)) = &mut self.met {
+            *has_answered |= arrivals.iter().any(Result::is_ok);
+        }
         let mut inputs = Vec::with_capacity(arrivals.len() + 1);
         if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {
             inputs.push(Input::Heard);
@@ -259,7 +278,11 @@ impl Connection {
         if !was_up {
             return None;
         }
-        let reason = end.reason().to_owned();
+        // A name may stand for several addresses, and another program may listen at this one.
+        let reason = match self.met {
+            Some((at, false)) if self.whereabouts.is_by_name() => format!("{} (at {at})", end.reason()),
+            _ => end.reason().to_owned(),
+        };
         if matches!(end, ControlEnd::Garbage(_)) {
             logger.warn(&format!("the connection to the scheduler is closed, and made anew: {reason}"));
         }
@@ -270,3 +293,7 @@ impl Connection {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "connection_test.rs"]
+mod tests;

@@ -1,6 +1,9 @@
 //! Leaving a cluster: the groups end, the scheduler hears of it, and a process that hosts the scheduler goes last.
 //!
 //! The program may interrupt each of its waits, and call it again: then it goes on where it stopped.
+//!
+//! A scheduler that others still need when its process has left ends as at that process's death, when the cluster is
+//! freed: it ends nobody's job. Tested in `finalize_test.rs`.
 
 use super::cluster::{Cluster, Leaving};
 use crate::agent::Command;
@@ -17,6 +20,11 @@ use std::time::Duration;
 
 /// How long leaving waits for what was sent last to reach the peers.
 const FAREWELL_WAIT: Duration = Duration::from_secs(1);
+
+/// The warning of a process that hosts the scheduler, and whose time for leaving is up.
+const STILL_SERVING: &str =
+    "other nodes have not left yet: the scheduler in this process serves them until the cluster \
+                             is freed, and then their job goes on without it";
 
 impl Cluster {
     /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
@@ -63,9 +71,13 @@ impl Drop for Cluster {
         self.state.end_trace(Duration::MAX);
         self.registry.kept().handles.clear();
         self.state.free();
-        // This node is lost to the others, and may come back: with recovery the job is still to be there then.
-        let is_in_it = *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) == Leaving::NotYet;
-        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.state.recovery && is_in_it) {
+        let goes_on = match *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            // This node is lost to the others, and may come back: with recovery the job is still to be there then.
+            Leaving::NotYet => self.state.recovery,
+            // Those who have not left yet do not need it. But an abort is to be written down.
+            Leaving::HasLeft | Leaving::Done => !self.state.view().epoch.is_aborted(),
+        };
+        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| goes_on) {
             scheduler.vanish();
         }
     }
@@ -110,7 +122,11 @@ fn await_own_scheduler(cluster: &Cluster, deadline: Time, attention: &Attention<
     match scheduler.wait_for(Some(left), attention)? {
         Some(Ok(())) => {}
         Some(Err(error)) => logger.warn(&format!("the scheduler in this process ended: {error}")),
-        None => logger.warn("other nodes have not left yet; the scheduler in this process ends without them"),
+        None => logger.warn(STILL_SERVING),
     }
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "finalize_test.rs"]
+mod tests;

@@ -1,11 +1,12 @@
-//! A call of `muster_recover`: it waits for the next epoch, and clears away what is left of those before.
+//! A call of `muster_recover`: it waits for the next epoch, and clears away what is left of those before. Tested in
+//! `recover_test.rs`, and with processes in `ctests/recover.c`.
 
 use super::cluster::Cluster;
 use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::patience::VERDICT_WAIT;
-use crate::runtime::state::node_state::{AgentCommand, NodeView};
+use crate::runtime::state::node_state::{AgentCommand, EpochView, NodeView};
 use crate::runtime::state::participation::left_error;
 use crate::types::{Epoch, Time};
 use std::sync::TryLockError;
@@ -117,10 +118,33 @@ fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>
     if view.epoch.formed.as_ref().is_some_and(|formed| formed.epoch > old) {
         return Some(Ok(()));
     }
-    let broken = view.epoch.broken.as_ref().filter(|_| !recovery).or_else(|| view.epoch.causes.of_job()).cloned();
+    let lost = if recovery { None } else { loss(&view.epoch) };
+    let broken = lost.or_else(|| view.epoch.causes.of_job().cloned());
     if let Some(failure) = broken.or_else(|| view.not_recovered.take()) {
         return Some(Err(failure.into()));
     }
     let left = || Error::new(Status::State, format!("recover: {}", left_error().message()));
     view.participation.is_over().then(|| Err(left()))
 }
+
+/// Why a cluster without recovery cannot be made whole again. The first cause of a loss may be that a group was over. The
+/// group's own calls tell that cause, and it does not say that a node is lost. So this call tells the loss.
+fn loss(epoch: &EpochView) -> Option<Failure> {
+    let first = epoch.broken.clone()?;
+    let lost = epoch.formed.as_ref().zip(epoch.lost.first()).filter(|_| !is_for_good(first.status));
+    let Some((formed, index)) = lost else { return Some(first) };
+    let culprit = formed.members.find(*index).map(|member| member.culprit());
+    let name = if culprit.is_some() { String::new() } else { format!("node {index} ") };
+    let cause = format!("{name}is lost, and without recovery it does not come back; the first cause was: {first}");
+    let failure = Failure { status: Status::PeerLost, culprit, cause, epoch: first.epoch, group: None, sequence: 0 };
+    Some(if *index == formed.index { failure.to_the_lost() } else { failure })
+}
+
+/// Whether a failure of this status says by itself that there is no next epoch.
+fn is_for_good(status: Status) -> bool {
+    matches!(status, Status::PeerLost | Status::PeerLeft | Status::Fenced | Status::Aborted)
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "recover_test.rs"]
+mod tests;

@@ -203,18 +203,14 @@ impl Store<'_> {
         }
     }
 
-    /// Adds to a time-out for several keys which of them are missing: the first few, if the scheduler says so in a
-    /// moment.
+    /// Adds to a time-out for several keys which of them are missing, if the scheduler says so in a moment.
     fn naming_missing(&self, error: Error, keys: &[&[u8]], title: &str, limit: Option<Duration>) -> Error {
         if error.status() != Status::Timeout || keys.len() == 1 {
             return error;
         }
-        let there = self.keys(keys).and_then(|keys| self.which_exist(keys, title, VERDICT_WAIT)).unwrap_or_default();
-        let missing = keys.iter().zip(there).filter(|(_, there)| !there).map(|(key, _)| show(key));
-        let named: Vec<String> = missing.take(MISSING_NAMED_MAX).collect();
-        let named = if named.is_empty() { "all of them".to_owned() } else { named.join(", ") };
-        let within = limit.unwrap_or_default().as_secs_f64();
-        Error::new(error.status(), format!("{title}: nobody has set {named} within {within} s"))
+        let there = self.keys(keys).and_then(|keys| self.which_exist(keys, title, VERDICT_WAIT)).ok();
+        let words = missing_in_words(keys, there.as_deref(), limit.unwrap_or_default());
+        Error::new(error.status(), format!("{title}: {words}"))
     }
 
     fn simple(
@@ -334,7 +330,11 @@ impl Store<'_> {
                     let what = format!("{title}: the scheduler could not be reached for {limit} s: {reason}");
                     Error::new(Status::Unreachable, what)
                 }
-                None if waits => Error::new(Status::Timeout, format!("{title}: nobody has set it within {limit} s")),
+                None if waits => {
+                    // Nothing tells whether the scheduler has the request: it may stand still.
+                    let what = format!("{title}: nobody has set it within {limit} s, as far as this node has heard");
+                    Error::new(Status::Timeout, what)
+                }
                 None => {
                     Error::new(Status::Timeout, format!("{title}: the scheduler has not answered within {limit} s"))
                 }
@@ -372,6 +372,21 @@ fn title_of(verb: &str, keys: &[&[u8]]) -> String {
     }
 }
 
+/// What is said of several keys that were waited for in vain: the first few that are missing. `there`: which of them the
+/// scheduler has, if it has said so.
+fn missing_in_words(keys: &[&[u8]], there: Option<&[bool]>, limit: Duration) -> String {
+    let limit = limit.as_secs_f64();
+    let Some(there) = there else {
+        return format!("the scheduler has not answered within {limit} s, so the missing keys are unknown");
+    };
+    let missing = keys.iter().zip(there).filter(|(_, there)| !**there).map(|(key, _)| show(key));
+    let named: Vec<String> = missing.take(MISSING_NAMED_MAX).collect();
+    match named.is_empty() {
+        true => format!("the {limit} s were over before the scheduler answered"),
+        false => format!("nobody has set {} within {limit} s", named.join(", ")),
+    }
+}
+
 /// Makes sure of memory for a value twice: here, and in the frames that go out.
 fn room_for(bytes: usize) -> Result<()> {
     memory::room(2 * bytes, "a value on its way to the store")
@@ -384,5 +399,24 @@ fn show(key: &[u8]) -> String {
         format!("{text:?}...")
     } else {
         format!("{text:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_in_vain_names_keys_only_where_the_scheduler_says_that_they_are_missing() {
+        let keys: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+        for (there, words) in [
+            (None, "the scheduler has not answered within 0.3 s, so the missing keys are unknown"),
+            (Some([true; 5]), "the 0.3 s were over before the scheduler answered"),
+            (Some([true, true, false, true, true]), "nobody has set \"c\" within 0.3 s"),
+            (Some([false; 5]), "nobody has set \"a\", \"b\", \"c\" within 0.3 s"),
+        ] {
+            let there = there.as_ref().map(<[bool; 5]>::as_slice);
+            assert_eq!(missing_in_words(&keys, there, Duration::from_millis(300)), words);
+        }
     }
 }

@@ -70,6 +70,11 @@ impl Whereabouts {
         Whereabouts { places, announce, lookup: None, known: Vec::new(), again: None }
     }
 
+    /// Whether the scheduler's host is a name, which may stand for several addresses.
+    pub(crate) fn is_by_name(&self) -> bool {
+        matches!(&self.places, Places::Host { host, .. } if !asks_nobody(host))
+    }
+
     /// Begins an attempt at this place. Returns the known addresses, and why there may be none, if that is known
     /// already.
     pub(crate) fn begin(&mut self, place: usize) -> (Vec<SocketAddr>, Option<String>) {
@@ -86,9 +91,8 @@ impl Whereabouts {
 
     /// Looks a name up again if the attempt has waited for long enough. Returns the time to come again.
     pub(crate) fn look_again(&mut self, now: Time) -> Time {
-        match &self.places {
-            Places::Host { host, .. } if !asks_nobody(host) => {}
-            _ => return Time::NEVER,
+        if !self.is_by_name() {
+            return Time::NEVER;
         }
         if now >= *self.again.get_or_insert(now + AGAIN) {
             self.look_up();

@@ -25,8 +25,9 @@ class Store(torch.distributed.Store):
     """A store of `torch.distributed` that the cluster's scheduler keeps, for any backend.
 
     `cluster` is one that the program has joined. Without it that is the one joined last, or `muster.init()` joins one.
-    `timeout` is how long `get` and `wait` wait; `set_timeout` changes it. Keys and values are those of `cluster.store`, where
-    programs in other languages find them, too. The object lives until the process ends.
+    `timeout` is how long `get`, `wait` and `multi_get` wait; `set_timeout` changes it, also that of a `PrefixStore` on it. Keys
+    and values are those of `cluster.store`, where programs in other languages find them, too. The object lives until the
+    process ends.
 
     Calls may come from any thread, and wait for the scheduler's answer. When the time is up they raise torch's
     `DistStoreError` (a `RuntimeError`), as they do where the cluster is broken.
@@ -41,11 +42,6 @@ class Store(torch.distributed.Store):
         self.set_timeout(timeout)
         _alive.append(self)
 
-    def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """How long `get` and `wait` wait from now on."""
-        super().set_timeout(timeout)
-        self._timeout_s = timeout.total_seconds()
-
     def clone(self) -> "Store":
         """This store: its calls may come from any thread."""
         return self
@@ -56,7 +52,7 @@ class Store(torch.distributed.Store):
 
     def get(self, key: str) -> bytes:
         """The value of a key; waits until somebody sets it."""
-        value: bytes = self._told(self.cluster.store.get, key, self._timeout_s)
+        value: bytes = self._told(self.cluster.store.get, key, self.timeout.total_seconds())
         return value
 
     def add(self, key: str, value: int) -> int:
@@ -86,9 +82,13 @@ class Store(torch.distributed.Store):
         count: int = self._told(self.cluster.store.count)
         return count
 
+    def list_keys(self) -> List[str]:
+        """All keys of the cluster, which must be text; `cluster.store.list()` gives any. A `PrefixStore` of torch does not pass it on."""
+        return [key.decode() for key in self._told(self.cluster.store.list)]
+
     def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
         """Waits until all keys are there."""
-        self._told(self.cluster.store.wait, list(keys), self._timeout_s if timeout is None else timeout.total_seconds())
+        self._told(self.cluster.store.wait, list(keys), (self.timeout if timeout is None else timeout).total_seconds())
 
     def append(self, key: str, value: Union[str, bytes]) -> None:
         """Puts bytes behind those of a key."""
@@ -96,7 +96,7 @@ class Store(torch.distributed.Store):
 
     def multi_get(self, keys: Sequence[str]) -> List[bytes]:
         """The values of several keys; waits for all of them."""
-        values: List[bytes] = self._told(self.cluster.store.multi_get, list(keys), self._timeout_s)
+        values: List[bytes] = self._told(self.cluster.store.multi_get, list(keys), self.timeout.total_seconds())
         return values
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Union[str, bytes]]) -> None:

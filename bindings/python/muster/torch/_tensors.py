@@ -27,6 +27,10 @@ _DTYPES: Dict[Any, int] = {
     torch.float32: _library.FLOAT32,
     torch.float64: _library.FLOAT64,
     torch.bool: _library.UINT8,
+    # Pairs, when they are moved as when they are added.
+    torch.complex32: _library.FLOAT16,
+    torch.complex64: _library.FLOAT32,
+    torch.complex128: _library.FLOAT64,
 }
 _OPERATIONS: Dict[Any, int] = {
     ReduceOp.SUM: _library.SUM,
@@ -64,16 +68,13 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _elements(tensor: Any) -> Elements:
-    dtype = _DTYPES.get(tensor.dtype)
-    if dtype is not None:
-        return Elements(tensor.data_ptr(), tensor.numel(), dtype, tensor)
-    # Complex numbers, floats of 8 bits: what is only moved may be any bytes.
-    return Elements(tensor.data_ptr(), count_of(tensor), _library.UINT8, tensor)
+    # Floats of 8 bits: what is only moved may be any bytes.
+    return Elements(tensor.data_ptr(), count_of(tensor), _DTYPES.get(tensor.dtype, _library.UINT8), tensor)
 
 
 def count_of(tensor: Any) -> int:
     """How many elements the library moves for a tensor."""
-    count: int = tensor.numel() if tensor.dtype in _DTYPES else tensor.numel() * tensor.element_size()
+    count: int = tensor.numel() * (2 if tensor.is_complex() else 1 if tensor.dtype in _DTYPES else tensor.element_size())
     return count
 
 
@@ -156,6 +157,8 @@ def operation(op: Any, tensor: Any) -> int:
         raise UnsupportedError(f"op: {op.op.name} is not supported; SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and BXOR are")
     if tensor.dtype not in _DTYPES:
         raise UnsupportedError(f"tensor: elements of {tensor.dtype} can be moved, but not reduced")
+    if tensor.is_complex() and number not in (_library.SUM, _library.AVG):
+        raise UnsupportedError(f"op: {op.op.name} of complex numbers is not supported; SUM and AVG are")
     if tensor.dtype is torch.bool and number == _library.AVG:
         raise UnsupportedError("op: the average of bools is no bool; SUM, PRODUCT, MIN, MAX, BAND, BOR and BXOR are supported")
     return number

@@ -1,8 +1,8 @@
 //! Decides which cores each process is bound to, and the memory of which NUMA nodes.
 //!
 //! If the workers share the host, each NUMA node has a part of them, and they share its cores: so no worker's memory is
-//! another node's. Fewer workers than nodes have several nodes each. More workers than cores have one core each, and
-//! share it with others.
+//! another node's. Fewer workers than nodes have several nodes each. No physical core is divided, unless there are more
+//! workers than physical cores. More workers than threads have one thread each, and share it with others.
 
 use super::bind_values::{Bind, BindTarget, Binds};
 use super::number_set::NumberSet;
@@ -190,9 +190,12 @@ fn cores(binds: &Binds, workers: &[BindTarget], host: &Topology) -> Vec<NumberSe
         (0..workers.len()).for_each(|index| groups.entry(nodes_of(index)).or_default().push(index));
         let mut cores = vec![NumberSet::default(); workers.len()];
         for (nodes, members) in groups {
-            let order = host.in_order(&host.cores_of(nodes));
-            let parts =
-                (0..members.len()).map(|at| order[share(at, members.len(), order.len())].iter().copied().collect());
+            let mut shared = host.physical(&host.cores_of(nodes));
+            if shared.len() < members.len() {
+                shared = shared.concat().into_iter().map(|thread| vec![thread]).collect();
+            }
+            let parts = (0..members.len())
+                .map(|at| shared[share(at, members.len(), shared.len())].concat().into_iter().collect());
             members.iter().zip(parts).for_each(|(member, part)| cores[*member] = part);
         }
         return cores;
@@ -257,6 +260,26 @@ mod tests {
         assert_eq!(planned("True", "", 3), ["cores 0,4", "cores 1,5", "cores 2-3,6-7"]);
         assert_eq!(planned("True", "", 16).iter().filter(|cores| *cores == "core 7").count(), 2);
         assert_eq!(planned("", "", 2), ["all cores", "all cores"]);
+    }
+
+    #[test]
+    fn no_physical_core_is_divided_where_each_worker_can_have_one() {
+        let cores = 10;
+        let tree = Tree::new(&[("sys/devices/system/cpu/online", &format!("0-{}\n", 2 * cores - 1))]);
+        for core in 0..2 * cores {
+            let path = format!("sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+            tree.write(&path, &format!("{},{}\n", core % cores, core % cores + cores));
+        }
+        let host = Topology::read(tree.path(), (0..2 * cores).collect());
+        let four = plan("True", "", 4, &host).unwrap();
+        assert_eq!(four, ["cores 0-1,10-11", "cores 2-4,12-14", "cores 5-6,15-16", "cores 7-9,17-19"]);
+        for workers in 1..=cores {
+            for bound in plan("True", "", workers, &host).unwrap() {
+                let own = NumberSet::parse(bound.trim_start_matches(|one: char| !one.is_ascii_digit())).unwrap();
+                assert!(own.iter().all(|core| own.contains((core + cores) % (2 * cores))), "{workers}: {bound}");
+            }
+        }
+        assert!(plan("True", "", 11, &host).unwrap().iter().all(|bound| bound.len() <= "cores 19,20".len()));
     }
 
     #[test]

@@ -27,13 +27,16 @@ pub(super) struct ChildState {
     told: bool,
     /// How the life before this one ended.
     before: Option<Ending>,
+    /// When its newest loss was noticed.
+    lost_at: Duration,
     restarts: Restarts,
 }
 
 impl ChildState {
     /// A child that has just been started, as the run begins.
     pub(super) fn new(role: Role, max_restarts: u32) -> ChildState {
-        ChildState { role, stage: Stage::Runs, told: false, before: None, restarts: Restarts::new(max_restarts) }
+        let (lost_at, restarts) = (Duration::ZERO, Restarts::new(max_restarts));
+        ChildState { role, stage: Stage::Runs, told: false, before: None, lost_at, restarts }
     }
 
     /// Whether it is the scheduler.
@@ -85,6 +88,16 @@ impl ChildState {
     /// The same, if the present one only ended because it was told to.
     pub(super) fn before_if_told(&self) -> Option<Ending> {
         self.before.filter(|_| self.told)
+    }
+
+    /// It is found to be lost: it has failed, or ended without leaving.
+    pub(super) fn is_found_lost(&mut self, now: Duration) {
+        self.lost_at = now;
+    }
+
+    /// When its newest loss was noticed.
+    pub(super) fn lost_at(&self) -> Duration {
+        self.lost_at
     }
 
     /// Its restarts: how many it has had, and may have.

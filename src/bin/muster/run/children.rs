@@ -14,9 +14,9 @@ use super::part::Part;
 use super::program::Program;
 use crate::start::{start, Start};
 use crate::sys;
-use muster::config::Key;
+use muster::config::{Key, Setting};
 use muster::types::LaunchId;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
@@ -52,8 +52,9 @@ pub struct Meeting {
     pub port: u16,
     /// What the workers are told for HCCL's cluster manager, if they are to start by it.
     pub hccl: Vec<(&'static str, String)>,
-    /// Whether they take their ranks from a table, and none from the launcher.
-    pub ranks_by_table: bool,
+    /// If they take their ranks from a table, and none from the launcher: the rank of each by its index, as far as it is known
+    /// here.
+    pub ranks_by_table: Option<Vec<u32>>,
 }
 
 /// A child that was started.
@@ -160,12 +161,16 @@ impl<'a> Launch<'a> {
         (self.options.master_addr.clone(), self.meeting.port)
     }
 
-    /// The scheduler, where this host has it, and then the workers.
+    /// The scheduler, where this host has it, and then the workers, in the order of the numbers in their logs' names.
     pub fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         parts.extend(self.listener.as_ref().map(|_| Part::Scheduler));
-        let rank = |index| self.options.rank(index).filter(|_| !self.meeting.ranks_by_table);
+        let rank = |index| match &self.meeting.ranks_by_table {
+            Some(ranks) => ranks.get(index as usize).copied(),
+            None => self.options.rank(index),
+        };
         parts.extend((0..self.options.local_worker_num).map(|index| Part::Worker { index, rank: rank(index) }));
+        parts.sort_by_key(|part| part.number());
         parts
     }
 
@@ -212,14 +217,29 @@ impl<'a> Launch<'a> {
         self.binding.of(part)
     }
 
-    /// How this part would be started.
-    pub fn preview(&self, part: Part) -> Preview {
+    /// How this part would be started in an environment that has these variables. Secrets are left out, and the id of a start,
+    /// which each start has anew.
+    pub fn preview(&self, part: Part, present: &[(OsString, OsString)]) -> Preview {
         let words = match part {
-            Part::Scheduler => SCHEDULER.map(OsString::from).to_vec(),
+            Part::Scheduler => vec![own_program().unwrap_or_else(|_| SCHEDULER[0].into()).into(), SCHEDULER[1].into()],
             Part::Worker { .. } => self.program.words.clone(),
         };
-        let told = told(part, self.options, &self.meeting, None);
-        Preview { part, words, told, bound: self.bound(part).clone(), log: self.log(part) }
+        let decided = told(part, self.options, &self.meeting, None);
+        let is_decided = |name: &OsStr| decided.iter().any(|(other, _)| name == other.as_str());
+        let is_inherited = |name: &OsStr| self.inherited.iter().any(|(other, _)| name == other);
+        let is_secret = |name: &str| Setting::of_variable(name).is_some_and(|setting| setting.secret);
+        let text = |text: &OsStr| text.to_string_lossy().into_owned();
+        let added = self.inherited.iter().filter(|one| !present.contains(one) && !is_decided(&one.0));
+        let added = added.map(|(name, value)| (text(name), text(value))).filter(|(name, _)| !is_secret(name));
+        let removed = present.iter().filter(|(name, _)| !is_decided(name) && !is_inherited(name));
+        Preview {
+            part,
+            words,
+            removed: removed.map(|(name, _)| text(name)).collect(),
+            told: added.chain(decided.iter().cloned()).collect(),
+            bound: self.bound(part).clone(),
+            log: self.log(part),
+        }
     }
 
     /// Makes an empty log. Without --join the child has its lock from now on.
@@ -292,9 +312,12 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// What torch reads of a worker's place. Where the ranks are not known yet, those of another launcher's worker would be wrong.
+const PLACE_FOR_TORCH: [&str; 4] = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"];
+
 /// The launcher's own environment without the variables that it decides.
 fn inherited() -> Vec<(OsString, OsString)> {
-    let mut decided: Vec<String> = Vec::new();
+    let mut decided: Vec<String> = PLACE_FOR_TORCH.map(str::to_owned).to_vec();
     for setting in DECIDED.map(Key::setting) {
         decided.extend(setting.ms.iter().chain(setting.others).map(|name| (*name).to_owned()));
         decided.push(setting.variable());
@@ -359,7 +382,7 @@ fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<Ra
             tell("MS_ROLE", "MS_WORKER".to_owned());
             tell("DEVICE_ID", index.to_string());
             meeting.hccl.iter().for_each(|(name, value)| tell(name, value.clone()));
-            if let Some(rank) = rank {
+            if let Some(rank) = rank.filter(|_| meeting.ranks_by_table.is_none()) {
                 tell("MS_NODE_ID", rank.to_string());
                 tell("RANK_ID", rank.to_string());
                 for_torch(index, rank, options, meeting.port).into_iter().for_each(|(name, value)| tell(name, value));

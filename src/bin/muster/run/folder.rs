@@ -23,16 +23,16 @@ use crate::sys;
 use crate::voice::Voice;
 use muster::net::host;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The file that tells to which run the logs of its folder belong.
 pub const RUNS: &str = ".muster_runs";
 
-/// What others may do with logs, whatever the umask: only read them.
+/// What others may do with logs at most: read them. The umask narrows it.
 const MODE: u32 = 0o644;
 
 /// How long another launcher may take to read and write that file.
@@ -229,11 +229,42 @@ fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
     Ok(Ok(Claim { log: Some(log), older }))
 }
 
-/// Whether [`claim`] would be refused, as far as can be told without writing anything: the sentence that it would give.
+/// Makes the folder if it is missing. The error is a sentence.
+pub fn make(folder: &Path) -> Result<(), String> {
+    // The umask narrows the mode.
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|error| format!("--log_dir is {folder:?}, which can't be made: {error}"))
+}
+
+/// Why logs can't be made in this folder, as far as that can be told without writing anything: a sentence.
 pub fn would_refuse(folder: &Path, own: &Tenant) -> Option<String> {
+    if let Err(error) = takes_files(folder) {
+        return Some(format!("--log_dir is {folder:?}, where no log can be made: {error}"));
+    }
     // A folder that is not there, or has no list, is nobody's yet.
     let tenants = tenants(folder).unwrap_or_default();
     tenants.iter().find(|tenant| tenant.is_in_the_way_of(own)).map(|tenant| refusal(folder, tenant, own))
+}
+
+/// Whether files can be made in this folder, if need be after it has been made, as far as modes and file systems tell.
+pub fn takes_files(folder: &Path) -> io::Result<()> {
+    for path in folder.ancestors() {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
+            Err(error) => return Err(error),
+            Ok(about) if !about.is_dir() => return Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+            Ok(about) if is_kernels(&about) => return Err(io::Error::from_raw_os_error(libc::EPERM)),
+            Ok(_) => return sys::may_make_files_in(path),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Whether this is in /proc or /sys, where nobody can make a file, whatever the modes say to the superuser.
+fn is_kernels(about: &Metadata) -> bool {
+    let is_of = |path: &str| Path::new(path).metadata().is_ok_and(|its| its.dev() == about.dev());
+    is_of("/proc/self") || is_of("/sys/kernel")
 }
 
 /// The listed runs that are alive.

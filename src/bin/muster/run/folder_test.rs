@@ -1,5 +1,6 @@
 use super::super::log_names;
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder of this test's own.
@@ -110,6 +111,31 @@ fn a_lock_of_which_nothing_is_written_counts_too() {
     std::fs::remove_file(folder.0.join(RUNS)).unwrap();
     let error = claim(&folder.0, &tenant(12, 8200, true, (0, 1))).err().expect("its log is locked");
     assert!(error.contains("scheduler.log") && error.contains("--log_dir"), "{error}");
+}
+
+#[test]
+fn a_folder_takes_files_if_it_or_the_nearest_above_it_does_and_nothing_is_made() {
+    let folder = Folder::new();
+    let own = tenant(11, 8118, true, (0, 1));
+    let path = |name: &str| folder.0.join(name);
+    std::fs::write(path("file"), "").unwrap();
+    std::os::unix::fs::symlink(path("nowhere"), path("link")).unwrap();
+    for right in [folder.0.clone(), path("a/b/c"), path("a/../b"), PathBuf::from("."), PathBuf::from("no-such-folder")]
+    {
+        assert!(takes_files(&right).is_ok(), "{right:?}");
+    }
+    let wrong = [path("file"), path("file/logs"), path("link"), path("link/logs")];
+    for wrong in wrong.into_iter().chain(["/dev/null", "/proc/nope", "/proc/self/nope"].map(PathBuf::from)) {
+        let words = would_refuse(&wrong, &own).unwrap_or_else(|| panic!("{wrong:?}"));
+        assert!(words.starts_with(&format!("--log_dir is {wrong:?}, where no log can be made: ")), "{words}");
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
+    std::fs::create_dir(path("shut")).unwrap();
+    std::fs::set_permissions(path("shut"), std::fs::Permissions::from_mode(0o555)).unwrap();
+    let is_superuser = host::user() == 0;
+    for shut in [path("shut"), path("shut/logs")] {
+        assert_eq!(would_refuse(&shut, &own).is_none(), is_superuser, "{shut:?}");
+    }
 }
 
 #[test]

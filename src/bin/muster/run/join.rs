@@ -127,15 +127,15 @@ pub fn join(
     let address = launch.scheduler();
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
-    let exit_report = ExitReport::new(host_id(), address.clone());
+    let exit_report = ExitReport::new(setting(Key::HostId), address.clone());
     let (unclean_exits, restart_check) =
         (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
     let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here, report.is_led()));
     if report.is_led() && !is_here {
         progress.end(voice); // among the hosts of one command the scheduler's says it
     }
-    // This launcher sees everything that fails; or a failure does not end the job.
-    let needs_none = options.all_here() || report.is_led() || max_restarts > 0;
+    // This launcher sees everything that fails, or has the scheduler's log; or a failure does not end the job.
+    let needs_none = options.all_here() || (report.is_led() && is_here) || max_restarts > 0;
     let job_check = JobCheck::new((!needs_none).then_some(address), node_timeout())
         .inspect_err(|_| children::stop_now(&children))?;
     let mut run = Run {
@@ -155,10 +155,7 @@ pub fn join(
         never_joined: Vec::new(),
         told_of_killing: false,
     };
-    if let Err(error) = run.wait(signals) {
-        children::stop_now(&run.children);
-        return Err(error);
-    }
+    run.wait(signals).inspect_err(|_| children::stop_now(&run.children))?;
     let outcome = run.outcome(named);
     run.exit_report.finish();
     Ok(outcome)
@@ -177,6 +174,8 @@ impl Run<'_, '_> {
             self.act();
             if self.supervisor.is_stopping() {
                 self.progress.end(self.voice);
+            }
+            if self.supervisor.is_interrupted() {
                 self.job_check.end();
             }
             if self.supervisor.finished() {
@@ -195,17 +194,21 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Looks whether something has ended the job that nobody here has told of.
+    /// Looks whether something has ended the job that nobody here has told of. The launcher that leads ends its hosts'
+    /// parts itself.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
         match self.job_check.look() {
             Some(Found::Formed) => self.supervisor.formed(),
-            Some(Found::Over(why)) if !self.supervisor.is_stopping() => {
-                self.progress.end(self.voice);
-                self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
-                self.supervisor.job_is_lost(now);
+            Some(Found::Over(why)) => {
+                self.supervisor.told_why(summary::named_in(&why, &self.children), now);
+                if !self.supervisor.is_stopping() && !self.report.is_led() {
+                    self.progress.end(self.voice);
+                    self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
+                    self.supervisor.job_is_lost(now);
+                }
             }
-            Some(Found::Over(_)) | None => {}
+            None => {}
         }
     }
 
@@ -264,16 +267,31 @@ impl Run<'_, '_> {
         left.len()
     }
 
+    /// Looks which children have ended, until no further one is found: what ended because another did may do so within
+    /// a millisecond, and be found before it. All that are found have ended in one look.
+    fn look_for_ends(&self) -> Vec<(usize, Ending)> {
+        let mut running: Vec<usize> = (0..self.children.len()).filter(|index| self.supervisor.runs(*index)).collect();
+        let mut found = Vec::new();
+        loop {
+            let before = running.len();
+            running.retain(|index| {
+                let ending = sys::ended(self.children[*index].pid);
+                found.extend(ending.map(|ending| (*index, ending)));
+                ending.is_none()
+            });
+            if running.len() == before {
+                return found;
+            }
+        }
+    }
+
     /// Notices children that have ended. Returns whether there are any.
     fn notice_ends(&mut self) -> bool {
         // All are looked at before the first is reported. A report may be the moment at which another process is to
         // begin its next life, and until that has begun its number is still that of the last life.
-        let running = self.children.iter().enumerate().filter(|(index, _)| self.supervisor.runs(*index));
-        let ended: Vec<(usize, Ending)> =
-            running.filter_map(|(index, child)| Some((index, sys::ended(child.pid)?))).collect();
+        let (ended, now) = (self.look_for_ends(), self.began.elapsed());
         let has_ended = !ended.is_empty();
         for (index, ending) in ended {
-            let now = self.began.elapsed();
             if self.children[index].part != Part::Scheduler {
                 self.exit_report.saw(index, self.children[index].pid, self.children[index].launch, ending);
             }
@@ -439,19 +457,17 @@ impl Run<'_, '_> {
     }
 }
 
-/// MUSTER_HOST_ID, as the workers find it.
-fn host_id() -> Option<String> {
+/// A setting, as the workers find it in their environment.
+fn setting(key: Key) -> Option<String> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
-    config.get(Key::HostId.setting().name).ok().flatten()
+    config.get(key.setting().name).ok().flatten()
 }
 
 /// How long a node may be silent, as far as this process knows; a day at most. The children complain of a setting that
 /// is none.
 fn node_timeout() -> Duration {
-    let mut config = Config::new();
-    config.load_env(std::env::vars_os());
-    let seconds = config.get(Key::NodeTimeout.setting().name).ok().flatten().and_then(|text| text.parse::<f64>().ok());
+    let seconds = setting(Key::NodeTimeout).and_then(|text| text.parse::<f64>().ok());
     Duration::try_from_secs_f64(seconds.unwrap_or_default().min(86_400.0)).unwrap_or_default()
 }
 

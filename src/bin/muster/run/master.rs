@@ -16,13 +16,20 @@ pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
 /// How long one waits before looking up a name again that is not known yet.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
-/// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address; or on the first
-/// host, if the environment says what the scheduler binds in place of that address.
+/// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address. The environment may say
+/// what the scheduler binds in place of that address. Then others may reach this host by an address that it does not have, so
+/// the first host has the scheduler, where it is known which one that is.
 pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Result<Option<TcpListener>, String> {
     match bind {
         _ if options.placement.scheduler == SchedulerAt::Remote => Ok(None),
-        Some(Value::Addresses(_)) if !options.all_here() && options.placement.first_rank != Some(0) => Ok(None),
-        Some(Value::Addresses(addresses)) => bound(&addresses, options.master_port).map(Some),
+        Some(Value::Addresses(addresses)) => {
+            let is_here = match options.placement.first_rank {
+                _ if options.all_here() => true,
+                Some(first) => first == 0,
+                None => look_up(options, voice)?.into_iter().any(interface::is_local),
+            };
+            is_here.then(|| bound(&addresses, options.master_port)).transpose()
+        }
         _ => match (listen(&look_up(options, voice)?, options.all_here())?, options.placement.scheduler) {
             // The scheduler belongs here, by whatever address others reach this host.
             (None, SchedulerAt::Here) => bound(&[Ipv4Addr::UNSPECIFIED.into()], options.master_port).map(Some),

@@ -100,9 +100,12 @@ use part::Part;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use supervise::Verdict;
 use topology::Topology;
+
+/// Variables of an environment, with their values.
+type Variables = [(OsString, OsString)];
 
 /// Runs it, called by `name`, with the words after that. Returns the exit code.
 pub fn run(name: &str, words: Vec<OsString>) -> i32 {
@@ -120,19 +123,28 @@ pub fn run(name: &str, words: Vec<OsString>) -> i32 {
         }),
         Ok(Asked::With((None, exports))) => {
             export(&exports, &voice);
-            run_here(name, words, &voice, Placement::default(), &Report::default())
+            run_here(name, words, &variables, &voice, Placement::default(), &Report::default())
         }
-        Ok(Asked::Help) => run_here(name, words, &voice, Placement::default(), &Report::default()),
+        Ok(Asked::Help) => run_here(name, words, &variables, &voice, Placement::default(), &Report::default()),
         Err(error) => refuse(name, &error, &voice),
     }
 }
 
 /// Runs a host's part of a run that another launcher leads.
 pub fn run_led(words: Vec<OsString>, placement: Placement, report: &Report) -> i32 {
-    run_here("muster run", words, &Voice::error(), placement, report)
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    run_here("muster run", words, &variables, &Voice::error(), placement, report)
 }
 
-fn run_here(name: &str, words: Vec<OsString>, voice: &Voice, placement: Placement, report: &Report) -> i32 {
+/// Runs what is to be run on this host. `variables` are those with which this process began.
+fn run_here(
+    name: &str,
+    words: Vec<OsString>,
+    variables: &Variables,
+    voice: &Voice,
+    placement: Placement,
+    report: &Report,
+) -> i32 {
     let mut options = match parse::parse(words, placement, hccl::has_rank_table()) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
@@ -142,7 +154,7 @@ fn run_here(name: &str, words: Vec<OsString>, voice: &Voice, placement: Placemen
         Err(error) => return refuse(name, &error, voice),
     };
     master::leave_loopback(&mut options);
-    launch(&options, voice, report).unwrap_or_else(|refusal| {
+    launch(&options, variables, voice, report).unwrap_or_else(|refusal| {
         voice.say(format!("muster: {}\n", refusal.words));
         refusal.code
     })
@@ -165,7 +177,7 @@ impl Refusal {
     }
 }
 
-fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, Refusal> {
+fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &Report) -> Result<i32, Refusal> {
     let failed = |words: String| Refusal::new(code::FAILED, words);
     rank_table::take(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
@@ -179,18 +191,15 @@ fn launch(options: &RunOptions, voice: &Voice, report: &Report) -> Result<i32, R
     }
     let port = port(options, listener.as_ref(), report)?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
-    let meeting = Meeting { port, hccl, ranks_by_table: hccl::has_rank_table() };
+    let ranks_by_table = hccl::has_rank_table().then(|| rank_table::ranks(options));
+    let meeting = Meeting { port, hccl, ranks_by_table };
     let names = log_names(options, listener.as_ref(), port)?;
     if let Some(dry_run) = options.dry_run {
         let launch = Launch::new(options, &program, listener, meeting, names, binding);
-        return show(dry_run, options, &launch.map_err(|error| failed(error.to_string()))?);
+        let launch = launch.map_err(|error| failed(error.to_string()))?;
+        return show(dry_run, options, &program.path, &launch, variables);
     }
-    let mut folders = std::fs::DirBuilder::new();
-    folders
-        .recursive(true)
-        .mode(0o755) // whatever the umask
-        .create(&options.log_dir)
-        .map_err(|error| failed(format!("--log_dir is {:?}, which can't be made: {error}", options.log_dir)))?;
+    folder::make(&options.log_dir).map_err(failed)?;
     let recovery = recovery::directory();
     let secret = secret::RunSecret::make(options, listener.is_some(), recovery.as_deref());
     let mut secret = secret.map_err(|error| failed(format!("can't make the run's secret: {error}")))?;
@@ -278,14 +287,26 @@ fn log_names(options: &RunOptions, listener: Option<&TcpListener>, port: u16) ->
     names.map_err(|words| Refusal::new(code::FAILED, words))
 }
 
-/// Shows what would be started.
-fn show(dry_run: DryRun, options: &RunOptions, launch: &Launch<'_>) -> Result<i32, Refusal> {
-    if let Some(words) = launch.is_in_the_way() {
-        return Err(Refusal::new(code::FAILED, words));
+/// Shows what would be started, to a shell that has these variables.
+fn show(
+    dry_run: DryRun,
+    options: &RunOptions,
+    program: &Path,
+    launch: &Launch<'_>,
+    variables: &Variables,
+) -> Result<i32, Refusal> {
+    let failed = |words: String| Refusal::new(code::FAILED, words);
+    launch.is_in_the_way().map_or(Ok(()), |words| Err(failed(words)))?;
+    let parts = launch.parts();
+    if let Some(directory) = recovery::directory().filter(|_| parts.contains(&Part::Scheduler)) {
+        dry_run::check_recovery(&directory).map_err(failed)?;
     }
-    let parts = dry_run::chosen(dry_run, options, launch.parts());
-    let voice = Voice::output();
-    parts.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part))));
+    dry_run::check_interpreter(program).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
+    let (chosen, voice) = (dry_run::chosen(dry_run, options, parts), Voice::output());
+    if !chosen.is_empty() {
+        voice.say(dry_run::folder_shown(&options.log_dir));
+    }
+    chosen.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part, variables))));
     Ok(0)
 }
 

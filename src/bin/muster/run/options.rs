@@ -82,7 +82,8 @@ const OPTIONS: &[Opt] = &[
         "rank_table_file",
         Takes::Value("FILE"),
         "",
-        "an HCCL rank table (JSON, version 1.0) that gives the ranks; the same as RANK_TABLE_FILE in the environment",
+        "an HCCL rank table (JSON, version 1.0) that gives the ranks; the same as RANK_TABLE_FILE in the environment. If not all \
+         workers are on this host, a worker's log, --tail_worker_log and `[local N]` then count the workers of this host",
     )
     .under(RANKS),
     option(

@@ -7,8 +7,9 @@ use super::bind_values::Binds;
 use super::log_names;
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked, Words};
-use muster::config::NODES_LIMIT;
+use muster::config::{Key, Value, NODES_LIMIT};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The ranks whose output is shown while it comes.
@@ -182,6 +183,12 @@ fn number(words: &Words, name: &str, right: &str, range: std::ops::RangeInclusiv
     }
 }
 
+/// The value of this option, which the processes find in that setting.
+fn of_kind(name: &str, key: Key, text: &str) -> Result<Value, String> {
+    let kind = key.setting().kind;
+    kind.parse(text).ok_or_else(|| format!("--{name} is {text:?}; it must be {}", kind.expectation_for(text)))
+}
+
 /// What the options of one launcher mean. `has_table`: its environment names a rank table.
 fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOptions, String> {
     let right = format!("a whole number from 1 to {NODES_LIMIT}");
@@ -207,9 +214,8 @@ fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOp
     let join = words.truth("join")?;
     let max_restarts = max_restarts(&words, join)?;
     let cluster_time_out = number(&words, "cluster_time_out", "a whole number of seconds", i64::MIN..=i64::MAX)?;
-    if cluster_time_out == Some(0) {
-        return Err("--cluster_time_out is \"0\"; it must be above 0, or negative for no limit".to_owned());
-    }
+    let cluster_time_out = cluster_time_out.unwrap_or(600);
+    of_kind("cluster_time_out", Key::ClusterTimeout, &cluster_time_out.to_string())?;
     if words.operands.first().is_none_or(|program| program.is_empty()) {
         return Err("there is no program to run; it comes after the options".to_owned());
     }
@@ -229,7 +235,7 @@ fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOp
         log_dir: directory(words.value("log_dir")),
         join,
         max_restarts,
-        cluster_time_out: cluster_time_out.unwrap_or(600),
+        cluster_time_out,
         worker_log_name: worker_log_name.to_owned(),
         tail: tail(words.value("tail_worker_log").unwrap_or("-1"))?,
         rank_table,
@@ -245,7 +251,7 @@ fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOp
 /// Checks that every rank exists whose output is to be shown.
 fn check_tail(options: &RunOptions) -> Result<(), String> {
     let Tail::Ranks(ranks) = &options.tail else { return Ok(()) };
-    let are_known = options.rank(0).is_some() && options.rank_table == RankTable::Absent;
+    let are_known = options.all_here() || (options.rank(0).is_some() && options.rank_table == RankTable::Absent);
     let workers = if are_known { options.worker_num } else { options.local_worker_num };
     let Some(rank) = ranks.iter().find(|rank| **rank >= workers) else { return Ok(()) };
     Err(match are_known {
@@ -278,23 +284,11 @@ fn check_dry_run(options: &RunOptions) -> Result<(), String> {
         RankTable::OfEnvironment => Some("RANK_TABLE_FILE"),
         RankTable::File(_) => Some("--rank_table_file"),
     };
-    if let Some(table) = table {
-        return Err(format!(
+    table.map_or(Ok(()), |table| {
+        Err(format!(
             "--sim_rank_id is \"{rank}\", but with {table} each worker finds its rank when it starts: leave one out"
-        ));
-    }
-    let workers = options.local_worker_num;
-    match options.placement.first_rank {
-        // One command for many hosts shows that worker on its own host.
-        Some(first) if !options.all_here() && options.placement.scheduler == SchedulerAt::Address && first / workers != rank / workers => {
-            Err(format!(
-                "--sim_rank_id is \"{rank}\", which is not a rank of the host with --node_rank {}: it is one of --node_rank {}",
-                first / workers,
-                rank / workers
-            ))
-        }
-        _ => Ok(()),
-    }
+        ))
+    })
 }
 
 /// Checks that every worker of this host has a rank below the number of workers.
@@ -326,14 +320,11 @@ fn max_restarts(words: &Words, join: bool) -> Result<u32, String> {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let plain = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let unspecified = plain.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_unspecified());
-    if plain.is_empty() || unspecified {
-        return Err(format!(
-            "--master_addr is {text:?}; it must be an address or a host name that workers can connect to"
-        ));
+    let is_unspecified = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    match of_kind("master_addr", Key::SchedHost, text)? {
+        Value::Text(host) if !is_unspecified(&host) => Ok(host),
+        _ => Err(format!("--master_addr is {text:?}; it must be one that workers can connect to")),
     }
-    Ok(plain.to_owned())
 }
 
 fn directory(text: Option<&str>) -> PathBuf {

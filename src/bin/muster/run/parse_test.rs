@@ -108,6 +108,8 @@ fn a_dry_run_is_of_all_or_of_one_rank() {
     assert_eq!(options("--sim_level 0 a.out").dry_run, Some(DryRun::All));
     assert_eq!(options("--sim_level=3 --sim_rank_id=-1 a.out").dry_run, Some(DryRun::All));
     assert_eq!(options("--sim_level=1 --sim_rank_id=7 a.out").dry_run, Some(DryRun::Rank(7)));
+    let elsewhere = "--worker_num=8 --local_worker_num=4 --node_rank=0 --sim_level=1 --sim_rank_id=5 a.out";
+    assert_eq!(options(elsewhere).dry_run, Some(DryRun::Rank(5)));
 }
 
 #[test]
@@ -159,6 +161,14 @@ fn tail() {
 fn addresses() {
     assert_eq!(options("--master_addr=[::1] a.out").master_addr, "::1");
     assert_eq!(options("--master_addr=node-1.example a.out").master_addr, "node-1.example");
+    assert_eq!(options("--master_addr=fe80::1%eth0 a.out").master_addr, "fe80::1%eth0");
+}
+
+#[test]
+fn times_for_forming_are_those_that_the_scheduler_takes() {
+    for time in [1, 1_000_000_000, -1, i64::MIN] {
+        assert_eq!(options(&format!("--cluster_time_out={time} a.out")).cluster_time_out, time);
+    }
 }
 
 #[test]
@@ -194,9 +204,17 @@ fn help_wins_over_what_comes_after_it() {
     assert_eq!(options("a.out --help").task, ["a.out", "--help"]);
 }
 
+/// Each of these lines is refused, in these words.
+fn complain(lines: &[(&str, &str)]) {
+    for (line, said) in lines {
+        let error = asked(line).unwrap_err();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
 #[test]
 fn complaints_name_option_value_and_what_would_be_right() {
-    for (line, said) in [
+    complain(&[
         ("", "no program to run"),
         ("--join", "no program to run"),
         ("--worker_num", "--worker_num needs a value: --worker_num=N"),
@@ -214,11 +232,24 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--master_port=65536 a", "1024 to 65535"),
         ("--master_addr= a", "--master_addr is \"\""),
         ("--master_addr=0.0.0.0 a", "workers can connect to"),
+        ("--master_addr=[::] a", "workers can connect to"),
+        (
+            "--master_addr=127.0.0.1:8118 a",
+            "--master_addr is \"127.0.0.1:8118\"; it must be a host name or an IP address (not of multicast or broadcast), without a port",
+        ),
+        ("--master_addr=node/1 a", "it must be a host name or an IP address"),
+        ("--master_addr=[node] a", "it must be a host name or an IP address"),
+        ("--master_addr=224.0.0.1 a", "it must be a host name or an IP address"),
         ("--node_rank=-2 a", "--node_rank is \"-2\""),
         ("--worker_num=4 --local_worker_num=2 --node_rank=2 a", "--node_rank is 2"),
         ("--worker_num=4294967295 --node_rank=4294967295 a", "must be"),
         ("--cluster_time_out=soon a", "--cluster_time_out is \"soon\"; it must be a whole number of seconds"),
-        ("--cluster_time_out=0 a", "negative for no limit"),
+        ("--cluster_time_out=0.5 a", "--cluster_time_out is \"0.5\"; it must be a whole number of seconds"),
+        (
+            "--cluster_time_out=0 a",
+            "--cluster_time_out is \"0\"; it must be seconds from 0.001 to 1000000000, or a negative number for no limit",
+        ),
+        ("--cluster_time_out=1000000001 a", "--cluster_time_out is \"1000000001\"; it must be seconds from 0.001 to"),
         ("--join=maybe a", "--join is \"maybe\"; it must be True or False"),
         ("--tail_worker_log=0,x a", "--tail_worker_log is \"0,x\"; it must be ranks"),
         ("--tail_worker_log=-2 a", "-1 for all, or none"),
@@ -234,10 +265,19 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("-z a", "there is no option -z"),
         ("-np 0 a", "--np is \"0\"; it must be a whole number from 1"),
         ("-n 4 --worker_num 8 a", "-n is \"4\", but --worker_num is \"8\""),
+    ]);
+}
+
+#[test]
+fn complaints_about_a_process_s_place_name_them_too() {
+    complain(&[
         ("--bind_core=maybe a", "--bind_core is \"maybe\", which is not JSON"),
         ("--bind-core yes ./a", "write --bind_core=True for what it may mean"),
         ("--bind_core={device0:0-3} a", "in single quotes"),
-        ("--bind_core 0-3 a", "--bind_core 0-3: \"0-3\" is no value here; expected True, False or JSON, in single quotes"),
+        (
+            "--bind_core 0-3 a",
+            "--bind_core 0-3: \"0-3\" is no value here; expected True, False or JSON, in single quotes",
+        ),
         ("--bind_core device0:0-3 device1:4-7 a", "--bind_core device0:0-3: \"device0:0-3\" is no value here"),
         ("--bind_core [] a", "\"[]\" is no value here"),
         ("--bind_numa 1 a", "write --bind_numa=True for what it may mean"),
@@ -250,10 +290,6 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--sim_level a b", "--sim_level is \"a\""),
         ("--sim_rank_id=0 a", "--sim_rank_id is \"0\", but without --sim_level"),
         ("--sim_level=1 --sim_rank_id=8 a", "--sim_rank_id is \"8\"; it must be a rank, 0 to 7, or -1"),
-        (
-            "--worker_num=8 --local_worker_num=4 --node_rank=0 --sim_level=1 --sim_rank_id=5 a",
-            "--sim_rank_id is \"5\", which is not a rank of the host with --node_rank 0: it is one of --node_rank 1",
-        ),
         ("--sim_level=1 --sim_rank_id=5 --rank_table_file=t a", "with --rank_table_file each worker finds its rank"),
         ("--worker_log_name=a/b a", "--worker_log_name is \"a/b\", which has a slash"),
         ("--worker_log_name={rank} a", "{rank} stands for nothing"),
@@ -263,8 +299,5 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--max_restarts=99999999999 --join a", "0 or more"),
         ("--max_restarts=1 a", "--max_restarts is \"1\", but without --join"),
         ("--max-restarts 1 --join=False a", "without --join"),
-    ] {
-        let error = asked(line).unwrap_err();
-        assert!(error.contains(said), "{line}: {error}");
-    }
+    ]);
 }

@@ -1,9 +1,12 @@
 //! `--rank_table_file`: it does the same as `RANK_TABLE_FILE` in the launcher's environment. A table that is not right
-//! is refused before anything is started.
+//! is refused before anything is started. Where all workers are here it tells the launcher their ranks, for the names of
+//! their logs. The workers themselves are told the table alone.
 
 use super::parse::{RankTable, RunOptions};
-use muster::config::{Config, Key};
+use muster::config::{Assignment, Config, Key, Setting};
+use muster::error::Error;
 use muster::runtime;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Takes the option's table, if there is one, for all that is started here.
@@ -18,23 +21,78 @@ pub fn take(options: &RunOptions) -> Result<(), String> {
 
 /// Checks that this is a table of so many workers, as its readers see it.
 fn check(path: &Path, worker_num: u32) -> Result<(), String> {
-    let told = |error: muster::error::Error| format!("--{}", error.message());
-    let (path, workers) = (path.to_string_lossy(), worker_num.to_string());
-    let mut config = Config::new();
+    let told = |error: Error| format!("--{}", error.message());
     // A scheduler only looks whether the table is right.
-    for (name, value) in [("role", "MS_SCHED"), ("sched_host", "127.0.0.1"), ("sched_port", "1024")] {
-        config.set(name, value).map_err(told)?;
+    let mut config = process("MS_SCHED", worker_num).map_err(told)?;
+    config.set("rank_table_file", &path.to_string_lossy()).map_err(told)?;
+    runtime::take_rank(&mut config.settings().map_err(told)?).map_err(told)
+}
+
+/// The rank that the environment's table gives each worker of this host by its index. None are known where other hosts take part,
+/// or where the table lacks one of these devices: its worker may tell its device itself.
+pub fn ranks(options: &RunOptions) -> Vec<u32> {
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    options.all_here().then(|| ranks_with(options.worker_num, &variables)).flatten().unwrap_or_default()
+}
+
+fn ranks_with(workers: u32, variables: &[(OsString, OsString)]) -> Option<Vec<u32>> {
+    let key = |name: &OsString| Some(Setting::of_variable(name.to_str()?)?.key);
+    let counts = |name| matches!(key(name), Some(Key::RankTableFile | Key::WorkerIp | Key::HostId));
+    let rank = |index: u32| {
+        let mut config = process("MS_WORKER", workers).ok()?;
+        config.load_env(variables.iter().filter(|(name, _)| counts(name)).cloned());
+        config.set("device_id", &index.to_string()).ok()?;
+        let mut settings = config.settings().ok()?;
+        runtime::take_rank(&mut settings).ok()?;
+        match settings.assignment {
+            Assignment::Node { rank, .. } => rank,
+            Assignment::Alone { .. } | Assignment::Scheduler { .. } => None,
+        }
+    };
+    (0..workers).map(rank).collect()
+}
+
+/// What a process of the run needs to be set beside its table.
+fn process(role: &str, worker_num: u32) -> Result<Config, Error> {
+    let mut config = Config::new();
+    for (name, value) in [("role", role), ("sched_host", "127.0.0.1"), ("sched_port", "1024")] {
+        config.set(name, value)?;
     }
-    config.set("worker_num", &workers).map_err(told)?;
-    config.set("rank_table_file", &path).map_err(told)?;
-    let mut settings = config.settings().map_err(told)?;
-    runtime::take_rank(&mut settings).map_err(told)
+    config.set("worker_num", &worker_num.to_string())?;
+    Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::tree_test::Tree;
+
+    #[test]
+    fn the_ranks_of_workers_of_this_host_are_those_of_their_devices() {
+        let table = |server: &str, devices: [u32; 2]| {
+            let [a, b] = devices.map(|id| format!(r#"{{"device_id":"{id}","rank_id":"{}"}}"#, 1 - id % 2));
+            let servers = format!(r#"[{{"server_id":"{server}","device":[{a},{b}]}}]"#);
+            format!(r#"{{"version":"1.0","server_count":"1","server_list":{servers},"status":"completed"}}"#)
+        };
+        let (here, others) = (table("127.0.0.1", [0, 1]), table("127.0.0.1", [4, 5]));
+        let (far, named) = (table("192.0.2.1", [0, 1]), table("mine", [0, 1]));
+        let tree = Tree::new(&[("here", &here), ("others", &others), ("far", &far), ("named", &named)]);
+        let ranks = |file: &str, more: &[(&str, &str)]| {
+            let path = tree.path().join(file).into_os_string();
+            let more = more.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            ranks_with(2, &more.chain([("RANK_TABLE_FILE".into(), path)]).collect::<Vec<_>>())
+        };
+        assert_eq!(ranks("here", &[]), Some(vec![1, 0]));
+        // The launcher's own place in another job counts for none of its workers.
+        assert_eq!(
+            ranks("here", &[("RANK_ID", "0"), ("MS_ROLE", "MS_SCHED"), ("MS_WORKER_NUM", "9")]),
+            Some(vec![1, 0])
+        );
+        assert_eq!(ranks("named", &[("MUSTER_HOST_ID", "mine")]), Some(vec![1, 0]));
+        for file in ["others", "far", "named", "none"] {
+            assert_eq!(ranks(file, &[]), None, "{file}");
+        }
+    }
 
     #[test]
     fn a_table_is_right_or_said_to_be_wrong() {

@@ -146,14 +146,64 @@ mod tests {
         assert_eq!(supervisor.verdict(None), Verdict::Interrupted(libc::SIGINT));
     }
 
-    /// The workers have a while to end then, which the user need not wait for.
+    /// Where the job is over the workers have a while to end, which the user need not wait for.
     #[test]
     fn a_second_signal_kills_at_once_also_where_the_job_is_over() {
-        let mut supervisor = Supervisor::new([true, false], true, 1);
-        supervisor.ended(0, Ending::Exit(1), SECOND);
-        supervisor.signalled(libc::SIGINT, 2 * SECOND);
-        assert!(!actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
-        supervisor.signalled(libc::SIGINT, 3 * SECOND);
-        assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
+        for is_over in [false, true] {
+            let mut supervisor = Supervisor::new([true, false], true, 1);
+            if is_over {
+                supervisor.ended(0, Ending::Exit(1), SECOND);
+            }
+            supervisor.signalled(libc::SIGINT, 2 * SECOND);
+            assert!(!actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
+            supervisor.signalled(libc::SIGINT, 3 * SECOND);
+            assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
+        }
+    }
+
+    /// A host without the scheduler, which tells of the complete cluster. One worker has ended with code 0.
+    fn elsewhere() -> Supervisor {
+        let mut supervisor = Supervisor::new([false, false], false, 0);
+        supervisor.formed();
+        supervisor.ended(1, Ending::Exit(0), SECOND);
+        supervisor
+    }
+
+    #[test]
+    fn a_run_that_failed_waits_for_the_word_that_one_which_ended_well_is_to_blame() {
+        let mut supervisor = elsewhere();
+        supervisor.ended(0, Ending::Exit(8), 2 * SECOND);
+        assert!(!supervisor.finished());
+        supervisor.told_why(Some(1), 2 * SECOND);
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 1, then: vec![0] });
+        // The word may name nobody here, or not come.
+        let mut supervisor = elsewhere();
+        supervisor.ended(0, Ending::Exit(8), 2 * SECOND);
+        supervisor.told_why(None, 2 * SECOND);
+        assert!(supervisor.finished());
+        let mut supervisor = elsewhere();
+        supervisor.ended(0, Ending::Exit(8), 2 * SECOND);
+        let killed = 2 * SECOND + KILL_AFTER_FAILURE;
+        supervisor.tick(killed - Duration::from_millis(1));
+        assert!(!supervisor.finished() && supervisor.deadline() == Some(killed));
+        supervisor.tick(killed);
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 0, then: vec![] });
+    }
+
+    #[test]
+    fn the_word_that_one_which_ended_well_is_to_blame_is_a_failure() {
+        let mut supervisor = elsewhere();
+        supervisor.told_why(Some(1), 2 * SECOND);
+        supervisor.tick(2 * SECOND + COLLECT);
+        assert_eq!(actions(&mut supervisor), [Action::Terminate(Whom::Workers)]);
+        supervisor.ended(0, Ending::Signal(libc::SIGTERM), 3 * SECOND);
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 1, then: vec![] });
+        // One that runs has not failed by that.
+        let mut supervisor = elsewhere();
+        supervisor.told_why(Some(0), 2 * SECOND);
+        assert!(!supervisor.is_stopping());
     }
 }

@@ -56,8 +56,8 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             let text = format!("muster: stopped by {}{rest}\n", signal_name(*signal));
             (text, Ending::Signal(*signal).code())
         }
-        Verdict::Failed { first, gives_code, then } => {
-            let code = match outcome.endings[*gives_code].code() {
+        Verdict::Failed { first, then } => {
+            let code = match outcome.endings[*first].code() {
                 0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
                 code => code,
             };
@@ -249,7 +249,8 @@ pub fn named(children: &[Child]) -> Option<usize> {
     named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
 }
 
-fn named_in(words: &str, children: &[Child]) -> Option<usize> {
+/// The child that these words of the scheduler's name.
+pub fn named_in(words: &str, children: &[Child]) -> Option<usize> {
     let (host, rank) = (host::name().unwrap_or_default(), first_rank(words));
     // Processes of two hosts may have one number. In pods they have as a rule: the launcher is process 1 in each. So the
     // number counts together with the host, which sentences put in one of these two ways.

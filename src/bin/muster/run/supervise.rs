@@ -7,8 +7,8 @@
 //!
 //! After the first failure the survivors have a moment, [`COLLECT`], to say themselves what they lost. Then the rest is
 //! told to end. What is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel does not tell in
-//! which order children ended that are found dead together. So the verdict weighs evidence among those of the first
-//! moment.
+//! which order children ended that are found dead in one look. So the verdict weighs evidence among those. They are told
+//! of with one time, and those of another look with another.
 //!
 //! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
 //! failure. A scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by
@@ -68,8 +68,6 @@ pub enum Verdict {
     Failed {
         /// The first that failed.
         first: usize,
-        /// The child whose end gives the exit code: the first, unless that ended with code 0.
-        gives_code: usize,
         /// The others that failed before they were told to end.
         then: Vec<usize>,
     },
@@ -84,6 +82,8 @@ pub struct Supervisor {
     all_here: bool,
     /// The scheduler tells the launchers of other hosts how the job goes.
     others_hear: bool,
+    /// The scheduler has told why the job is over: because of this child, if it named one.
+    word: Option<Option<usize>>,
     /// Failures in the order in which they were noticed.
     failures: Vec<usize>,
     /// The children that would have been started again if the run had not ended.
@@ -112,6 +112,7 @@ impl Supervisor {
             children: schedulers.into_iter().map(child).collect(),
             all_here,
             others_hear: false,
+            word: None,
             failures: Vec::new(),
             cut_short: Vec::new(),
             lost: Vec::new(),
@@ -186,6 +187,7 @@ impl Supervisor {
     }
 
     fn lost(&mut self, child: usize, now: Duration) {
+        self.children[child].is_found_lost(now);
         if self.may_return(child, self.children[child].ending()) && self.children[child].comes_back(now) {
             self.lost.retain(|other| *other != child);
             self.lost.push(child);
@@ -246,7 +248,23 @@ impl Supervisor {
         self.others_hear = true;
     }
 
-    /// The scheduler says that the job is over for good. What runs here is stopped, as after a failure here.
+    /// The scheduler says why the job is over for good: because of this child, if it names one.
+    pub fn told_why(&mut self, named: Option<usize>, now: Duration) {
+        self.word = Some(named);
+        if let Some(child) = named {
+            self.ended_uncleanly(child, now); // if it ended with code 0
+        }
+    }
+
+    /// Whether a scheduler elsewhere may still tell that a worker here caused the failure and ended with code 0. Nobody
+    /// here knows that. A run waits for this until it kills what is left.
+    fn awaits_word(&self) -> bool {
+        let is_early = self.stop.as_ref().is_some_and(|stop| stop.killed_at.is_none());
+        let may_hear = self.others_hear && self.word.is_none() && !self.children.iter().any(ChildState::is_scheduler);
+        may_hear && is_early && self.gives_up() && self.children.iter().any(ChildState::ended_well)
+    }
+
+    /// The job is over for good, as the scheduler says. What runs here is stopped, as after a failure here.
     pub fn job_is_lost(&mut self, now: Duration) {
         if self.stop.is_none() {
             self.stop_all(Why::JobOver, now);
@@ -418,7 +436,8 @@ impl Supervisor {
 
     /// Whether the run is over. A job that ended well may leave processes behind; one that was stopped waits for their end.
     pub fn finished(&self) -> bool {
-        self.children.iter().all(ChildState::is_done) && (self.went_well() || self.orphans == 0)
+        let is_done = self.children.iter().all(ChildState::is_done) && (self.went_well() || self.orphans == 0);
+        is_done && !self.awaits_word()
     }
 
     /// The child to blame. `named` is the child that the scheduler's last words name, if they name one.
@@ -429,26 +448,27 @@ impl Supervisor {
         if self.went_well() {
             return Verdict::Success;
         }
+        let named = named.or(self.word.flatten());
         let ending = |child: usize| self.ending_before(child).or(self.ending(child));
-        let weight = |child: usize| match (ending(child), self.children[child].is_scheduler()) {
+        let place = |child: usize| match (ending(child), self.children[child].is_scheduler()) {
             // The scheduler alone knows that forming timed out; the others just ended.
             (Some(Ending::Exit(code::FORMING)), true) => 0,
-            (_, true) => 4,
+            (_, true) => 3,
             _ if named == Some(child) => 1,
-            (Some(ending), _) if is_from_elsewhere(ending) => 2,
-            _ => 3,
+            _ => 2,
         };
+        let gave_up = |child: usize| !ending(child).is_some_and(is_from_elsewhere);
         let mut failures = self.failures.clone();
         // If the named child's present life was only told to end, an earlier life of it has failed.
         failures.extend(named.filter(|child| !failures.contains(child) && self.ending_before(*child).is_some()));
         failures.extend(named.filter(|child| !failures.contains(child) && self.cut_short.contains(child)));
-        failures.sort_by_key(|child| weight(*child)); // stable: otherwise in the order in which they were noticed
+        // What ended a child counts among those of one look only, which have one time.
+        failures.sort_by_key(|child| (place(*child), self.children[*child].lost_at(), gave_up(*child)));
         failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
-        let Some(gives_code) = failures.first().copied() else { return Verdict::JobOver };
         // To end well without leaving the cluster is a failure, too. Only the scheduler sees it.
         let unclean = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
-        let first = unclean.unwrap_or(gives_code);
-        Verdict::Failed { first, gives_code, then: failures.into_iter().filter(|child| *child != first).collect() }
+        let Some(first) = unclean.or(failures.first().copied()) else { return Verdict::JobOver };
+        Verdict::Failed { first, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }
 

@@ -46,11 +46,13 @@ impl Topology {
         Topology { cores, usable_cores, nodes, usable_nodes, first_threads }
     }
 
-    /// These cores in such an order that the threads of one physical core are neighbours.
-    pub fn in_order(&self, cores: &NumberSet) -> Vec<u32> {
-        let mut order: Vec<u32> = cores.iter().collect();
-        order.sort_by_key(|core| (self.first_threads.get(core).copied().unwrap_or(*core), *core));
-        order
+    /// These cores, each with the others that are threads of the same physical core.
+    pub fn physical(&self, cores: &NumberSet) -> Vec<Vec<u32>> {
+        let mut physical: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for core in cores.iter() {
+            physical.entry(self.first_threads.get(&core).copied().unwrap_or(core)).or_default().push(core);
+        }
+        physical.into_values().collect()
     }
 
     /// The usable cores of these nodes; all usable cores of a host without nodes.
@@ -103,7 +105,7 @@ pub mod tests {
         let shown = |set: &NumberSet| set.to_string();
         assert_eq!((shown(&host.cores), shown(&host.usable_nodes)), ("0-7".to_owned(), "0-2".to_owned()));
         assert_eq!(host.nodes.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(host.in_order(&host.nodes[&0]), [0, 4, 1, 5]);
+        assert_eq!(host.physical(&host.nodes[&0]), [[0, 4], [1, 5]]);
         assert_eq!(shown(&host.cores_of(&NumberSet::parse("1,2").unwrap())), "2-3,6-7");
         assert_eq!(shown(&host.nodes_of(&NumberSet::parse("5-6").unwrap())), "0-1");
     }
@@ -114,7 +116,7 @@ pub mod tests {
         let host = Topology::read(tree.path(), (0..3).collect());
         assert_eq!((host.cores.to_string(), host.nodes.len()), ("0-2".to_owned(), 0));
         assert_eq!(host.cores_of(&NumberSet::default()).to_string(), "0-2");
-        assert_eq!(host.in_order(&host.cores), [0, 1, 2]);
+        assert_eq!(host.physical(&host.cores), [[0], [1], [2]]);
     }
 
     #[test]

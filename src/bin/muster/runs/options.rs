@@ -22,11 +22,11 @@ pub const STOP: Command = Command {
     name: "muster stop",
     summary: "end the run whose logs are in a folder",
     about: "Ends the processes of the run whose logs are in a folder, as far as they are on this host, and all that came of them. Workers \
-            are asked first (SIGTERM), then the scheduler. What is left after the grace is killed, and that is said. A run with \
-            --join is ended by its launcher.",
+            are asked first (SIGTERM). What is left of them after the grace is killed. Then the scheduler is asked. It has the rest of the \
+            grace, and 1 s at least, before it is killed. What is killed is named. A run with --join is ended by its launcher.",
     options: &[
         option("log_dir", Takes::Directory, ".", "the folder of the run's logs, as `muster run` was told"),
-        option("grace", Takes::Value("SECONDS"), "5", "how long processes may take to end before they are killed; 0: none. A run with \
+        option("grace", Takes::Value("SECONDS"), "5", "how long workers may take to end before they are killed; 0: none. A run with \
              --join has 5 s in any case"),
     ],
     exit_codes: &[

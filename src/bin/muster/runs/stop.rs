@@ -1,4 +1,5 @@
-//! Ends a run from outside its launcher: its processes are asked, waited for, and killed.
+//! Ends a run from outside its launcher: its processes are asked, waited for, and killed. The workers are first: they
+//! need the scheduler until they have left.
 
 use super::find::{in_folder, Found, Processes};
 use super::options::Stop;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than its grace a launcher may take.
 const LAUNCHER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the scheduler may take to end, even if the workers have used up the grace.
+const SCHEDULER_GRACE: Duration = Duration::from_secs(1);
 /// How many processes are named.
 const NAMED: usize = 8;
 
@@ -47,45 +50,61 @@ pub fn run(options: &Stop) -> i32 {
 
 /// Ends one run. Returns the processes that are left.
 fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
-    if let Some(launcher) = run.launcher() {
+    let began = Instant::now();
+    let has_killed = if let Some(launcher) = run.launcher() {
         let time = KILL_AFTER_SIGNAL.as_secs();
         voice.say(format!("muster stop: the launcher {launcher} is asked to end its run, and has {time} s for that\n"));
         ask(launcher);
-        await_end(run, KILL_AFTER_SIGNAL + LAUNCHER_PATIENCE, |_| {});
+        await_end(|| run.members(), KILL_AFTER_SIGNAL + LAUNCHER_PATIENCE, |_| {});
+        kill(|| run.members(), voice)
     } else {
-        let Processes { logs, others } = run.processes();
-        let (schedulers, workers): (Vec<_>, Vec<_>) = logs.into_iter().partition(|(log, _)| log == "scheduler.log");
-        let scheduler: BTreeSet<i32> = schedulers.into_iter().flat_map(|(_, writers)| writers).collect();
-        let workers: BTreeSet<i32> = workers.into_iter().flat_map(|(_, writers)| writers).chain(others).collect();
-        // The scheduler is needed until the workers have left.
-        let first = if workers.is_empty() { &scheduler } else { &workers };
-        voice.say(format!("muster stop: asked to end: {}\n", named(first)));
-        first.iter().for_each(|pid| ask(*pid));
-        let mut asked = first.clone();
-        await_end(run, grace, |left| {
-            let is_last = left.is_subset(&scheduler);
-            for pid in left.iter().filter(|pid| is_last || !scheduler.contains(pid)) {
-                if asked.insert(*pid) {
-                    ask(*pid);
-                }
-            }
-        });
-    }
-    let left = run.members();
-    if !left.is_empty() {
-        voice.say(format!("muster stop: killed, for they had not ended: {}\n", named(&left)));
-        left.iter().for_each(|pid| sys::signal_process(*pid, libc::SIGKILL));
-        kill_all(run.tenant.run(), &BTreeSet::new(), KILL_PATIENCE);
-        await_end(run, KILL_PATIENCE, |_| {});
+        let has_killed = ask_and_kill(|| parts(run).0, grace, voice);
+        let left = grace.saturating_sub(began.elapsed()).max(SCHEDULER_GRACE);
+        ask_and_kill(|| parts(run).1, left, voice) || has_killed
+    };
+    if has_killed {
+        kill_all(run.tenant.run(), &BTreeSet::new(), KILL_PATIENCE); // what these have started as they were killed
     }
     run.members()
 }
 
+/// The processes of a run that are not its scheduler, and those that are.
+fn parts(run: &Found) -> (BTreeSet<i32>, BTreeSet<i32>) {
+    let Processes { logs, others } = run.processes();
+    let (schedulers, workers): (Vec<_>, Vec<_>) = logs.into_iter().partition(|(log, _)| log == "scheduler.log");
+    let writers = |logs: Vec<(String, BTreeSet<i32>)>| logs.into_iter().flat_map(|(_, writers)| writers);
+    (writers(workers).chain(others).collect(), writers(schedulers).collect())
+}
+
+/// Asks a part of a run to end, and kills what is left of it when the time is up. Returns whether it killed any.
+fn ask_and_kill(left: impl Fn() -> BTreeSet<i32>, time: Duration, voice: &Voice) -> bool {
+    let (first, mut asked) = (left(), BTreeSet::new());
+    if first.is_empty() {
+        return false;
+    }
+    voice.say(format!("muster stop: asked to end: {}\n", named(&first)));
+    let mut ask_each = |left: &BTreeSet<i32>| left.iter().filter(|pid| asked.insert(**pid)).for_each(|pid| ask(*pid));
+    ask_each(&first);
+    await_end(&left, time, ask_each);
+    kill(left, voice)
+}
+
+/// Kills a part of a run, and says so. Returns whether any was left.
+fn kill(left: impl Fn() -> BTreeSet<i32>, voice: &Voice) -> bool {
+    let first = left();
+    if first.is_empty() {
+        return false;
+    }
+    voice.say(format!("muster stop: killed, for they had not ended: {}\n", named(&first)));
+    await_end(left, KILL_PATIENCE, |left| left.iter().for_each(|pid| sys::signal_process(*pid, libc::SIGKILL)));
+    true
+}
+
 /// Waits until nobody is left, or the time is up. Each look passes on those that are left.
-fn await_end(run: &Found, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) {
+fn await_end(left: impl Fn() -> BTreeSet<i32>, time: Duration, mut look: impl FnMut(&BTreeSet<i32>)) {
     let (deadline, mut pace) = (Instant::now() + time, Pace::new());
     loop {
-        let left = run.members();
+        let left = left();
         if left.is_empty() || Instant::now() >= deadline {
             return;
         }

@@ -65,9 +65,14 @@ fn first(failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> Optio
         _ => None,
     };
     let named = scheduler_words(ends).and_then(first_rank);
+    let is_named = |host: usize| named.is_some_and(|rank| places[host].has_rank(rank));
+    // All workers of a host may have ended with code 0, and one of them without leaving: its launcher does not see that.
+    let ended_well = |host: usize| told(host).is_some_and(|(code, _)| code == 0);
+    let unclean = (0..ends.len()).find(|host| !failed.is_empty() && is_named(*host) && ended_well(*host));
     // The scheduler's host alone knows that forming timed out.
     found(&|host| told(host).is_some_and(|(code, _)| code == code::FORMING))
-        .or_else(|| found(&|host| named.is_some_and(|rank| places[host].has_rank(rank))))
+        .or_else(|| found(&is_named))
+        .or(unclean)
         .or_else(|| found(&|host| told(host).is_some_and(|(_, summary)| summary.is_some_and(|summary| summary.killed))))
         .or_else(|| found(&|host| matches!(ends[host], Some(End::Cut(_)))))
         .or_else(|| failed.first().copied())
@@ -91,6 +96,12 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
             let words = scheduler_words(ends).filter(|words| !summary.text.contains(words));
             text.extend(words.map(|words| format!("muster: the scheduler says: {words}\n")));
             *code
+        }
+        Some(End::Told { code: 0, .. }) => {
+            let words = scheduler_words(ends).unwrap_or_default();
+            text.push_str(&format!("muster: host {}:\nmuster: first failure: {words}\n", name(first)));
+            text.push_str("    it exited with code 0, without leaving the cluster (muster_finalize)\n");
+            code::FAILED
         }
         // The launcher there has said why itself.
         Some(End::Told { code, .. }) => {
@@ -183,6 +194,16 @@ mod tests {
             code == 127 && text.starts_with("muster: first failure: the launcher on host two exited with code 127"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_host_where_all_ended_with_code_0_is_the_first_if_the_scheduler_names_its_rank() {
+        let words = "rank 8 (node id \"8\", host three, pid 7) is lost: its connection ended";
+        let well = End::Told { code: 0, summary: Some(Summary::default()) };
+        let (text, code) = of(vec![(2, well), (0, told(9, 0, false, words)), (1, told(9, 4, false, ""))]);
+        assert_eq!(code, 1);
+        assert!(text.starts_with(&format!("muster: host three:\nmuster: first failure: {words}\n")), "{text}");
+        assert!(text.contains("\nmuster: then host one: worker 0 exited with code 9\n"), "{text}");
     }
 
     #[test]

@@ -15,11 +15,12 @@ const OF_ALL: [&str; 10] =
     ["np", "host", "hostfile", "export", "ssh", "worker_num", "local_worker_num", "master_addr", "master_port", "join"];
 
 /// Settings that differ from host to host, or from process to process: their values here mean nothing to other hosts.
-const OF_ONE: [Key; 9] = [
+const OF_ONE: [Key; 10] = [
     Key::Role,
     Key::NodeId,
     Key::RankId,
     Key::DeviceId,
+    Key::DeviceIp,
     Key::WorkerIp,
     Key::HostId,
     Key::Advertise,
