@@ -210,7 +210,6 @@ impl Mesh {
             (_, NotDialled::Closed(_)) => return self.ended(Next::Unanswered(key, LinkEnd::Ended(reason))),
             (Channel::Watch, NotDialled::Refused(_)) => self.watching.saw(key.rank, PeerSign::Refused(reason)),
             (Channel::Watch, NotDialled::NoDescriptor(_)) => self.watching.saw(key.rank, PeerSign::Unable),
-            // There was no address to try, or no host answered for the peer's process.
             (Channel::Watch, NotDialled::Other(_)) => self.watching.saw(key.rank, PeerSign::Unanswered),
             (Channel::Word, NotDialled::NoDescriptor(_)) => self.revoke_broadcast.is_unheard(key),
             (_, NotDialled::NoDescriptor(whose)) => {
@@ -433,8 +432,8 @@ impl Mesh {
             if key.channel == Channel::Watch {
                 self.watching.saw(key.rank, PeerSign::Stands);
             }
-            let word = self.revoke_broadcast.word(key.group);
-            return self.connections.get_mut(token).map(|shake| shake.begin_talk(key, word)).is_some();
+            let (word, shake) = (self.revoke_broadcast.word(key.group), self.connections.get_mut(token));
+            return shake.map(|shake| shake.begin_talk(key, word)).is_some();
         }
         if let Some(shake) = self.connections.get_mut(token).filter(|shake| shake.stage == Stage::Dialled(key)) {
             (shake.stage, shake.outbound) = (Stage::Confirming(key, features), confirmation());
