@@ -637,10 +637,11 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
  * meanwhile.
  *
  * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
- * the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has left for good); MUSTER_ERR_STATE (another thread is in it, or this
- * process has left); MUSTER_ERR_INVALID (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a
- * node is lost without recovery, it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause
- * (muster_failure) is what ended a group before. If its launcher does not start it again, it returns the first cause.
+ * the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has
+ * left for good); MUSTER_ERR_STATE (another thread is in it, or this process has left); MUSTER_ERR_INVALID
+ * (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a node is lost without recovery,
+ * it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause (muster_failure) is another,
+ * but for a node that has left. If its launcher does not start it again, it returns the first cause.
  * Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
  * a node.
  *

@@ -48,6 +48,9 @@ struct Away {
 }
 
 /// What came of the last attempt in such a time.
+/// How many reasons are told. A name may have several addresses, with another program at each.
+const REFUSALS_TOLD: usize = 8;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     Unknown,
@@ -96,8 +99,8 @@ pub(super) struct Line {
     up_since: Time,
     /// How many connections in a row ended soon and without an answer.
     brief: u32,
-    /// Why a scheduler was refused last.
-    refused: String,
+    /// Why schedulers were refused since this node was attached last: each reason is told once, and so many of them.
+    refused: Vec<String>,
     /// Whether a member's scheduler may be started again.
     recovery: bool,
     away: Option<Away>,
@@ -113,7 +116,7 @@ impl Line {
             form_by,
             up_since: Time::NEVER,
             brief: 0,
-            refused: String::new(),
+            refused: Vec::new(),
             recovery: profile.register.recovery,
             away: None,
         }
@@ -325,10 +328,10 @@ impl Line {
 
     /// Keeps away from a scheduler that refuses, until that may have changed. Logs one line for each reason.
     fn refuse(&mut self, reason: &str, out: &mut Outputs) {
-        if self.refused == reason {
+        if self.refused.len() == REFUSALS_TOLD || self.refused.iter().any(|told| told == reason) {
             return;
         }
-        reason.clone_into(&mut self.refused);
+        self.refused.push(reason.to_owned());
         out.warn(format!("disconnected from {}: {reason}", self.search.place()));
         if self.away.as_ref().is_some_and(|away| away.is_told) {
             out.tell(Event::SchedulerAway(Some(reason.to_owned()))); // this is why the scheduler goes on being away

@@ -217,8 +217,9 @@ pub(super) fn check_total(what: &str, more: usize, has: usize, room: Room) -> Re
     match has + more <= total {
         true => Ok(()),
         false => {
-            let words =
-                format!("{more} bytes more in {what} beside {has}: the limit is {total} (setting store_total_limit)");
+            let words = format!(
+                "{more} bytes more in {what} beside {has}: the limit is {total} in total (setting store_total_limit)"
+            );
             Err((Status::Limit, words))
         }
     }

@@ -382,7 +382,7 @@ fn limits_are_named() {
     assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
     assert_eq!(
         bench.refusal(2, sized(100_000)),
-        (Status::Limit, "100001 bytes more in the store's open requests beside 200001: the limit is 300000 (setting store_total_limit)".to_string())
+        (Status::Limit, "100001 bytes more in the store's open requests beside 200001: the limit is 300000 in total (setting store_total_limit)".to_string())
     );
     bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
     assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
@@ -408,7 +408,7 @@ fn a_full_store_can_be_read_changed_and_emptied() {
     assert_eq!(bench.value(many(StoreOperation::Check, 4, &["a", "c"])), [1, 0]);
     assert_eq!(bench.begin(1, many(StoreOperation::List, 5, &["", ""]))[0].2, OK);
     assert_eq!(bench.begin(2, ask(StoreOperation::Get, 5, "c")), [], "it waits");
-    let words = "2 bytes more in the store beside 300000: the limit is 300000 (setting store_total_limit)";
+    let words = "2 bytes more in the store beside 300000: the limit is 300000 in total (setting store_total_limit)";
     assert_eq!(bench.set(1, 6, "c", b"x")[0].2, Status::Limit);
     assert_eq!(bench.refusal(1, StoreBegin { value_bytes: 1, ..ask(StoreOperation::Set, 7, "c") }).1, words);
     assert_eq!(bench.add(1, 8, "n", 1)[0].2, Status::Limit);
@@ -426,7 +426,7 @@ fn keys_that_are_waited_for_are_not_what_the_store_holds() {
     assert_eq!(bench.begin(1, many(StoreOperation::Wait, 1, &keys)), []);
     assert_eq!(bench.set(2, 1, "k", &[1; 199_999])[0].2, Status::Limit, "that much is open by then");
     let words =
-        "5 bytes more in the store's open requests beside 300000: the limit is 300000 (setting store_total_limit)";
+        "5 bytes more in the store's open requests beside 300000: the limit is 300000 in total (setting store_total_limit)";
     assert_eq!(bench.refusal(2, ask(StoreOperation::Get, 2, "00000")).1, words);
     assert_eq!(bench.begin(2, ask(StoreOperation::Delete, 3, "k"))[0].2, OK);
     bench.0.gone(1);

@@ -115,7 +115,7 @@ def summary(launch):
     return [line for line in lines if not re.match(r"\[host\d\]", line)]
 
 
-@pytest.mark.parametrize("end, code", [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137), ("os._exit(0)", 1)])
+@pytest.mark.parametrize("end, code", [("os._exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
 def test_a_failure_is_told_first_and_by_host_and_ends_the_others(hosts, tmp_path, end, code):
     """All other ranks fail because of it, those of the scheduler's host, too; and each would say something else."""
     lines = f"""

@@ -86,7 +86,7 @@ def test_its_calls_are_torchs(tmp_path, version):
     words = succeed(tmp_path, version, CALLS)[0]
     for call, seconds in (("wait", 0.1), ("get", 0.2), ("get", 0.3), ("wait", 0.3), ("multi_get", 0.3)):
         error = words[f"{call} {seconds}"]
-        assert "RuntimeError" in error["kinds"] and error["sentence"].endswith(f'never": nobody has set it within {seconds} s'), error
+        assert "RuntimeError" in error["kinds"] and error["sentence"].endswith(f'never": nobody has set it within {seconds} s, as far as this node has heard'), error
     assert words["keys"] == 3 and words["names"] == ["bytes", "mine/count", "mine/key"]
 
 

@@ -113,6 +113,7 @@ impl Handshake {
             (self.stage, self.outbound) = (Stage::RevokeBroadcast(key), word);
         } else {
             self.stage = Stage::Hearing(key);
+            self.transport.ask_for_signs(HELLO_WAIT); // so the connection of a host that has gone ends
         }
     }
 

@@ -183,13 +183,13 @@ impl Mesh {
 
     /// Tries further addresses of peers whose first ones do not answer. Returns when to come again.
     pub fn dial_on(&mut self, now: Time, poller: &Poller) -> Time {
-        loop {
-            let (settled, next) = self.connections.dial_on(now, poller);
-            if settled.is_empty() {
-                return next;
-            }
-            settled.into_iter().for_each(|key| self.look_at_dial(key, poller));
+        let (mut settled, mut next) = self.connections.dial_on(now, poller);
+        while !settled.is_empty() {
+            settled.drain(..).for_each(|key| self.look_at_dial(key, poller));
+            settled = self.connections.dial_on(now, poller).0;
+            next = now; // what has come of it may have to be done at once
         }
+        next
     }
 
     fn look_at_dial(&mut self, key: LinkKey, poller: &Poller) {

@@ -11,7 +11,7 @@ use crate::runtime::base::link_key::LinkKey;
 use crate::strangers::{Crowd, Line};
 use crate::types::{GroupId, Secret, Time};
 use crate::wire::{Channel, LinkHello, WireError};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct MeshConnections {
     /// Dials whose connection is established, and whose peers have further addresses: until the peer has answered.
     reached: HashMap<LinkKey, Dial>,
     /// Addresses at which connections were established, and no peer answered: they are tried last.
-    peerless: HashSet<SocketAddr>,
+    peerless: Vec<SocketAddr>,
     pub(super) handshakes: HashMap<Token, Handshake>,
     /// The handshakes that others opened and that have proved nothing yet.
     crowd: Crowd<Token, IpAddr>,
@@ -45,7 +45,7 @@ impl MeshConnections {
     /// A table without connections.
     pub fn new(wrap: Wrap) -> MeshConnections {
         let (dials, reached, handshakes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (peerless, crowd, line) = (HashSet::new(), Crowd::default(), Line::default());
+        let (peerless, crowd, line) = (Vec::new(), Crowd::default(), Line::default());
         MeshConnections { wrap, dials, reached, peerless, handshakes, crowd, line, next_token: FIRST_TOKEN }
     }
 
@@ -69,7 +69,8 @@ impl MeshConnections {
     /// Begins to connect to one of these addresses.
     pub fn dial(&mut self, key: LinkKey, addresses: &[SocketAddr], poller: &Poller) {
         let mut addresses = addresses.to_vec();
-        addresses.sort_by_key(|address| self.peerless.contains(address));
+        // The one that has failed last comes last.
+        addresses.sort_by_key(|address| self.peerless.iter().position(|other| other == address).map_or(0, |at| at + 1));
         let next_token = &mut self.next_token;
         let dial = Dial::start(&addresses, poller, || following(next_token));
         self.reached.remove(&key);
@@ -121,7 +122,7 @@ impl MeshConnections {
             _ => NotDialled::Refused(words),
         });
         if !may_be_there {
-            self.peerless.insert(address);
+            self.is_peerless(address);
         }
         self.dials.insert(key, dial);
         Next::Elsewhere(key, told)
@@ -143,7 +144,7 @@ impl MeshConnections {
             true => dial.not_answered(NotDialled::Other(words.clone())),
             false => dial.start_over_behind(address),
         }
-        self.peerless.insert(address);
+        self.is_peerless(address);
         self.dials.insert(key, dial);
         self.remove(token);
         Some(words)
@@ -253,13 +254,21 @@ impl MeshConnections {
     /// What becomes of a connection after a look at it, if there is such a connection.
     pub fn look(&mut self, token: Token, secret: Option<Secret>) -> Option<Result<Next, WireError>> {
         let shake = self.handshakes.get_mut(&token)?;
+        let is_dialled = matches!(shake.stage, Stage::Dialled(_));
         let looked = shake.look(secret);
-        if let Ok(Next::Deliver(key, _)) = &looked {
+        if let (Ok(Next::Deliver(key, _)), true) = (&looked, is_dialled) {
             // The peer has answered: its other addresses are not needed.
             self.reached.remove(key);
-            self.peerless.remove(&shake.transport.peer_address());
+            let answers = shake.transport.peer_address();
+            self.peerless.retain(|address| *address != answers);
         }
         Some(looked)
+    }
+
+    /// No peer has answered at this address. It is tried last from now on.
+    fn is_peerless(&mut self, address: SocketAddr) {
+        self.peerless.retain(|other| *other != address);
+        self.peerless.push(address);
     }
 
     /// A connection.
@@ -340,9 +349,9 @@ impl MeshConnections {
     pub fn drop_word(&mut self, key: LinkKey) {
         self.dials.remove(&key);
         self.reached.remove(&key);
-        for (_, shake) in self.handshakes.extract_if(|_, shake| tells(&shake.stage) == Some(key)) {
-            self.peerless.insert(shake.transport.peer_address());
-        }
+        let said: Vec<Handshake> =
+            self.handshakes.extract_if(|_, shake| tells(&shake.stage) == Some(key)).map(|(_, shake)| shake).collect();
+        said.iter().for_each(|shake| self.is_peerless(shake.transport.peer_address()));
     }
 
     /// Stops telling all members.

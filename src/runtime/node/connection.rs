@@ -247,7 +247,8 @@ impl Connection {
         let heard = link.read(&mut self.through, &mut arrivals);
         self.more = heard.as_ref().is_ok_and(|heard| heard.more);
         if let Some((_, has_answered)) = &mut self.met {
-            *has_answered |= arrivals.iter().any(Result::is_ok);
+            let is_no = |message: &Message| matches!(message, Message::PassBy(_) | Message::Rejected(_));
+            *has_answered |= arrivals.iter().flatten().any(|message| !is_no(message));
         }
         let mut inputs = Vec::with_capacity(arrivals.len() + 1);
         if heard.as_ref().map_or(!arrivals.is_empty(), |heard| heard.any) {

@@ -62,7 +62,7 @@ class Store(torch.distributed.Store):
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all keys are there. Does not wait for them."""
-        return all(self._told(self.cluster.store.check, list(keys)))
+        return all(self._told(self.cluster.store.check, keys))
 
     def compare_set(self, key: str, expected_value: Union[str, bytes], desired_value: Union[str, bytes]) -> bytes:
         """Sets a key to what is desired if its value is what is expected; returns the value afterwards. A key that is not there
@@ -88,7 +88,7 @@ class Store(torch.distributed.Store):
 
     def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
         """Waits until all keys are there."""
-        self._told(self.cluster.store.wait, list(keys), (self.timeout if timeout is None else timeout).total_seconds())
+        self._told(self.cluster.store.wait, keys, (self.timeout if timeout is None else timeout).total_seconds())
 
     def append(self, key: str, value: Union[str, bytes]) -> None:
         """Puts bytes behind those of a key."""
@@ -96,7 +96,7 @@ class Store(torch.distributed.Store):
 
     def multi_get(self, keys: Sequence[str]) -> List[bytes]:
         """The values of several keys; waits for all of them."""
-        values: List[bytes] = self._told(self.cluster.store.multi_get, list(keys), self.timeout.total_seconds())
+        values: List[bytes] = self._told(self.cluster.store.multi_get, keys, self.timeout.total_seconds())
         return values
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Union[str, bytes]]) -> None:

@@ -89,7 +89,12 @@ pub fn shown(preview: &Preview) -> String {
         text += &format!("{}={} \\\n", quoted(name), quoted(value));
     }
     let cores = &preview.bound.cores;
-    let bind = if cores.is_empty() { String::new() } else { format!("taskset -c {cores} ") };
+    let bind = match cores.is_empty() {
+        false => format!("taskset -c {cores} "),
+        // env would take such a program for one more variable.
+        true if preview.words[0].to_string_lossy().contains('=') => "nice -n 0 ".to_owned(),
+        true => String::new(),
+    };
     let words: Vec<String> = preview.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     text + &format!("    {bind}{} > {} 2>&1 &\n", words.join(" "), quoted(&preview.log.to_string_lossy()))
 }
@@ -132,6 +137,8 @@ mod tests {
         );
         let free = Preview { removed: Vec::new(), told: Vec::new(), bound: Bound::default(), ..preview };
         assert_eq!(shown(&free), "# worker 3\nenv \\\n    python3 'a b.py' > logs/worker_3.log 2>&1 &\n");
+        let odd = Preview { words: vec![OsString::from("./a=b")], ..free };
+        assert!(shown(&odd).ends_with("\n    nice -n 0 ./a=b > logs/worker_3.log 2>&1 &\n"));
         assert_eq!(folder_shown(Path::new("my logs")), "mkdir -p -- 'my logs'\n");
     }
 

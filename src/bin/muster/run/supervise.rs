@@ -466,7 +466,7 @@ impl Supervisor {
         failures.sort_by_key(|child| (place(*child), self.children[*child].lost_at(), gave_up(*child)));
         failures.extend(self.cut_short.iter().filter(|child| Some(**child) != named));
         // To end well without leaving the cluster is a failure, too. Only the scheduler sees it.
-        let unclean = named.filter(|child| ending(*child) == Some(Ending::Exit(0)));
+        let unclean = named.filter(|child| self.children[*child].ended_well());
         let Some(first) = unclean.or(failures.first().copied()) else { return Verdict::JobOver };
         Verdict::Failed { first, then: failures.into_iter().filter(|child| *child != first).collect() }
     }

@@ -60,7 +60,8 @@ fn end(run: &Found, grace: Duration, voice: &Voice) -> BTreeSet<i32> {
     } else {
         let has_killed = ask_and_kill(|| parts(run).0, grace, voice);
         let left = grace.saturating_sub(began.elapsed()).max(SCHEDULER_GRACE);
-        ask_and_kill(|| parts(run).1, left, voice) || has_killed
+        let has_killed = ask_and_kill(|| parts(run).1, left, voice) || has_killed;
+        kill(|| run.members(), voice) || has_killed // one that began between two looks
     };
     if has_killed {
         kill_all(run.tenant.run(), &BTreeSet::new(), KILL_PATIENCE); // what these have started as they were killed
