@@ -130,7 +130,7 @@ static void recover_late(muster_cluster_t *cluster, int rank, struct ranks *rank
     }
     if (rank == 0) {
         double before_s = processor_s();
-        CHECK_FAILS(MUSTER_ERR_TIMEOUT, "rank 1", muster_recover(cluster, 2000));
+        CHECK_FAILS(MUSTER_ERR_TIMEOUT, if_told_in_time("rank 1"), muster_recover(cluster, 2000));
         hardly_any(before_s);
         CHECK(sem_post(&ranks->note[1].go) == 0);
     } else {
