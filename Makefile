@@ -427,6 +427,7 @@ helgrind: valgrind $(CMAKE_THERE)
 	$(VALGRIND_CARGO) cargo build --lib $(VALGRIND_BUILD)
 	ln -sf libmuster.so $(VALGRIND)/$(TRIPLE)/debug/libmuster.so.1
 	$(CMAKE) -S ctests -B $(VALGRIND)/ctests -DCMAKE_BUILD_TYPE=Debug -DMUSTER_BUILT_DIR=$(VALGRIND)/$(TRIPLE)/debug \
+	    -DCMAKE_C_FLAGS="-O1 -Wno-format-truncation" \
 	    -DMUSTER_UNDER="env;LD_PRELOAD=$(ANNOUNCE);$(call LISTED,$(HELGRIND));@reports@" \
 	    -DMUSTER_REPORTS="--log-file=$(VALGRIND)/reports/@test@.%p" \
 	    -DMUSTER_PATIENCE=$(VALGRIND_PATIENCE) -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/helgrind/left_out.txt \

@@ -291,7 +291,7 @@ static void killed(void) {
             const struct note *note = &ranks->note[rank];
             CHECK_IS(MUSTER_ERR_PEER_LOST, note->status);
             CHECK_CONTAINS(note->words, "rank 1 (node id \"1\"");
-            CHECK_CONTAINS(note->words, "is lost");
+            CHECK_CONTAINS(note->words, patience() >= 10 ? "lost" : "is lost"); /* if the scheduler is slow: "is probably lost" */
             CHECK(note->failure.rank == KILLED && note->took_s < 5);
         }
     }

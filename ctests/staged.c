@@ -505,7 +505,7 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         CHECK_IS(scene->status, muster_barrier(part.world));
         compare(&part, epoch, words);
         bool once_more = one_does_not_know(&part, epoch, unknown);
-        CHECK(!once_more || ++again < ATTEMPTS);
+        CHECK(!once_more || ++again < ATTEMPTS * patience());
         CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
         works(&part);
         i += !once_more;

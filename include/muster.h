@@ -406,7 +406,10 @@ typedef struct {
 /** Bytes were damaged on the way. */
 #define MUSTER_ERR_CORRUPT (-14)
 
-/** Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. */
+/**
+ * Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. A list of
+ * ranks or counts is told by its length or sum, and by a check number that differs where the lists differ.
+ */
 #define MUSTER_ERR_MISMATCH (-15)
 
 /** A node has called muster_recover, which ends the epoch for every group. */
@@ -528,15 +531,19 @@ muster_status_t muster_config_load_env(muster_config_t *config);
 
 /**
  * Sets one setting, which then beats every other source. Copies both strings. An unknown key, or a value that does not
- * fit, is MUSTER_ERR_CONFIG at once.
+ * fit, is MUSTER_ERR_CONFIG at once. (muster_init looks at the text of `thresholds`, which only a scheduler uses, and at
+ * what settings demand of each other.)
  *
  * Requires:
  * `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
  */
-muster_status_t muster_config_set(muster_config_t *config, const char *key, const char *value);
+muster_status_t muster_config_set(muster_config_t *config,
+                                  const char *key,
+                                  const char *value);
 
 /**
- * Gives the value that is in effect for a key, defaults included. It is copied to `buf`, and its length with the
+ * Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
+ * `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
  * zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
  * the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
  * MUSTER_ERR_CONFIG.
@@ -828,6 +835,11 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * group: what ended it alone, or else the cluster's. Most programs use one of the cluster's own groups only. There
  * the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
  * else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
+ *
+ * A process that ends soon after it was told that a group is over counts as a consequence of that, not as a loss of
+ * its own: then calls on the other groups tell why the first group ended. It counts as a loss if it went on: it lived
+ * for longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks lists
+ * it in each case. (docs/recovery.md, "Which loss is the first cause")
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -1585,9 +1597,9 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
  * later receive has got.)
  *
  * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
- * is received. A receiver keeps up to 16 MiB of eager messages of one sender. A further one waits for its receive,
- * as a longer message does. To oneself, where no receive is posted for it, an
- * eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+ * is received. A receiver keeps up to 16 MiB of eager messages of one sender (in this version each counts 512 bytes
+ * more than it has). A further one waits for its receive, as a longer message does. To oneself, where no receive is
+ * posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
  *
  * Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
  * `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:

@@ -1513,7 +1513,8 @@ public:
     // ---------------------------------------------------------------------------------------------------- Messages
 
     /// Sends elements to the member with rank `to`, under a tag of 0 or more. A message of more than 64 KiB waits for the
-    /// receive, and a shorter one only if the receiver keeps 16 MiB of this sender already (to oneself that is status::limit).
+    /// receive, and a shorter one only if the receiver keeps 16 MiB of this sender already, of which each message
+    /// takes 512 bytes more than it has (to oneself that is status::limit).
     template <class In, basic::when_buffer<In> = 0>
     outcome<void> send(const In &in, std::int32_t to, std::int32_t tag = 0) const {
         const auto i = detail::readable("in", in);

@@ -1,9 +1,9 @@
 //! Hosts and their slots, as the launcher's user names them: `-H one:4,two:4`, and the lines of a hostfile as Open MPI and MPICH have
-//! them.
+//! them. A host may be named more than once. The launcher decides what that means for its workers.
 
 use super::table::NODES_LIMIT;
 
-/// A host, and how many workers it takes.
+/// A host as it is named in one place, and how many workers it is to take for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSlots {
     /// The host as ssh is told: a name or an address, with or without a user before it.
@@ -19,15 +19,15 @@ impl HostSlots {
     }
 }
 
-/// The hosts of `-H`.
+/// The hosts of `-H`, as often as they are named there.
 pub fn hosts_of_words(text: &str) -> Result<Vec<HostSlots>, String> {
     let hosts = text.split(',').map(|word| {
         host(word.trim()).ok_or_else(|| format!("-H is {text:?}; {word:?} must be HOST or HOST:N, with N from 1"))
     });
-    hosts.collect::<Result<Vec<HostSlots>, String>>().map(gathered)
+    hosts.collect()
 }
 
-/// The hosts of a hostfile. An error comes with the number of its line, from 1.
+/// The hosts of a hostfile, as often as they are named there. An error comes with the number of its line, from 1.
 pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -47,7 +47,7 @@ pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
         }
         hosts.push(found);
     }
-    Ok(gathered(hosts))
+    Ok(hosts)
 }
 
 /// `host`, `host:8`, `[fd77::1]:8` or `fd77::1`.
@@ -73,18 +73,6 @@ fn slots(text: &str) -> Option<u32> {
     text.parse::<u32>().ok().filter(|slots| (1..=NODES_LIMIT as u32).contains(slots))
 }
 
-/// Each host once, in the order of its first mention. What is said of it later adds to its slots.
-fn gathered(hosts: Vec<HostSlots>) -> Vec<HostSlots> {
-    let mut each: Vec<HostSlots> = Vec::new();
-    for host in hosts {
-        match each.iter_mut().find(|other| other.name == host.name) {
-            Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
-            None => each.push(host),
-        }
-    }
-    each
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,8 +93,7 @@ mod tests {
             ("me@one:4, 10.0.0.2", &[("me@one", Some(4)), ("10.0.0.2", None)]),
             ("fd77::1,[fd77::2]:3,[fd77::3]", &[("fd77::1", None), ("fd77::2", Some(3)), ("fd77::3", None)]),
             ("me@[fd77::1]:2", &[("me@fd77::1", Some(2))]),
-            ("one,two,one", &[("one", Some(2)), ("two", None)]),
-            ("one:3,one:2", &[("one", Some(5))]),
+            ("one,two:2,one", &[("one", None), ("two", Some(2)), ("one", None)]),
         ] {
             assert_eq!(told(hosts_of_words(text).unwrap()), known(hosts), "{text}");
         }

@@ -51,7 +51,7 @@ pub use reach::{is_of_many, Endpoint, Interfaces, Reach};
 pub use settings::{Assignment, Settings, StoreLimits};
 pub use sources::Config;
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
-pub use tls::{Lock, NameChecks, NamedFile, Password, PasswordSource, TlsFile, TlsSettings};
+pub use tls::{Lock, NameChecks, NamedFile, Password, PasswordSource, SetFile, TlsFile, TlsSettings};
 pub use value::{Kind, LogLevel, TlsVersion, Value};
 
 /// The rank table's decoder, as a function of bytes.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Password, PasswordSource};
+use crate::config::{Password, PasswordSource, SetFile};
 use crate::error::Status;
 
 /// A worker's settings, complete, with these changes; an empty value takes one away.
@@ -320,7 +320,7 @@ fn tls_wants_a_configuration_file_and_shows_no_password() {
     let settings = worker(&set).settings().unwrap();
     assert!(!format!("{settings:?}").contains("hunter2"));
     let tls = settings.tls.expect("it is on");
-    assert_eq!(tls.config_file.to_str(), Some("tls.json"));
+    assert_eq!(tls.config_file, SetFile::new("tls.json".to_owned()));
     assert_eq!(tls.client_lock.source, PasswordSource::Given(Password::new("hunter2".to_owned())));
     assert_eq!(
         (tls.server_lock.source, &tls.server_lock.setting[..]),

@@ -58,9 +58,8 @@ impl Config {
     /// Sets one setting as [`Config::set`] does, from bytes that may not be UTF-8.
     pub fn set_bytes(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let setting = known(key)?;
-        let garbled = |_| not_text(setting, "value", &String::from_utf8_lossy(value));
-        let text = std::str::from_utf8(value).map_err(garbled);
-        self.set(key, text.map_err(|error| Error::invalid(error.message().to_owned()))?)
+        let garbled = |_| not_text(setting, setting.name, &String::from_utf8_lossy(value));
+        self.set(key, std::str::from_utf8(value).map_err(garbled)?)
     }
 
     /// Takes the environment's variables, in place of those taken before; what was set in code stays and wins. A bad

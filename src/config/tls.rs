@@ -54,11 +54,28 @@ const SERVER_PASSWORD: [Key; 3] = [Key::ServerPassword, Key::ServerPasswordFile,
 /// The three settings for the job's secret, in the same order.
 pub(super) const JOB_SECRET: [Key; 3] = [Key::JobSecret, Key::JobSecretFile, Key::JobSecretFd];
 
+/// A file that a setting names. It stays the same file if the program changes its working directory later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetFile {
+    /// The path as it was written: a sentence names the file by it.
+    pub written: String,
+    /// The path by which it is opened.
+    pub path: PathBuf,
+}
+
+impl SetFile {
+    /// The file at this path, which is relative to the working directory of now.
+    pub fn new(written: String) -> SetFile {
+        let path = std::path::absolute(&written).unwrap_or_else(|_| PathBuf::from(&written));
+        SetFile { written, path }
+    }
+}
+
 /// What is set about TLS, where it is on.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// The configuration file.
-    pub config_file: PathBuf,
+    pub config_file: SetFile,
     /// How the user knows the setting that names that file.
     pub(super) origin: String,
     /// What opens the client's file.
@@ -99,7 +116,7 @@ pub enum PasswordSource {
     /// A setting.
     Given(Password),
     /// A file.
-    File(PathBuf),
+    File(SetFile),
     /// A descriptor that the process has inherited.
     Descriptor(i32),
 }
@@ -108,9 +125,9 @@ impl Lock {
     /// An error about the file or the descriptor; the words follow its name.
     pub fn error(&self, why: &str) -> Error {
         let named = match &self.source {
-            PasswordSource::File(path) => path.to_string_lossy(),
-            PasswordSource::Descriptor(number) => number.to_string().into(),
-            PasswordSource::None | PasswordSource::Given(_) => "a text".into(),
+            PasswordSource::File(file) => file.written.clone(),
+            PasswordSource::Descriptor(number) => number.to_string(),
+            PasswordSource::None | PasswordSource::Given(_) => "a text".to_owned(),
         };
         Error::config(format!("{} is {}, which {why}", self.setting, show(&named)))
     }
@@ -119,7 +136,7 @@ impl Lock {
 impl TlsSettings {
     /// An error about the configuration file; the words follow its name.
     pub fn error(&self, why: &str) -> Error {
-        Error::config(format!("{} is {}, which {why}", self.origin, show(&self.config_file.to_string_lossy())))
+        Error::config(format!("{} is {}, which {why}", self.origin, show(&self.config_file.written)))
     }
 }
 
@@ -161,7 +178,7 @@ impl Reader<'_> {
             };
         }
         let (flag, origin) = (self.name(Key::EnableSsl), self.name(Key::ConfigFilePath));
-        let Some(config_file) = self.text(Key::ConfigFilePath)?.map(PathBuf::from) else {
+        let Some(config_file) = self.text(Key::ConfigFilePath)?.map(SetFile::new) else {
             let what = "the path of a JSON file that names certificates";
             return Err(Error::config(format!("{flag} is on, but {origin} is not set: expected {what}")));
         };
@@ -178,7 +195,7 @@ impl Reader<'_> {
     /// The one of three settings that is set; two would be a contradiction.
     pub(super) fn lock(&self, [given, file, descriptor]: [Key; 3]) -> Outcome<Lock> {
         let text = self.text(given)?.map(|text| (given, PasswordSource::Given(Password::new(text))));
-        let path = self.text(file)?.map(|path| (file, PasswordSource::File(PathBuf::from(path))));
+        let path = self.text(file)?.map(|path| (file, PasswordSource::File(SetFile::new(path))));
         let number = self.whole(descriptor)?.map(|number| {
             let number = i32::try_from(number).expect("the table's maximum is that of an i32");
             (descriptor, PasswordSource::Descriptor(number))

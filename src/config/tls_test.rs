@@ -18,6 +18,16 @@ fn paths_are_relative_to_the_file_and_what_is_empty_is_not_set() {
     assert_eq!(file.warning_days, 90);
 }
 
+/// A program may change its working directory between the first reading and the next.
+#[test]
+fn a_file_is_opened_by_a_path_that_does_not_depend_on_the_working_directory() {
+    let file = SetFile::new("certs/tls.json".to_owned());
+    assert_eq!(file.path, std::env::current_dir().unwrap().join("certs/tls.json"));
+    assert_eq!(file.written, "certs/tls.json");
+    let lock = Lock { source: PasswordSource::File(SetFile::new("word".to_owned())), setting: "a file".to_owned() };
+    assert_eq!(lock.error("is empty").message(), "a file is \"word\", which is empty");
+}
+
 #[test]
 fn all_of_it_is_read() {
     let more = r#""crl_path": "crl.pem", "cipher_list": "A:B", "cert_expire_warning_time_in_day": 7, "colour": 1"#;

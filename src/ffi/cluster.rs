@@ -168,6 +168,11 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
 /// else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
 ///
+/// A process that ends soon after it was told that a group is over counts as a consequence of that, not as a loss of
+/// its own: then calls on the other groups tell why the first group ended. It counts as a loss if it went on: it lived
+/// for longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks lists
+/// it in each case. (docs/recovery.md, "Which loss is the first cause")
+///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
 #[no_mangle]

@@ -47,7 +47,8 @@ pub const MUSTER_ERR_PEER_LEFT: muster_status_t = -12;
 pub const MUSTER_ERR_LINK: muster_status_t = -13;
 /// Bytes were damaged on the way.
 pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;
-/// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides.
+/// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. A list of
+/// ranks or counts is told by its length or sum, and by a check number that differs where the lists differ.
 pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 /// A node has called muster_recover, which ends the epoch for every group.
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;

@@ -188,9 +188,9 @@ unsafe fn start(
 /// later receive has got.)
 ///
 /// A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
-/// is received. A receiver keeps up to 16 MiB of eager messages of one sender. A further one waits for its receive,
-/// as a longer message does. To oneself, where no receive is posted for it, an
-/// eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+/// is received. A receiver keeps up to 16 MiB of eager messages of one sender (in this version each counts 512 bytes
+/// more than it has). A further one waits for its receive, as a longer message does. To oneself, where no receive is
+/// posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
 ///
 /// Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
 /// `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:

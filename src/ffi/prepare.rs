@@ -89,7 +89,9 @@ impl Prepared {
             return Err(Error::invalid(what));
         }
         if let Some(dtype) = self.call.dtype.filter(|dtype| op.is_exact() && !op.is_for(*dtype)) {
-            let what = format!("{}: op is {op}, and dtype is {dtype}: expected a float type", self.call.kind);
+            let call = format!("{}: op is {op}, and", self.call.kind);
+            let call = if op == ReduceOp::SumOfAddends { "allreduce_addends:" } else { call.as_str() };
+            let what = format!("{call} dtype is {dtype}: expected a float type");
             return Err(Error::invalid(what));
         }
         Ok(self)
@@ -132,9 +134,10 @@ impl Prepared {
     pub unsafe fn buffers(self, input: In, output: Out, place: InPlace) -> Result<Work<'static>> {
         let kind = self.call.kind;
         let element = self.element();
-        let (input_bytes, output_bytes) = (self.bytes(input.1, "in")?, self.bytes(output.1, "out")?);
-        check_null(input.0, input.1, if kind == CallKind::Broadcast { "buf" } else { "in" })?;
-        check_null(output.0, output.1, if kind == CallKind::Broadcast { "buf" } else { "out" })?;
+        let [input_name, output_name] = if kind == CallKind::Broadcast { ["buf", "buf"] } else { ["in", "out"] };
+        let (input_bytes, output_bytes) = (self.bytes(input.1, input_name)?, self.bytes(output.1, output_name)?);
+        check_null(input.0, input.1, input_name)?;
+        check_null(output.0, output.1, output_name)?;
         let (from, to) = (input.0 as usize, output.0 as usize);
         let in_place = match place {
             InPlace::InputAt(offset) => from == to.wrapping_add(offset * element),
@@ -338,11 +341,17 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
     })
 }
 
-pub(super) fn check_null(pointer: *const c_void, count: usize, name: &str) -> Result<()> {
-    check_null_of(pointer, count, [name, "count"])
+/// Checks the pointer to the elements of a buffer, of which there are so many.
+pub(super) fn check_null(pointer: *const c_void, elements: usize, name: &str) -> Result<()> {
+    if pointer.is_null() && elements > 0 {
+        let many = if elements == 1 { "one element".to_owned() } else { format!("{elements} elements") };
+        let expected = "expected NULL only where there are none";
+        return Err(Error::invalid(format!("{name} is NULL, but by the counts it has {many}: {expected}")));
+    }
+    Ok(())
 }
 
-/// The same; the pointer and the count are the arguments of these names.
+/// The same, where the count is an argument with a name.
 pub(super) fn check_null_of(pointer: *const c_void, count: usize, [name, count_name]: [&str; 2]) -> Result<()> {
     if pointer.is_null() && count > 0 {
         return Err(Error::invalid(format!(

@@ -1,7 +1,7 @@
 //! Requests: what becomes of an operation that goes on while its caller does something else.
 
 use super::constants::muster_status_t;
-use super::convert::{give_struct, handle, null, out, slice};
+use super::convert::{fits, give_struct, handle, null, out, slice};
 use super::guard::{guard, guard_number, Handle};
 use crate::error::{memory, Error, Result, Status};
 use crate::runtime::base::interrupts::in_call;
@@ -192,7 +192,8 @@ pub unsafe extern "C" fn muster_request_wait(request: *mut muster_request_t, tim
 unsafe fn several<'a>(requests: *const *mut muster_request_t, n: usize) -> Result<(Vec<usize>, Vec<&'a Live>)> {
     // SAFETY: as promised by the caller.
     let given = unsafe { slice(requests, n, "requests") }?;
-    memory::room(n.saturating_mul(64), "the requests that are waited for")?;
+    fits::<[u8; 64]>(n, "n")?; // so much is kept of each, at most
+    memory::room(n * 64, "the requests that are waited for")?;
     let (mut places, mut all) = (Vec::with_capacity(n), Vec::with_capacity(n));
     for (place, request) in given.iter().enumerate() {
         // SAFETY: NULL, or live as promised by the caller.

@@ -4,6 +4,7 @@
 //! 1.2 leaves the suites of TLS 1.3 alone. A list that names suites of 1.3 allows only those of them.
 
 use rustls::crypto::ring::cipher_suite as suites;
+use rustls::sign::SigningKey;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
 const KNOWN: [(&str, SupportedCipherSuite); 9] = [
@@ -40,9 +41,21 @@ pub fn lasts(suite: &SupportedCipherSuite) -> bool {
     }
 }
 
-/// The names of the lasting suites of these versions.
-pub fn lasting(versions: &[&'static SupportedProtocolVersion]) -> Vec<&'static str> {
-    let known = KNOWN.iter().filter(|(_, suite)| versions.contains(&suite.version()) && lasts(suite));
+/// Whether a server with this key can use this suite. Suites of TLS 1.3 name no kind of key.
+pub fn serves(suite: &SupportedCipherSuite, key: &dyn SigningKey) -> bool {
+    match suite {
+        SupportedCipherSuite::Tls12(suite) => key.choose_scheme(suite.sign).is_some(),
+        SupportedCipherSuite::Tls13(_) => true,
+    }
+}
+
+/// The names of the lasting suites of these versions that are right.
+pub fn lasting(
+    versions: &[&'static SupportedProtocolVersion],
+    is_right: impl Fn(&SupportedCipherSuite) -> bool,
+) -> Vec<&'static str> {
+    let known =
+        KNOWN.iter().filter(|(_, suite)| versions.contains(&suite.version()) && lasts(suite) && is_right(suite));
     known.map(|(name, _)| *name).collect()
 }
 

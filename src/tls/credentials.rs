@@ -1,11 +1,13 @@
-//! The files that the configuration names: certificates with their keys, the CA, the revocation list.
+//! The files that the configuration names: certificates with their keys, the CA, the revocation lists.
 //!
 //! All of them are read and judged before the first connection: a file that others would not accept is an error here.
 
 use super::ciphers;
+use super::lists::{self, Lists};
 use super::names;
-use super::parts::{end, end_of_list, is_ca, not_in_effect, out_of_time, useless_key, Use};
+use super::parts::{end, end_of_list, is_ca, kind_of, out_of_time, subject, useless_key, Use};
 use super::password::password;
+use super::pem::{self, encrypted_key, is_pem};
 use super::pkcs12::{self, Opened, Wrong};
 use super::sentence::{of_list, sentence};
 use super::signing::WipingKey;
@@ -16,15 +18,17 @@ use crate::net::file;
 use crate::wiping::{keeping, wiping};
 use rustls::client::{Resumption, VerifierBuilderError};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{
+    CertificateError, ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use x509_cert::name::Name;
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
@@ -51,6 +55,13 @@ struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
+/// The CA's certificates.
+struct Roots {
+    store: RootCertStore,
+    /// The CAs that are left out.
+    gone: Vec<Name>,
+}
+
 /// What is wrong, in words that follow a file's name.
 type Said<T> = std::result::Result<T, String>;
 
@@ -63,7 +74,7 @@ pub fn read(settings: &TlsSettings) -> Result<Credentials> {
 /// Reads all that the settings name as [`read`] does, with these cipher suites, whatever the configuration says of
 /// them.
 #[cfg(test)]
-pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<rustls::SupportedCipherSuite>) -> Result<Credentials> {
+pub fn read_with(settings: &TlsSettings, cipher_suites: Vec<SupportedCipherSuite>) -> Result<Credentials> {
     let file = configuration(settings)?;
     let provider = CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() };
     Reader { settings, file: &file }.credentials_by(provider, Vec::new())
@@ -86,10 +97,10 @@ fn client_alone(settings: &TlsSettings) -> Result<(Arc<ClientConfig>, Noted)> {
 
 /// Every file that the settings lead to, as far as they can be read.
 pub fn files(settings: &TlsSettings) -> Vec<PathBuf> {
-    let mut files = vec![settings.config_file.clone()];
+    let mut files = vec![settings.config_file.path.clone()];
     for lock in [&settings.client_lock, &settings.server_lock] {
-        if let PasswordSource::File(path) = &lock.source {
-            files.push(path.clone());
+        if let PasswordSource::File(file) = &lock.source {
+            files.push(file.path.clone());
         }
     }
     if let Ok(TlsFile { server_cert, client_cert, ca_cert, crl, .. }) = configuration(settings) {
@@ -100,9 +111,10 @@ pub fn files(settings: &TlsSettings) -> Vec<PathBuf> {
 }
 
 fn configuration(settings: &TlsSettings) -> Result<TlsFile> {
-    let bytes = file::read(&settings.config_file, FILE_MAX_BYTES)
-        .map_err(|why| settings.error(&format!("{why}: expected a file in JSON")))?;
-    let folder = settings.config_file.parent().unwrap_or_else(|| Path::new(""));
+    let path = &settings.config_file.path;
+    let bytes =
+        file::read(path, FILE_MAX_BYTES).map_err(|why| settings.error(&format!("{why}: expected a file in JSON")))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
     TlsFile::parse(&bytes, folder).map_err(|why| settings.error(&why))
 }
 
@@ -148,6 +160,8 @@ impl Reader<'_> {
         noted.warnings.extend(self.judge(file, |at| trust.judge_server(&own.chain, at))?);
         noted.hears_of(own.chain.iter().filter_map(end));
         let shown = self.shown(file, own, &provider)?;
+        self.check_suites(file, &shown, &provider)?;
+        let shown: Arc<SingleCertAndKey> = Arc::new(shown.into());
         let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&self.versions())
             .map_err(|error| self.unusable(&error))?
@@ -162,7 +176,7 @@ impl Reader<'_> {
         let warning = self.judge(file, |at| trust.judge_client(&own.chain, at))?;
         noted.warnings.extend(warning.filter(|_| file.path != self.file.server_cert.path));
         noted.hears_of(own.chain.iter().filter_map(end));
-        let shown = self.shown(file, own, &provider)?;
+        let shown: Arc<SingleCertAndKey> = Arc::new(self.shown(file, own, &provider)?.into());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&self.versions())
             .map_err(|error| self.unusable(&error))?
@@ -175,10 +189,28 @@ impl Reader<'_> {
     }
 
     /// A certificate of ours with the certificates that sign for it. It is kept as long as a connection may need it.
-    fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<Arc<SingleCertAndKey>> {
+    fn shown(&self, file: &NamedFile, own: Identity, provider: &CryptoProvider) -> Result<CertifiedKey> {
         let shown = keeping(|| CertifiedKey::from_der(own.chain, own.key, provider));
         let CertifiedKey { cert, key, .. } = shown.map_err(|error| self.error(file, &mismatch(&error)))?;
-        Ok(Arc::new(CertifiedKey::new(cert, Arc::new(WipingKey(key))).into()))
+        Ok(CertifiedKey::new(cert, Arc::new(WipingKey(key))))
+    }
+
+    /// Checks whether a server with this key can use any of the suites. Those of TLS 1.3 serve every key.
+    fn check_suites(&self, file: &NamedFile, own: &CertifiedKey, provider: &CryptoProvider) -> Result<()> {
+        let serves = |suite: &SupportedCipherSuite| ciphers::serves(suite, &*own.key);
+        let Some((version, setting)) = &self.settings.version else { return Ok(()) };
+        if provider.cipher_suites.iter().any(serves) {
+            return Ok(());
+        }
+        let kind = own.cert.first().and_then(kind_of).unwrap_or_default();
+        let (version, right) = (version.name(), ciphers::lasting(&self.versions(), serves).join(" or "));
+        let NamedFile { key, path } = file;
+        let why = format!(
+            "has a cipher_list without a suite for the key ({kind}) of {key} \"{}\" under TLS {version}, the only version \
+             that {setting} allows: expected {right}",
+            path.display()
+        );
+        Err(self.settings.error(&why))
     }
 
     fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
@@ -197,7 +229,7 @@ impl Reader<'_> {
         match &self.file.unknown[..] {
             [] => Vec::new(),
             unknown => {
-                let path = self.settings.config_file.display();
+                let path = &self.settings.config_file.written;
                 vec![format!("nothing comes of what \"{path}\" says of {}", unknown.join(", "))]
             }
         }
@@ -209,7 +241,7 @@ impl Reader<'_> {
         let Some((version, setting)) = &self.settings.version else { return Ok(provider) };
         provider.cipher_suites.retain(|suite| self.versions().contains(&suite.version()) && ciphers::lasts(suite));
         if provider.cipher_suites.is_empty() {
-            let (version, known) = (version.name(), ciphers::lasting(&self.versions()).join(" or "));
+            let (version, known) = (version.name(), ciphers::lasting(&self.versions(), |_| true).join(" or "));
             let why = format!(
                 "has a cipher_list without a suite that can be used under TLS {version}, the only version that {setting} \
                  allows: expected {known}"
@@ -236,13 +268,13 @@ impl Reader<'_> {
     }
 
     fn trust(&self, provider: &Arc<CryptoProvider>, noted: &mut Noted) -> Result<Trust> {
-        let roots = self.roots(&mut noted.warnings)?;
+        let Roots { store, gone } = self.roots(&mut noted.warnings)?;
         let revoked = match &self.file.crl {
-            Some(list) => self.revoked(list)?,
+            Some(list) => self.revoked(list, &gone, &mut noted.warnings)?,
             None => Vec::new(),
         };
         noted.hears_of(revoked.iter().filter_map(end_of_list));
-        Trust::new(roots, revoked, provider).map_err(|error| match (&self.file.crl, error) {
+        Trust::new(store, revoked, provider).map_err(|error| match (&self.file.crl, error) {
             (Some(list), VerifierBuilderError::InvalidCrl(why)) => self.error(list, &of_list(&why)),
             (_, error) => self.error(&self.file.ca_cert, &format!("cannot be used: {error}")),
         })
@@ -250,38 +282,48 @@ impl Reader<'_> {
 
     /// The CA's certificates. One that is out of its time is left out if there are others: a file may hold the next CA
     /// beside the last.
-    fn roots(&self, warnings: &mut Vec<String>) -> Result<RootCertStore> {
+    fn roots(&self, warnings: &mut Vec<String>) -> Result<Roots> {
         let file = &self.file.ca_cert;
-        let found = certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
-        let (now, mut roots, mut left_out) = (UnixTime::now().as_secs(), RootCertStore::empty(), Vec::new());
+        let found = pem::certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
+        let (now, mut store, mut left_out) = (UnixTime::now().as_secs(), RootCertStore::empty(), Vec::new());
+        let (mut here, mut gone) = (Vec::new(), Vec::new());
         for certificate in found {
             if let Some(kind) = useless_key(&certificate, Use::Ca) {
                 let right = Use::Ca.right_key();
                 return Err(self.error(file, &format!("has a CA whose key ({kind}) is of no use: expected {right}")));
             }
+            let name = subject(&certificate);
             if let Some(why) = out_of_time(&certificate, now) {
                 left_out.push(format!("has a CA certificate that {why}"));
+                gone.extend(name);
                 continue;
             }
-            roots.add(certificate).map_err(|error| {
+            here.extend(name);
+            store.add(certificate).map_err(|error| {
                 self.error(file, &format!("has a certificate that cannot be used: {}", sentence(&error)))
             })?;
         }
-        if let (true, Some(why)) = (roots.is_empty(), left_out.first()) {
+        if let (true, Some(why)) = (store.is_empty(), left_out.first()) {
             return Err(self.error(file, &format!("{why}: expected a CA's certificate that is valid now")));
         }
-        let path = file.path.display();
-        warnings.extend(left_out.iter().map(|why| format!("{} (\"{path}\") {why}: it is left out", file.key)));
-        Ok(roots)
+        warnings.extend(left_out.iter().map(|why| without(file, why)));
+        gone.retain(|name| !here.contains(name)); // a CA's certificate may have been renewed
+        Ok(Roots { store, gone })
     }
 
-    fn revoked(&self, file: &NamedFile) -> Result<Vec<CertificateRevocationListDer<'static>>> {
-        let lists = revoked(&self.read(file)?).map_err(|why| self.error(file, &why))?;
+    /// The revocation lists that count, where these CAs are left out.
+    fn revoked(
+        &self,
+        file: &NamedFile,
+        gone: &[Name],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+        let read = pem::lists(&self.read(file)?);
         let now = UnixTime::now().as_secs();
-        match lists.iter().find_map(|list| not_in_effect(list, now)) {
-            Some(why) => Err(self.error(file, &why)),
-            None => Ok(lists),
-        }
+        let Lists { counting, left_out } =
+            read.and_then(|found| lists::counting(found, gone, now)).map_err(|why| self.error(file, &why))?;
+        warnings.extend(left_out.iter().map(|why| without(file, why)));
+        Ok(counting)
     }
 
     fn read(&self, file: &NamedFile) -> Result<Vec<u8>> {
@@ -319,7 +361,7 @@ impl Reader<'_> {
     fn wrong_ca(&self, error: &rustls::Error) -> String {
         let is_foreign = matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
         let NamedFile { key, path } = &self.file.ca_cert;
-        let found = file::read(path, FILE_MAX_BYTES).ok().and_then(|bytes| certificates(&bytes).ok());
+        let found = file::read(path, FILE_MAX_BYTES).ok().and_then(|bytes| pem::certificates(&bytes).ok());
         match found.filter(|found| is_foreign && found.iter().all(|found| is_ca(found) == Some(false))) {
             Some(_) => format!("; {key} \"{}\" has no CA's certificate", path.display()),
             None => String::new(),
@@ -379,32 +421,9 @@ fn mismatch(error: &rustls::Error) -> String {
     }
 }
 
-fn wrong_pem(error: &pem::Error) -> String {
-    format!("is not PEM as expected: {error}")
-}
-
-fn certificates(bytes: &[u8]) -> Said<Vec<CertificateDer<'static>>> {
-    let found = CertificateDer::pem_slice_iter(bytes).collect::<std::result::Result<Vec<_>, _>>();
-    match found.map_err(|error| wrong_pem(&error))? {
-        none if none.is_empty() => Err("has no certificate in PEM in it".to_owned()),
-        found => Ok(found),
-    }
-}
-
-fn revoked(bytes: &[u8]) -> Said<Vec<CertificateRevocationListDer<'static>>> {
-    if !is_pem(bytes) {
-        return Ok(vec![CertificateRevocationListDer::from(bytes.to_vec())]);
-    }
-    let found = CertificateRevocationListDer::pem_slice_iter(bytes).collect::<std::result::Result<Vec<_>, _>>();
-    match found.map_err(|error| wrong_pem(&error))? {
-        none if none.is_empty() => Err("has no revocation list (X509 CRL) in it".to_owned()),
-        found => Ok(found),
-    }
-}
-
-/// Whether these bytes are text with PEM in it.
-pub fn is_pem(bytes: &[u8]) -> bool {
-    bytes.windows(10).any(|window| window == b"-----BEGIN")
+/// A warning that a part of this file is left out.
+fn without(file: &NamedFile, why: &str) -> String {
+    format!("{} (\"{}\") {why}: it is left out", file.key, file.path.display())
 }
 
 /// Reads a certificate and its key from PEM or PKCS#12.
@@ -414,14 +433,11 @@ fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Id
     if !is_pem(bytes) {
         return of_pkcs12(pkcs12::open(bytes, password).map_err(unlocked)?);
     }
-    let chain = certificates(bytes)?;
-    let key = match (PrivateKeyDer::from_pem_slice(bytes), encrypted_key(bytes)?) {
-        (Ok(key), _) => key,
-        (Err(_), Some(sealed)) => private_key(pkcs12::open_key(&sealed, password).map_err(unlocked)?)?,
-        (Err(pem::Error::NoItemsFound), None) => {
-            return Err(without_key(&chain));
-        }
-        (Err(error), None) => return Err(wrong_pem(&error)),
+    let chain = pem::certificates(bytes)?;
+    let key = match (pem::all(bytes)?.next(), encrypted_key(bytes)?) {
+        (Some(key), _) => key,
+        (None, Some(sealed)) => private_key(pkcs12::open_key(&sealed, password).map_err(unlocked)?)?,
+        (None, None) => return Err(without_key(&chain)),
     };
     Ok(Identity { chain, key })
 }
@@ -451,26 +467,6 @@ fn without_key(chain: &[CertificateDer<'_>]) -> String {
 
 fn private_key(bytes: Vec<u8>) -> Said<PrivateKeyDer<'static>> {
     PrivateKeyDer::try_from(bytes).map_err(|why| format!("has a key that is not right: {why}"))
-}
-
-/// The bytes of an encrypted key in PEM, if there is one. An error's words follow the file's name.
-pub fn encrypted_key(bytes: &[u8]) -> Said<Option<Vec<u8>>> {
-    const LABEL: &str = "ENCRYPTED PRIVATE KEY";
-    let Ok(text) = std::str::from_utf8(bytes) else { return Ok(None) };
-    if text.contains("Proc-Type: 4,ENCRYPTED") {
-        let command = "openssl pkcs8 -topk8 -in OLD -out NEW";
-        return Err(format!(
-            "has a key that is encrypted as OpenSSL did before PKCS#8: expected PKCS#8 (make it with: {command})"
-        ));
-    }
-    let (first, last) = (format!("-----BEGIN {LABEL}-----"), format!("-----END {LABEL}-----"));
-    let Some(start) = text.find(&first) else { return Ok(None) };
-    let Some(length) = text[start..].find(&last) else {
-        return Err(format!("is not PEM as expected: it has no \"{last}\""));
-    };
-    let block = &text[start..start + length + last.len()];
-    let (_, sealed) = der::Document::from_pem(block).map_err(|error| format!("is not PEM as expected: {error}"))?;
-    Ok(Some(sealed.as_bytes().to_vec()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::tls::credentials;
 use crate::tls::testing::{ca, ca_with, list, revoked, Files};
-use rcgen::SerialNumber;
+use rcgen::{BasicConstraints, CustomExtension, IsCa, SerialNumber};
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -131,6 +131,55 @@ fn a_revocation_list_is_kept_to() {
     assert!(wrong(&files).starts_with(ended), "{}", wrong(&files));
     files.write("crl.pem", list(&ca("another CA"), &[8], 9));
     assert!(wrong(&files).ends_with("the revocation list (crl_path) says nothing"), "{}", wrong(&files));
+}
+
+#[test]
+fn a_file_without_a_list_is_not_one_without_entries() {
+    let files = Files::new();
+    files.configure(r#", "crl_path": "crl.pem""#);
+    for empty in ["", "\n"] {
+        files.write("crl.pem", empty);
+        let start =
+            "has crl_path \"crl.pem\", which is empty: expected a revocation list in PEM or DER (openssl ca -gencrl";
+        assert!(wrong(&files).starts_with(start), "{}", wrong(&files));
+    }
+    files.write("crl.pem", "\0");
+    let start = "has crl_path \"crl.pem\", which is not a revocation list: expected PEM or DER";
+    assert!(wrong(&files).starts_with(start), "{}", wrong(&files));
+}
+
+#[test]
+fn certificates_that_were_made_in_another_way_are_told_with_what_is_right() {
+    let files = Files::new();
+    let refused = |certificate: String| {
+        files.write("client.pem", certificate);
+        let start = "has client_cert_path \"client.pem\", which others will not take: its certificate ";
+        wrong(&files).strip_prefix(start).expect("it names the file").to_owned()
+    };
+    let of_ca = files.node("client", |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+    let why = refused(of_ca);
+    assert!(why.starts_with("is a CA's: expected") && why.contains("\"basicConstraints=CA:FALSE\""), "{why}");
+    let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+    extension.set_criticality(true);
+    let why = refused(files.node("client", |params| params.custom_extensions.push(extension)));
+    assert!(why.starts_with("has a critical extension that is not known here: expected"), "{why}");
+}
+
+#[test]
+fn a_server_s_key_fits_one_of_the_suites() {
+    let files = Files::new();
+    let read = |list: &str, version| {
+        files.configure(&format!(r#", "cipher_list": "{list}""#));
+        let read = credentials::read(&files.settings_with([("MUSTER_TLS_VERSION", version)]));
+        read.map(drop).map_err(|error| error.message().to_owned())
+    };
+    let (fits, other) = ("ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305");
+    let why = read(other, "1.2").unwrap_err();
+    let start = "has a cipher_list without a suite for the key (ECDSA P-256) of server_cert_path \"";
+    let end = format!("under TLS 1.2, the only version that MUSTER_TLS_VERSION allows: expected {fits}");
+    assert!(why.contains(start) && why.ends_with(&end), "{why}");
+    assert_eq!(read(&format!("{other}:{fits}"), "1.2"), Ok(()));
+    assert_eq!(read(other, "1.3"), Ok(()), "its suites serve every key");
 }
 
 #[test]

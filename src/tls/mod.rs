@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | [`link`] | a transport that is encrypted |
 //! | [`blocking`] | the encrypted connection of the command, which asks and waits |
-//! | `credentials` | the files that the configuration names: certificates, keys, the revocation list |
+//! | `credentials` | the files that the configuration names: certificates, keys, the revocation lists |
+//! | [`pem`] | what is in a file in PEM |
+//! | `lists` | which of a file's revocation lists count |
 //! | [`parts`] | what certificates and lists say of themselves: keys and times |
 //! | `password` | passwords, from a setting, a file or a descriptor |
 //! | `renewal` | reads the files again once they have changed |
@@ -29,9 +31,11 @@ mod credentials;
 pub(crate) mod fuzz;
 mod inbox;
 pub mod link;
+mod lists;
 pub mod names;
 pub mod parts;
 mod password;
+pub mod pem;
 pub mod pkcs12;
 mod renewal;
 mod sentence;
@@ -44,7 +48,6 @@ mod trust;
 use crate::config::TlsSettings;
 use crate::error::Result;
 use crate::net::{unwrapped, Side, TcpTransport, Transport, Wrap};
-pub use credentials::{encrypted_key, is_pem};
 use link::TlsTransport;
 pub use password::password;
 pub use renewal::Remarks;

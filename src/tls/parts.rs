@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::BasicConstraints;
+use x509_cert::name::Name;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 use x509_cert::{Certificate, Version};
 
@@ -66,6 +67,12 @@ pub fn useless_key(certificate: &CertificateDer<'_>, used: Use) -> Option<String
     (!is_right).then(|| kind_of_key(public))
 }
 
+/// What kind of key a certificate has, in words.
+pub fn kind_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
+    Some(kind_of_key(&certificate.subject_public_key_info))
+}
+
 /// What kind of key this is, in words.
 pub fn kind_of_key(public: &SubjectPublicKeyInfoOwned) -> String {
     match public.algorithm.oid.to_string().as_str() {
@@ -102,6 +109,11 @@ pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
     let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
     let constraints = certificate.get::<BasicConstraints>().ok()?;
     (certificate.version != Version::V1).then(|| constraints.is_some_and(|(_, constraints)| constraints.ca))
+}
+
+/// The name of the one that a certificate is for.
+pub fn subject(certificate: &CertificateDer<'_>) -> Option<Name> {
+    Certificate::from_der(certificate).ok().map(|certificate| certificate.tbs_certificate.subject)
 }
 
 /// Says that a certificate has ended or not begun, in words that follow `a CA certificate that`.

@@ -29,7 +29,7 @@ pub fn password(lock: &Lock) -> Result<Option<Password>> {
     let said = match &lock.source {
         PasswordSource::None => return Ok(None),
         PasswordSource::Given(password) => Ok(password.clone()),
-        PasswordSource::File(path) => wiping(|| of_file(path)),
+        PasswordSource::File(file) => wiping(|| of_file(&file.path)),
         PasswordSource::Descriptor(number) => of_descriptor(*number),
     };
     said.map(Some).map_err(|why| lock.error(&why))

@@ -8,15 +8,16 @@ use der::asn1::{ContextSpecific, ObjectIdentifier, OctetString};
 use der::{Any, Decode, Encode, Tag, Tagged};
 use hmac::{Mac, SimpleHmac};
 use pkcs12::cert_type::CertBag;
-use pkcs12::kdf::{derive_key_utf8, Pkcs12KeyType};
+use pkcs12::kdf::{derive_key, Pkcs12KeyType};
 use pkcs12::mac_data::MacData;
 use pkcs12::pbe_params::{EncryptedPrivateKeyInfo, Pkcs12PbeParams};
 use pkcs12::pfx::Pfx;
 use pkcs12::safe_bag::{SafeBag, SafeContents};
-use pkcs8::pkcs5::EncryptionScheme;
+use pkcs8::pkcs5::{EncryptionScheme, Error as SchemeError};
 use pkcs8::spki::AlgorithmIdentifierOwned;
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
+use zeroize::Zeroizing;
 
 /// Content that is not encrypted.
 pub const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
@@ -119,7 +120,8 @@ fn opened(parts: &[u8], password: &str) -> Result<Opened, Wrong> {
 
 /// The key of an encrypted PKCS#8 file.
 pub fn open_key(bytes: &[u8], password: &str) -> Result<Vec<u8>, Wrong> {
-    let info = der(EncryptedPrivateKeyInfo::from_der(bytes))?;
+    let info = EncryptedPrivateKeyInfo::from_der(bytes)
+        .map_err(|error| Wrong::Content(format!("has an encrypted key that is not right: {error}")))?;
     decrypt(&info.encryption_algorithm, info.encrypted_data.as_bytes(), password)
 }
 
@@ -173,7 +175,7 @@ fn verify(mac: &MacData, bytes: &[u8], password: &str) -> Result<(), Wrong> {
     macro_rules! is_right {
         ($hash:ty, $length:expr) => {{
             let (salt, rounds) = (mac.mac_salt.as_bytes(), rounds(mac.iterations)?);
-            let key = der(derive_key_utf8::<$hash>(password, salt, Pkcs12KeyType::Mac, rounds, $length))?;
+            let key = derive_key::<$hash>(&spelled(password), salt, Pkcs12KeyType::Mac, rounds, $length);
             let hmac = <SimpleHmac<$hash> as Mac>::new_from_slice(&key).expect("any length is right");
             hmac.chain_update(bytes).verify_slice(mac.mac.digest.as_bytes()).is_ok()
         }};
@@ -224,14 +226,25 @@ fn decrypt_any(algorithm: &AlgorithmIdentifierOwned, sealed: &[u8], password: &s
         }
         _ => {
             let encoded = der(algorithm.to_der())?;
-            let scheme = der(EncryptionScheme::from_der(&encoded))?;
+            let scheme = EncryptionScheme::from_der(&encoded).map_err(|_| not_taken())?;
             match &scheme {
                 EncryptionScheme::Pbes2(scheme) if too_many(scheme) => return rounds(i32::MAX).map(|_| Vec::new()),
                 _ => {}
             }
-            scheme.decrypt(password, sealed).map_err(|_| Wrong::Password)
+            scheme.decrypt(password, sealed).map_err(|error| match error {
+                SchemeError::DecryptFailed | SchemeError::EncryptFailed => Wrong::Password, // pkcs5 mixes these two up
+                _ => not_taken(),
+            })
         }
     }
+}
+
+fn not_taken() -> Wrong {
+    let (key, file) =
+        ("openssl pkcs8 -topk8 -v2 aes-256-cbc", "openssl pkcs12 -export -keypbe AES-256-CBC -certpbe AES-256-CBC");
+    Wrong::Content(format!(
+        "is encrypted in a way that is not taken: expected AES ({key} ..., or for PKCS#12: {file} ...)"
+    ))
 }
 
 fn too_many(scheme: &pkcs8::pkcs5::pbes2::Parameters) -> bool {
@@ -243,8 +256,20 @@ fn derive(algorithm: &AlgorithmIdentifierOwned, password: &str, length: usize) -
     let parameters = algorithm.parameters.as_ref().ok_or_else(|| content("its encryption has no parameters"))?;
     let parameters = der(parameters.decode_as::<Pkcs12PbeParams>())?;
     let (salt, rounds) = (parameters.salt.as_bytes(), rounds(parameters.iterations)?);
-    let derive = |what, length| der(derive_key_utf8::<Sha1>(password, salt, what, rounds, length));
-    Ok((derive(Pkcs12KeyType::EncryptionKey, length)?, derive(Pkcs12KeyType::Iv, 8)?))
+    let password = spelled(password);
+    let derive = |what, length| derive_key::<Sha1>(&password, salt, what, rounds, length);
+    Ok((derive(Pkcs12KeyType::EncryptionKey, length), derive(Pkcs12KeyType::Iv, 8)))
+}
+
+/// The password as keys are derived of it (RFC 7292, B.1): in UTF-16, with two zero bytes at its end. As in OpenSSL, any
+/// character may be in it: beyond the first 65536 each is a pair.
+pub fn spelled(password: &str) -> Zeroizing<Vec<u8>> {
+    // No unit has fewer bytes in UTF-8 than one. So the bytes never move, and leave no copy behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * password.len() + 2));
+    for unit in password.encode_utf16().chain([0]) {
+        bytes.extend(unit.to_be_bytes());
+    }
+    bytes
 }
 
 fn open_blocks<C: BlockCipher + BlockDecryptMut>(

@@ -27,6 +27,9 @@ fn der_of(path: &Path) -> Vec<u8> {
     der::Document::from_pem(text.trim()).unwrap().1.as_bytes().to_vec()
 }
 
+/// Each letter but the first ones has more than one byte in UTF-8, and the last is a pair in UTF-16.
+const PASSWORD: &str = "h\u{fc}\u{20ac}\u{1f511}";
+
 #[test]
 fn files_of_both_generations_of_openssl_open_with_their_password_only() {
     let folder = folder();
@@ -43,13 +46,13 @@ fn files_of_both_generations_of_openssl_open_with_their_password_only() {
     let (key, own, ca) =
         (der_of(&folder.join("node.key")), der_of(&folder.join("node.crt")), der_of(&folder.join("ca.crt")));
     for (name, options) in kinds {
-        let made = "pkcs12 -export -inkey node.key -in node.crt -certfile ca.crt -passout pass:h\u{fc}nter";
+        let made = format!("pkcs12 -export -inkey node.key -in node.crt -certfile ca.crt -passout pass:{PASSWORD}");
         openssl(&folder, &format!("{made} -out {name}.p12{options}"));
         let bytes = std::fs::read(folder.join(format!("{name}.p12"))).unwrap();
-        let opened = open(&bytes, "h\u{fc}nter").unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
+        let opened = open(&bytes, PASSWORD).unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
         assert_eq!(opened.certificates, [own.clone(), ca.clone()], "{name}");
         assert_eq!(opened.keys, std::slice::from_ref(&key), "{name}");
-        for wrong in ["hunter", ""] {
+        for wrong in ["hunter", "", "h\u{fc}\u{20ac}\u{1f512}"] {
             assert!(matches!(open(&bytes, wrong), Err(Wrong::Password)), "{name}");
         }
     }
@@ -64,6 +67,29 @@ fn encrypted_keys_open_with_their_password_only() {
         let sealed = der_of(&folder.join("sealed.pem"));
         assert_eq!(open_key(&sealed, "hunter2").unwrap_or_else(|wrong| panic!("{method}: {wrong:?}")), key);
         assert!(matches!(open_key(&sealed, "hunter"), Err(Wrong::Password)), "{method}");
+    }
+}
+
+#[test]
+fn an_encryption_that_is_not_taken_is_no_wrong_password() {
+    let folder = folder();
+    let is_named = |wrong: Result<(), Wrong>| match wrong {
+        Err(Wrong::Content(why)) => why.starts_with("is encrypted in a way that is not taken: expected AES (openssl "),
+        _ => false,
+    };
+    let legacy = " -provider legacy -provider default";
+    for method in ["-v2 aria-256-cbc", "-v2 camellia-256-cbc", &format!("-v1 PBE-MD5-DES{legacy}")] {
+        openssl(&folder, &format!("pkcs8 -topk8 -in node.key -out sealed.pem -passout pass:hunter2 {method}"));
+        let sealed = der_of(&folder.join("sealed.pem"));
+        for password in ["hunter2", "hunter"] {
+            assert!(is_named(open_key(&sealed, password).map(drop)), "{method}");
+        }
+    }
+    let made = "pkcs12 -export -inkey node.key -in node.crt -passout pass:hunter2 -out sealed.p12";
+    for method in ["-certpbe aria-256-cbc", "-keypbe camellia-256-cbc", &format!("-certpbe PBE-SHA1-RC4-128{legacy}")] {
+        openssl(&folder, &format!("{made} {method}"));
+        let sealed = std::fs::read(folder.join("sealed.p12")).unwrap();
+        assert!(is_named(open(&sealed, "hunter2").map(drop)), "{method}");
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::parts::NEW_LIST;
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error, InvalidMessage, PeerIncompatible};
+use rustls::{
+    AlertDescription, CertRevocationListError, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible,
+};
 
 /// How many names of a certificate a sentence repeats.
 const NAMED_MAX: usize = 4;
@@ -36,16 +38,40 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not taken: expected SHA-256 (openssl x509 -req -sha256 ...)"
+            "is signed in a way that is not taken: expected SHA-256 or SHA-384 (openssl x509 -req -sha256 ...)"
         }
-        // rustls has no error of its own for this.
-        CertificateError::Other(why) if why.to_string().contains("UnsupportedCertVersion") => {
+        CertificateError::BadEncoding => "is not X.509 as expected",
+        other => match unnamed(other) {
+            Some(what) => what,
+            None => return format!("its certificate is not taken: {other}"),
+        },
+    };
+    format!("its certificate {what}")
+}
+
+/// The words for what rustls has no error of its own for.
+fn unnamed(error: &CertificateError) -> Option<&'static str> {
+    use webpki::Error as Why;
+    let CertificateError::Other(OtherError(why)) = error else { return None };
+    Some(match why.downcast_ref()? {
+        Why::UnsupportedCertVersion => {
             "is of X.509 version 1: expected version 3 (openssl x509 -req -extfile FILE ..., where FILE says \
              \"basicConstraints=CA:FALSE\")"
         }
-        other => return format!("its certificate is not taken: {other}"),
-    };
-    format!("its certificate {what}")
+        Why::CaUsedAsEndEntity => {
+            "is a CA's: expected the process's own certificate first, with basicConstraints=CA:FALSE (openssl x509 -req \
+             -extfile FILE ..., where FILE says \"basicConstraints=CA:FALSE\")"
+        }
+        Why::EndEntityUsedAsCa => {
+            "is signed with a certificate that is not a CA's: expected basicConstraints=CA:TRUE in that one"
+        }
+        Why::PathLenConstraintViolated => "is signed through more CAs than one of these allows (its pathlen)",
+        Why::NameConstraintViolation => "has a name that its CA is not to sign (the CA's nameConstraints)",
+        Why::UnsupportedCriticalExtension => {
+            "has a critical extension that is not known here: expected one without it, or with it not critical"
+        }
+        _ => return None,
+    })
 }
 
 /// The reason why the revocation list is of no use, in words that follow its name.
@@ -55,7 +81,7 @@ pub fn of_list(error: &CertRevocationListError) -> String {
         Why::BadSignature => "is not signed by the CA that it names: expected a list of the CA's (ca_cert_path)",
         Why::UnsupportedSignatureAlgorithmContext { .. }
         | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not taken: expected SHA-256"
+            "is signed in a way that is not taken: expected SHA-256 or SHA-384"
         }
         Why::IssuerInvalidForCrl => {
             return "is of a CA whose certificate does not allow it to sign lists: expected keyUsage with cRLSign (openssl \
@@ -63,7 +89,12 @@ pub fn of_list(error: &CertRevocationListError) -> String {
                 .to_owned();
         }
         Why::UnsupportedCrlVersion => "is of version 1: expected version 2 (crlnumber in the CA's configuration)",
-        Why::ParseError => "is not a revocation list: expected PEM or DER",
+        Why::ParseError | Why::Other(_) => "is not a revocation list: expected PEM or DER",
+        Why::UnsupportedDeltaCrl => "has only what has changed since another list: expected a whole list",
+        Why::UnsupportedIndirectCrl => "has certificates of other CAs than its own: expected a list of one CA's",
+        Why::UnsupportedCriticalExtension => {
+            "has a critical extension that is not known here: expected a list without it"
+        }
         other => return format!("cannot be used ({other:?}): expected a revocation list of the CA's ({NEW_LIST})"),
     };
     format!("{what} ({NEW_LIST})")
@@ -71,11 +102,18 @@ pub fn of_list(error: &CertRevocationListError) -> String {
 
 /// The sentence for a certificate that is for another host than was dialled.
 fn of_name(expected: &ServerName<'_>, presented: &[String]) -> String {
-    let names = match presented {
-        [] => "it has no host name and no address".to_owned(),
-        names => format!("it is for {}", names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ")),
+    let hosts: Vec<&str> = presented.iter().filter_map(|name| host(name)).take(NAMED_MAX).collect();
+    let names = match hosts.is_empty() {
+        true => "it has no host name and no address".to_owned(),
+        false => format!("it is for {}", hosts.join(", ")),
     };
     format!("its certificate is not for the host {:?}, as is demanded here (verify_host): {names}", expected.to_str())
+}
+
+/// The DNS name or the address in a name of a certificate, as rustls writes these; none if it is of another kind.
+fn host(name: &str) -> Option<&str> {
+    let within = |start, end| name.strip_prefix(start)?.strip_suffix(end);
+    within("DnsName(\"", "\")").or_else(|| within("IpAddress(", ")"))
 }
 
 /// The reason why the peer has ended the handshake.
@@ -155,6 +193,47 @@ mod tests {
     use super::*;
     use crate::tls::testing::{sessions, Files};
     use crate::tls::{credentials, names};
+
+    #[test]
+    fn a_certificate_for_another_host_is_told_by_its_hosts() {
+        let told = |presented: &[&str]| {
+            let presented = presented.iter().map(|name| name.to_string()).collect();
+            let expected = ServerName::try_from("here.example").unwrap();
+            let error = CertificateError::NotValidForNameContext { expected, presented };
+            let start = "its certificate is not for the host \"here.example\", as is demanded here (verify_host): ";
+            sentence(&error.into()).strip_prefix(start).expect("it names the host").to_owned()
+        };
+        let mut names = vec!["UniformResourceIdentifier(\"muster:node:0\")"; 5];
+        assert_eq!(told(&names), "it has no host name and no address");
+        names.extend(["DnsName(\"there.example\")", "IpAddress(127.0.0.1)"]);
+        assert_eq!(told(&names), "it is for there.example, 127.0.0.1");
+        assert_eq!(told(&["DnsName(\"a\")"; 9]), "it is for a, a, a, a");
+    }
+
+    /// The words are those of the library that writes them.
+    #[test]
+    fn the_hosts_of_a_real_certificate_are_found() {
+        let files = Files::new();
+        let hosts = ["there.example".to_owned(), "127.0.0.1".to_owned(), "2001:db8::1".to_owned()];
+        let named = rcgen::CertificateParams::new(hosts).unwrap().subject_alt_names;
+        files.write("server.pem", files.node("server", |params| params.subject_alt_names = named));
+        let ends = credentials::read(&files.settings()).unwrap();
+        let name = ServerName::try_from("here.example").unwrap();
+        let (mut client, mut server) = sessions(ends.client, ends.server, name);
+        let mut turn = || {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets().err()
+        };
+        let error = turn().or_else(turn).expect("the server has another name");
+        let told = sentence(&error);
+        assert!(told.ends_with("it is for there.example, 127.0.0.1, 2001:db8::1"), "{told}");
+    }
 
     #[test]
     fn both_ends_say_the_same_if_they_have_no_version_in_common() {

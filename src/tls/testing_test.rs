@@ -79,12 +79,14 @@ fn ca_of(mut params: CertificateParams) -> CertifiedIssuer<'static, KeyPair> {
 
 /// A revocation list of this CA's, with this certificate on it.
 pub fn list_from(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], from: SystemTime, until: SystemTime) -> String {
-    list_of(ca, serial, from, until).pem().unwrap()
+    list_of(ca, serial, &[1], from, until).pem().unwrap()
 }
 
-fn list_of(
+/// Such a list as a value, with this number.
+pub fn list_of(
     ca: &CertifiedIssuer<'static, KeyPair>,
     serial: &[u8],
+    number: &[u8],
     from: SystemTime,
     until: SystemTime,
 ) -> CertificateRevocationList {
@@ -97,7 +99,7 @@ fn list_of(
     let params = CertificateRevocationListParams {
         this_update: from.into(),
         next_update: until.into(),
-        crl_number: SerialNumber::from_slice(&[1]),
+        crl_number: SerialNumber::from_slice(number),
         issuing_distribution_point: None,
         revoked_certs: vec![entry],
         key_identifier_method: KeyIdMethod::Sha256,
@@ -233,5 +235,5 @@ pub fn list(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) ->
 /// Such a list as a value, which may be written in any form.
 pub fn revoked(ca: &CertifiedIssuer<'static, KeyPair>, serial: &[u8], days: u32) -> CertificateRevocationList {
     let now = SystemTime::now();
-    list_of(ca, serial, now - 2 * DAY, now - DAY + DAY * days)
+    list_of(ca, serial, &[1], now - 2 * DAY, now - DAY + DAY * days)
 }

@@ -5,6 +5,7 @@ import re
 import shutil
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -33,6 +34,12 @@ def fails(*words, code=1, env=None):
     done = run(*words, env=env)
     assert (done.returncode, done.stdout) == (code, ""), done
     return done.stderr
+
+
+def at_once(commands):
+    """What came of these commands, which ran at the same time."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        return list(pool.map(lambda words: run(*words), commands))
 
 
 def openssl(*words):
@@ -118,6 +125,53 @@ def test_a_revoked_node_is_refused_by_others_and_by_itself_until_it_is_renewed(t
         assert said(cluster.succeed(timeout=LIMIT)[0])["sum"] == [1]
 
 
+def serial_of(file):
+    return opens("x509", "-in", file, "-noout", "-serial").split("=")[1].strip()
+
+
+def test_revocations_at_the_same_time_are_all_on_the_list(tmp_path):
+    folder, names = tmp_path / "certs", [f"n{number}" for number in range(12)]
+    certs("new", folder, "--name", "kept", *(f"--name={name}" for name in names))
+    serials = {serial_of(folder / name / "node.pem") for name in names}
+    for name in names:
+        (folder / name).rename(tmp_path / name)  # as if it were on its own host
+    done = at_once([("revoke", folder, f"--name={name}") for name in names])
+    assert all(one.returncode == 0 and " is revoked\n" in one.stdout for one in done), done
+    for place in ("ca", "kept"):
+        text = opens("crl", "-in", folder / place / "crl.pem", "-noout", "-text")
+        assert set(re.findall(r"Serial Number: (\w+)", text)) == serials, text
+        assert re.search(rf"CRL Number:\s+{1 + len(names)}\n", text), text
+
+
+def test_one_ca_and_one_folder_come_of_commands_at_the_same_time(tmp_path):
+    for words in (("new", tmp_path / "certs"), ("node", tmp_path / "certs", "--name=b")):
+        done = at_once([words] * 6)
+        assert sorted(one.returncode for one in done) == [0] + [1] * 5, done
+        assert all("is there already" in one.stderr for one in done if one.returncode), done
+    for name in ("node", "b"):
+        opens("verify", "-CAfile", tmp_path / "certs" / "ca" / "ca.pem", tmp_path / "certs" / name / "node.pem")
+        assert len(list((tmp_path / "certs" / "ca" / "issued").glob(f"{name}.*"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["pem", "p12"])
+def test_renewing_keeps_the_hosts_of_the_renewal_before(kind, tmp_path):
+    certs("new", tmp_path, f"--format={kind}", "--host=first.example")
+    words = ("node", tmp_path, "--name=node", "--renew")
+    # All of this takes less than a second, or little more, and a certificate's time has whole seconds.
+    for number in range(6):
+        certs(*words, f"--host=h{number}.example")
+        assert f"a certificate for h{number}.example until" in certs(*words)
+
+
+def test_any_text_is_a_password(tmp_path):
+    word = tmp_path / "word"
+    word.write_text("\N{KEY} schl\u00fcssel", encoding="utf-8")
+    word.chmod(0o600)
+    certs("new", tmp_path / "certs", "--format=p12", "--password_file", word)
+    opens("pkcs12", "-in", tmp_path / "certs" / "node" / "node.p12", "-passin", f"file:{word}", "-noout")
+    assert "private key: belongs" in certs("show", tmp_path / "certs" / "node" / "node.p12", "--password_file", word)
+
+
 def test_renewing_keeps_the_password_that_lies_beside_a_file(tmp_path):
     certs("new", tmp_path, "--format", "p12")
     folder = tmp_path / "node"
@@ -162,6 +216,16 @@ def test_check_judges_as_a_node_does(tmp_path):
         (folder / "tls.json").write_text(json.dumps(entries))
         sentence = alone_fails_at_once(settings(folder), "CONFIG", next(iter(wrong)))
         assert sentence in fails("check", folder / "tls.json")
+
+
+def test_check_tells_a_warning_in_one_line_whatever_the_file_has_in_it(tmp_path):
+    certs("new", tmp_path)
+    file = tmp_path / "node" / "tls.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "\x1b[31mred\nwarning: more": 1}))
+    shown = certs("check", file)
+    lines = shown.splitlines()
+    assert len(lines) == 2 and lines[1].startswith("warning: ") and "[31mred" in lines[1], shown
+    assert "\x1b" not in shown, shown
 
 
 def test_check_holds_the_node_id_against_the_certificate_where_nodes_do(tmp_path):

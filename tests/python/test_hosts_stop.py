@@ -1,4 +1,5 @@
 """One command on each of two hosts, and workers that are in no call of muster: a failure on one host stops those on the other, too.
+And what a launcher says whose workers have all exited with 0.
 
 The scheduler tells each launcher how the job goes, for none of its own workers does. The hosts have networks of their own.
 """
@@ -36,6 +37,16 @@ IDLE = node("""
 # They leave the cluster, and work on.
 WORK_ON = node("c = join(); c.leave(); say(left=True); hold('go')")
 
+# Those of the second host end with code 0.
+ENDS_WITH_0 = """
+    if int(os.environ["RANK_ID"]) < 2:
+        c = join()
+        hold("end")
+        c.leave()
+        sys.exit()
+    {}
+"""
+
 
 @pytest.fixture(scope="module")
 def hosts():
@@ -51,7 +62,7 @@ def guarded_by(guard, tmp_path):
 
 @contextlib.contextmanager
 def two_launchers(hosts, tmp_path, program, said, env=None):
-    """On each host, once each of its workers has said this."""
+    """On each host, once each of its workers has said this; without a word at once."""
     with contextlib.ExitStack() as stack:
         launches = []
         for host in (0, 1):
@@ -60,7 +71,7 @@ def two_launchers(hosts, tmp_path, program, said, env=None):
             command = hosts.command(host, [MUSTER, "run"])
             launches.append(stack.enter_context(Launch(*where, *SIZES, *program, env=settings, command=command)))
         for launch, ranks in zip(launches, (FIRST, SECOND)):
-            for rank in ranks:
+            for rank in ranks if said else ():
                 launch.wait_for_log(f"worker_{rank}.log", said, LIMIT)
         yield launches
 
@@ -135,3 +146,61 @@ def test_a_job_with_recovery_is_not_stopped(hosts, tmp_path):
         (tmp_path / "exit-1").touch()  # what ends the run is this, and nothing before it
         assert here.wait(LIMIT) == 7, here.describe()
         assert "the job is over" not in here.stderr, here.describe()
+
+
+def test_a_host_whose_workers_all_exit_with_0_while_others_wait_for_them_to_join_says_so(hosts, tmp_path):
+    with two_launchers(hosts, tmp_path, node(ENDS_WITH_0.format("hold('go')")), None) as (here, there):
+        here.wait_for_log("scheduler.log", "forming since .*: 2 of 4 workers have come", LIMIT)
+        (tmp_path / "go").touch()
+        assert there.wait(LIMIT) == 1, there.describe()
+        assert re.search(r"muster: worker [23] \(pid \d+\) exited with code 0 without joining the cluster, for which 2 others wait\n", there.stderr)
+        assert "    it ended without joining the cluster (muster_init), for which others waited\n" in there.stderr, there.stderr
+        there.nothing_left()
+
+
+def test_a_host_whose_workers_all_exit_with_0_without_leaving_says_so(hosts, tmp_path):
+    lines = ENDS_WITH_0.format("c = join(); hold('go'); os._exit(0)")
+    with two_launchers(hosts, tmp_path, node(lines), '"joined"') as (here, there):
+        (tmp_path / "go").touch()
+        assert there.wait(LIMIT) == 1, there.describe()
+        assert re.search(r"muster: first failure: worker [23] \(pid \d+\) exited with code 0, ", there.stderr), there.stderr
+        assert "    it ended with code 0, without leaving the cluster (muster_finalize)\n" in there.stderr, there.stderr
+        assert here.wait(LIMIT) == 1, here.describe()
+        assert "muster: the first failure was on another host: rank " in here.stderr, here.stderr
+
+
+def test_a_host_whose_workers_have_left_ends_well_at_once(hosts, tmp_path):
+    lines = ENDS_WITH_0.format("c = join(); c.leave(); say(left=True); hold('go')")
+    with two_launchers(hosts, tmp_path, node(lines), '"joined"') as (here, there):
+        for rank in SECOND:
+            there.wait_for_log(f"worker_{rank}.log", '"left"', LIMIT)
+        began = time.monotonic()
+        (tmp_path / "go").touch()
+        assert there.wait(LIMIT) == 0, there.describe()
+        took = time.monotonic() - began
+        assert took < AT_ONCE_SECONDS, f"{took} s; {there.describe()}"
+        assert here.popen.poll() is None
+        (tmp_path / "end").touch()
+        assert here.wait(LIMIT) == 0, here.describe()
+
+
+def test_a_host_whose_plain_programs_nobody_waits_for_ends_well_at_once(hosts, tmp_path):
+    task = ["--", "sh", "-c", 'name=go; [ $RANK_ID -lt 2 ] && name=end; while [ ! -e "$HOLD_FOLDER/$name" ]; do sleep 0.02; done']
+    with two_launchers(hosts, tmp_path, task, None) as (here, there):
+        here.wait_for_log("scheduler.log", "forming since .*: 0 of 4 workers have come", LIMIT)
+        began = time.monotonic()
+        (tmp_path / "go").touch()
+        assert there.wait(LIMIT) == 0, there.describe()
+        took = time.monotonic() - began
+        assert took < AT_ONCE_SECONDS, f"{took} s; {there.describe()}"
+        assert "without joining" not in there.stderr
+
+
+def test_a_host_that_starts_all_workers_and_is_not_the_first_is_refused(hosts, tmp_path):
+    """Its --local_worker_num is missing."""
+    words = ["--worker_num=4", f"--master_addr={hosts.address(NETWORK, 0)}", "--node_rank=1", "--join", *IDLE]
+    with Launch(*words, env={"HOLD_FOLDER": tmp_path}, command=hosts.command(1, [MUSTER, "run"])) as launch:
+        assert launch.wait(LIMIT) == 2, launch.describe()
+        assert "muster: --node_rank is 1, but all 4 workers are on this host, and --master_addr, " in launch.stderr, launch.stderr
+        assert "give the number of workers on each host by --local_worker_num\n" in launch.stderr
+        launch.nothing_left()

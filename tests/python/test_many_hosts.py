@@ -149,7 +149,32 @@ def test_one_that_ends_with_0_without_leaving_and_alone_on_its_host_is_told_firs
         assert launch.wait(LIMIT) == 1, launch.describe()
         told = summary(launch)
         assert told[0] == "muster: host host2:"
-        assert told[1].startswith('muster: first failure: rank 1 (node id "1", host host2'), told
+        # Or it has just heard from the scheduler that its worker is to blame.
+        assert re.match(r'muster: first failure: (rank 1 \(node id "1", host host2|worker 1 \(pid \d+\) exited with code 0, )', told[1]), told
+        launch.nothing_left(LIMIT)
+
+
+def test_one_that_ends_with_0_without_joining_and_alone_on_its_host_ends_the_wait_of_the_others(hosts, tmp_path):
+    lines = """
+        if os.environ["RANK_ID"] == "1":
+            hold("go")
+            sys.exit()
+        join()
+    """
+    with hosts.launch("-H", "host1:1,host2:1", "-x", f"HOLD_FOLDER={tmp_path}", *node(lines), cwd=tmp_path) as launch:
+        launch.wait_for_log("scheduler.log", "forming since .*: 1 of 2 workers have come", LIMIT)
+        (tmp_path / "go").touch()
+        assert launch.wait(LIMIT) == 1, launch.describe()
+        assert re.search(r"\[host2\] muster: worker 1 \(pid \d+\) exited with code 0 without joining the cluster, for which 1 other waits\n", launch.stderr)
+        assert summary(launch)[0] == "muster: host host2:", launch.describe()
+        launch.nothing_left(LIMIT)
+
+
+def test_the_address_of_another_host_of_the_list_is_refused(hosts, tmp_path):
+    with hosts.launch("-H", "host1,host2", f"--master_addr={hosts.addresses[1]}", *node(), cwd=tmp_path) as launch:
+        assert launch.wait(LIMIT) == 2, launch.describe()
+        said = f'[host2] muster: --master_addr (if it is not given, the first host\'s name) is "{hosts.addresses[1]}", an address of this host, but'
+        assert said in launch.stderr, launch.stderr
         launch.nothing_left(LIMIT)
 
 

@@ -222,7 +222,7 @@ def test_who_leaves_by_mistake_and_cannot_come_back_is_to_blame_with_code_1_what
     with Launch("--worker_num=2", "--master_port=0", "--join", *node(lines)) as launch:
         assert launch.wait(LIMIT) == 1, launch.describe()
         first, other = (launch.child(f"worker {rank}") for rank in (1, 0))
-        told = rf"muster: first failure: worker 1 \(pid {first}\) exited with code 0, .*\n    it ended without leaving the cluster \(muster_finalize\)\n"
+        told = rf"muster: first failure: worker 1 \(pid {first}\) exited with code 0, .*\n    it ended with code 0, without leaving the cluster \(muster_finalize\)\n"
         assert re.search(told, launch.stderr), launch.stderr
         assert f"muster: then worker 0 (pid {other}) exited with code 8" in launch.stderr
         launch.nothing_left()

@@ -144,7 +144,7 @@ impl Transfers {
         let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
             let why =
-                format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept");
+                format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept, of which each message takes {EAGER_COST} more than it has");
             return Err(Error::new(Status::Limit, what(&why)));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::ended::{read, Ended};
 use super::options::{count, format, Format, FORMAT};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
-use crate::voice::tell;
+use crate::voice::print;
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -53,7 +53,7 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     let (least, most) = (took[0], took[took.len() - 1]);
     let median = (took[(took.len() - 1) / 2] + took[took.len() / 2]) / 2.0;
     let (ranks, times) = (options.worker_num, options.iterations);
-    tell(match options.format {
+    let text = match options.format {
         Format::Csv => format!("ranks,iterations,median_ms,least_ms,most_ms\n{ranks},{times},{median:.1},{least:.1},{most:.1}\n"),
         Format::Json => format!(
             "{{\"ranks\":{ranks},\"iterations\":{times},\"median_ms\":{median:.1},\"least_ms\":{least:.1},\"most_ms\":{most:.1}}}\n"
@@ -62,8 +62,8 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
             "# muster run: {ranks} processes, each from its start through one barrier to its end\n{median:.1} ms \
              (median of {times}; {least:.1} to {most:.1})\n"
         ),
-    });
-    Ok(())
+    };
+    print(&text).map_err(Ended::failed)
 }
 
 fn parse(words: &Words) -> Result<BootstrapOptions, String> {

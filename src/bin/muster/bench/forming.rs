@@ -10,7 +10,7 @@ use super::options::{count, format, Format, FORMAT};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
 use crate::sys;
-use crate::voice::tell;
+use crate::voice::print;
 use muster::config::{Key, NODES_LIMIT};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -77,8 +77,7 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
     for _ in 0..options.iterations {
         found.push(once(&options).map_err(Ended::failed)?);
     }
-    tell(report(&options, &found));
-    Ok(())
+    print(&report(&options, &found)).map_err(Ended::failed)
 }
 
 fn parse(words: &Words) -> Result<FormingOptions, String> {

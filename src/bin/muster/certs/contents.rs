@@ -4,7 +4,8 @@ use super::authority::public_key;
 use super::passwords::Given;
 use der::Decode;
 use muster::tls::names;
-use muster::tls::{encrypted_key, is_pem, pkcs12};
+use muster::tls::pem::{encrypted_key, is_pem, parts};
+use muster::tls::pkcs12;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::PrivateKeyDer;
@@ -38,8 +39,7 @@ pub fn of(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
 
 fn of_pem(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
     let mut found = Contents::default();
-    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes) {
-        let (kind, der) = section.map_err(|error| format!("is not PEM as expected: {error}"))?;
+    for (kind, der) in parts(bytes)? {
         match kind {
             SectionKind::Certificate => found.certificates.push(certificate(&der)?),
             SectionKind::Crl => found.lists.push(list(&der)?),

@@ -1,12 +1,21 @@
 //! Folders and files that only their owner can read: 0700 and 0600. Nothing that is there is overwritten, except by [`replace`].
+//!
+//! Commands that change one folder take turns ([`turn`]): what one of them has read is still there when it writes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
+/// The file whose lock (flock) is the turn. It stays when the turn ends: a process that has it open must not lock a file that
+/// nobody else finds any more.
+const TURNS: &str = ".muster_certs";
+/// How long to wait for another command's end.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A result, or why there is none, in a sentence that names the file.
 pub type Done<T> = Result<T, String>;
@@ -39,6 +48,43 @@ pub fn make(path: &Path) -> Done<()> {
     builder.recursive(true).mode(0o700).create(path).map_err(|error| wrong(path, "made", &error))
 }
 
+/// A command's turn to change a folder. It ends when this is dropped, or when the process ends, however that is.
+#[must_use]
+pub struct Turn {
+    _locked: File,
+}
+
+/// Waits until no other command changes this folder.
+pub fn turn(folder: &Path) -> Done<Turn> {
+    turn_within(folder, PATIENCE)
+}
+
+fn turn_within(folder: &Path, patience: Duration) -> Done<Turn> {
+    let path = folder.join(TURNS);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(&path).map_err(|error| wrong(&path, "opened", &error))?;
+    let deadline = Instant::now() + patience;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Turn { _locked: file }),
+            Err(TryLockError::Error(error)) => {
+                let why = wrong(&path, "locked", &error);
+                return Err(format!("{why}: expected {folder:?} to be on a file system with file locks"));
+            }
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                let limit = patience.as_secs();
+                return Err(format!(
+                    "another muster certs works on {folder:?}, and has not ended within {limit} s: run this again when it \
+                     has ended"
+                ));
+            }
+            // A lock has no descriptor to wait on: it is looked at again until the deadline.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+        }
+    }
+}
+
 /// The names of what is in a folder, in order; none if there is no such folder.
 pub fn names(path: &Path) -> Done<Vec<String>> {
     let entries = match fs::read_dir(path) {
@@ -50,6 +96,12 @@ pub fn names(path: &Path) -> Done<Vec<String>> {
     let mut names: Vec<String> = names.map_err(|error| wrong(path, "read", &error))?.into_iter().flatten().collect();
     names.sort();
     Ok(names)
+}
+
+/// When a file was written last.
+pub fn written(path: &Path) -> Done<SystemTime> {
+    let about = fs::metadata(path).and_then(|about| about.modified());
+    about.map_err(|error| wrong(path, "read", &error))
 }
 
 /// Makes a file that is not there yet.
@@ -160,5 +212,26 @@ mod tests {
         let lost = place.path.join("none/file");
         assert!(replace(&lost, b"4").is_err_and(|why| why.contains("can't be made: No such file")));
         assert_eq!(names(&place.path.join("none")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_turn_is_waited_for_and_one_that_does_not_end_is_named() {
+        let place = TestFolder::new();
+        let own = turn(&place.path).unwrap();
+        assert_eq!(mode(&place.path.join(TURNS)), 0o600);
+        let why = turn_within(&place.path, Duration::ZERO).err().unwrap();
+        let expected = format!("another muster certs works on {:?}, and has not ended within 0 s: run", place.path);
+        assert!(why.starts_with(&expected), "{why}");
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| turn(&place.path).map(drop));
+            drop(own);
+            next.join().unwrap().unwrap();
+        });
+        let lost = place.path.join("none");
+        assert!(turn(&lost).is_err_and(|why| why.contains(".muster_certs\" can't be opened: No such file")));
+        make(&lost).unwrap();
+        std::os::unix::fs::symlink("elsewhere", lost.join(TURNS)).unwrap();
+        assert!(turn(&lost).is_err(), "links are not followed");
+        assert!(!is_there(&lost.join("elsewhere")));
     }
 }

@@ -5,6 +5,7 @@
 //! | `ca/ca.pem`, `ca/ca.key`, `ca/crl.pem` | the CA, its key, its revocation list |
 //! | `ca/issued/NODE.SERIAL.pem` | each certificate that was made, so that it can be revoked when it is lost |
 //! | `NODE/` | all that a node needs: `tls.json`, `node.pem` or `node.p12`, `ca.pem`, `crl.pem`, perhaps `password` |
+//! | `.muster_certs` | by its lock the commands take turns, so that no revocation and no certificate is lost |
 
 use super::authority::{self, hex, Authority, Issued, Names};
 use super::contents::{self, Contents, Key};
@@ -33,6 +34,7 @@ const LIST: &str = "crl.pem";
 pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
     let password = passwords::one_of(given)?;
     folder::make(&what.folder)?;
+    let _turn = folder::turn(&what.folder)?;
     let place = what.folder.join(CA);
     if folder::is_there(&place) {
         return Err(format!(
@@ -55,6 +57,7 @@ pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
 pub fn node(what: &Make, given: Vec<Given>, said: &mut String) -> Result<(), String> {
     let password = passwords::one_of(given)?;
     let (authority, _) = ca(&what.folder)?;
+    let _turn = folder::turn(&what.folder)?;
     if what.renew {
         for target in &what.nodes {
             *said += &renew(what, target, &authority, password.as_ref())?;
@@ -161,11 +164,28 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
     if what.form.is_some_and(|asked| asked != form) {
         return Err(format!("{path:?} has its certificate in another format: expected --renew without --format"));
     }
-    let mut names = recorded_names(&what.folder, target)?;
+    let password = resealing(what, &path, form, given)?;
+    let file = path.join(if form == Form::Pem { PEM } else { P12 });
+    let old = certificate_in(&file, password.clone());
+    let mut names = recorded_names(&what.folder, target, old.as_ref())?;
     names.node_id = target.id.clone().or(names.node_id);
     if !what.hosts.is_empty() {
         names.hosts = what.hosts.clone();
     }
+    let issued = issue(&what.folder, target, &names, what.days, authority)?;
+    let bytes = match &password {
+        None => both(&issued)?,
+        Some(password) => sealed(&issued, password)?,
+    };
+    folder::replace(&file, &bytes)?;
+    let place = what.folder.join(CA);
+    folder::replace(&path.join("ca.pem"), &folder::read(&place.join("ca.pem"))?)?;
+    folder::replace(&path.join(LIST), &list_of(&place, authority)?)?;
+    Ok(format!("{}: renewed: {}\n", path.display(), described(&issued, &names)))
+}
+
+/// The password that is to seal a renewed PKCS#12 file in the node's folder `path`; none for PEM.
+fn resealing(what: &Make, path: &Path, form: Form, given: Option<&Password>) -> Result<Option<Password>, String> {
     let own = path.join(PASSWORD);
     if what.password_file.is_some() {
         match form {
@@ -179,54 +199,48 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
         }
     }
     // The password that lies beside the file goes on opening it.
-    let sealed_by = match (form, given.filter(|_| !folder::is_there(&own))) {
-        (Form::Pem, _) => None,
-        (Form::Pkcs12, Some(password)) => Some(password.clone()),
+    match (form, given.filter(|_| !folder::is_there(&own))) {
+        (Form::Pem, _) => Ok(None),
+        (Form::Pkcs12, Some(password)) => Ok(Some(password.clone())),
         (Form::Pkcs12, None) => {
             let text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
-            passwords::given(Some(text), []).and_then(passwords::one_of)?
-        }
-    };
-    let issued = issue(&what.folder, target, &names, what.days, authority)?;
-    match form {
-        Form::Pem => folder::replace(&path.join(PEM), &both(&issued)?)?,
-        Form::Pkcs12 => {
-            let password = sealed_by.expect("a file that was read has a password in it");
-            folder::replace(&path.join(P12), &sealed(&issued, &password)?)?;
+            let read = passwords::given(Some(text), []).and_then(passwords::one_of)?;
+            Ok(Some(read.expect("a file that was read has a password in it")))
         }
     }
-    let place = what.folder.join(CA);
-    folder::replace(&path.join("ca.pem"), &folder::read(&place.join("ca.pem"))?)?;
-    folder::replace(&path.join(LIST), &list_of(&place, authority)?)?;
-    Ok(format!("{}: renewed: {}\n", path.display(), described(&issued, &names)))
 }
 
-/// The names in the certificate that was made last under this name.
-fn recorded_names(folder: &Path, target: &Target) -> Result<Names, String> {
-    let mut newest: Option<Certificate> = None;
-    for certificate in recorded(folder, target)? {
-        let begins = |certificate: &Certificate| moment::seconds(&certificate.tbs_certificate.validity.not_before);
-        if newest.as_ref().is_none_or(|other| begins(&certificate) >= begins(other)) {
-            newest = Some(certificate);
-        }
-    }
-    let Some(newest) = newest else { return Ok(Names::default()) };
-    let mut hosts = contents::alternative_names(&newest);
+/// The node's certificate in this file; none if the file does not open, such as with a password that is new.
+fn certificate_in(path: &Path, password: Option<Password>) -> Option<Certificate> {
+    let given = password.map(|password| Given { password, setting: P12.to_owned() });
+    in_file(path, given.as_slice()).ok()?.certificates.into_iter().next()
+}
+
+/// The names in the certificate that the node has (`old`), or else in the one that was made last under this name. A
+/// certificate that is not on record may be from anywhere, and so may its names: it does not count.
+fn recorded_names(folder: &Path, target: &Target, old: Option<&Certificate>) -> Result<Names, String> {
+    let recorded = recorded(folder, target)?;
+    let Some(kept) = old.filter(|old| recorded.contains(old)).or(recorded.last()) else { return Ok(Names::default()) };
+    let mut hosts = contents::alternative_names(kept);
     hosts.retain(|name| shown_host(name).is_some());
-    Ok(Names { node_id: contents::node_id(&newest), hosts })
+    Ok(Names { node_id: contents::node_id(kept), hosts })
 }
 
-/// All certificates that were made under this name.
+/// All certificates that were made under this name, the last one last. A certificate's time has whole seconds: within a
+/// second the times of the files decide.
 fn recorded(folder: &Path, target: &Target) -> Result<Vec<Certificate>, String> {
     let records = folder.join(CA).join("issued");
     let mut found = Vec::new();
     for name in folder::names(&records)? {
         let parts = name.strip_suffix(".pem").and_then(|name| name.rsplit_once('.'));
         if parts.is_some_and(|(folder, _)| folder == target.folder) {
-            found.extend(in_file(&records.join(name), &[])?.certificates);
+            let path = records.join(name);
+            let written = folder::written(&path)?;
+            found.extend(in_file(&path, &[])?.certificates.into_iter().map(|certificate| (written, certificate)));
         }
     }
-    Ok(found)
+    found.sort_by_key(|(written, made)| (moment::seconds(&made.tbs_certificate.validity.not_before), *written));
+    Ok(found.into_iter().map(|(_, certificate)| certificate).collect())
 }
 
 fn in_file(path: &Path, passwords: &[Given]) -> Result<Contents, String> {
@@ -246,6 +260,7 @@ fn list_of(place: &Path, authority: &Authority) -> Result<Vec<u8>, String> {
 /// `muster certs revoke`. Returns what was revoked, in lines.
 pub fn revoke(what: &Revoke, given: &[Given]) -> Result<String, String> {
     let (authority, _) = ca(&what.folder)?;
+    let _turn = folder::turn(&what.folder)?;
     let place = what.folder.join(CA);
     let bytes = list_of(&place, &authority)?;
     let before = contents::of(&bytes, &[]).map_err(|why| format!("{:?} {why}", place.join(LIST)))?;

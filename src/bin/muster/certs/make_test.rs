@@ -3,7 +3,9 @@
 use super::*;
 use crate::certs::testing::TestFolder;
 use muster::config::Config;
-use std::fs;
+use std::fs::{self, File};
+use std::time::{Duration, SystemTime};
+use x509_cert::ext::pkix::name::GeneralName;
 
 fn asked(folder: &Path, form: Form) -> Make {
     Make {
@@ -86,10 +88,89 @@ fn a_renewed_certificate_keeps_its_node_id_and_its_hosts() {
     let renewed = Make { nodes: vec![by_name], hosts: Vec::new(), renew: true, ..what.clone() };
     let said = made(&renewed).unwrap();
     assert!(said.contains("a certificate for the node id \"rank 3\", a.example, 10.0.0.1 until "), "{said}");
-    assert_eq!(recorded_names(&folder.path, &what.nodes[0]).unwrap().hosts, hosts);
+    assert_eq!(recorded_names(&folder.path, &what.nodes[0], None).unwrap().hosts, hosts);
     let found = in_file(&folder.path.join("rank%203/node.pem"), &[]).unwrap();
     assert_eq!(contents::node_id(&found.certificates[0]).as_deref(), Some("rank 3"));
     assert_eq!(recorded(&folder.path, &what.nodes[0]).unwrap().len(), 2);
+}
+
+fn hosts(names: &[&str]) -> Vec<GeneralName> {
+    names.iter().map(|name| crate::certs::names::host(name).unwrap()).collect()
+}
+
+#[test]
+fn a_renewed_certificate_keeps_the_hosts_of_the_one_that_lies_there_within_the_same_second_too() {
+    for form in [Form::Pem, Form::Pkcs12] {
+        let folder = TestFolder::new();
+        let what = Make { hosts: hosts(&["first.example"]), ..asked(&folder.path, form) };
+        new(&what, Vec::new()).unwrap();
+        let renewed = |hosts| made(&Make { hosts, form: None, renew: true, ..what.clone() }).unwrap();
+        for name in ["a.example", "b.example", "c.example", "d.example", "e.example", "f.example"] {
+            renewed(hosts(&[name]));
+            let said = renewed(Vec::new());
+            assert!(said.contains(&format!("a certificate for {name} until ")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn where_no_certificate_on_record_lies_there_the_times_of_the_records_decide() {
+    let (folder, other) = (TestFolder::new(), TestFolder::new());
+    let what = asked(&folder.path, Form::Pem);
+    new(&what, Vec::new()).unwrap();
+    new(&Make { hosts: hosts(&["foreign.example"]), ..asked(&other.path, Form::Pem) }, Vec::new()).unwrap();
+    let (authority, _) = ca(&folder.path).unwrap();
+    let (target, records) = (Target::named("a").unwrap(), folder.path.join("ca/issued"));
+    let issued = |name| {
+        let names = Names { node_id: None, hosts: hosts(&[name]) };
+        issue(&folder.path, &target, &names, 365, &authority).unwrap().certificate
+    };
+    let begins = |certificate: &Certificate| moment::seconds(&certificate.tbs_certificate.validity.not_before);
+    let (one, two) = loop {
+        let both = (issued("one.example"), issued("two.example"));
+        if begins(&both.0) == begins(&both.1) {
+            break both;
+        }
+        folder::names(&records).unwrap().iter().for_each(|name| fs::remove_file(records.join(name)).unwrap());
+    };
+    let written = |certificate: &Certificate, since: Duration| {
+        let serial = hex(certificate.tbs_certificate.serial_number.as_bytes());
+        let record = File::options().write(true).open(records.join(format!("a.{serial}.pem"))).unwrap();
+        record.set_modified(SystemTime::UNIX_EPOCH + since).unwrap();
+    };
+    let foreign = certificate_in(&other.path.join("node/node.pem"), None).unwrap();
+    for (old, new) in [(&one, &two), (&two, &one)] {
+        written(old, Duration::from_nanos(1_000_000_000));
+        written(new, Duration::from_nanos(1_004_000_000));
+        let kept = |own| recorded_names(&folder.path, &target, own).unwrap().hosts;
+        assert_eq!(kept(None), contents::alternative_names(new));
+        assert_eq!(kept(Some(old)), contents::alternative_names(old));
+        assert_eq!(kept(Some(&foreign)), contents::alternative_names(new), "it is not on record");
+    }
+}
+
+#[test]
+fn commands_that_run_at_the_same_time_lose_nothing() {
+    let folder = TestFolder::new();
+    let nodes: Vec<Target> = (0..8).map(|n| Target::named(&format!("n{n}")).unwrap()).collect();
+    let what = Make { nodes: nodes.clone(), ..asked(&folder.path, Form::Pem) };
+    new(&what, Vec::new()).unwrap();
+    std::thread::scope(|scope| {
+        for target in &nodes {
+            let ask = Revoke { folder: folder.path.clone(), nodes: vec![target.clone()], files: Vec::new() };
+            scope.spawn(move || assert!(revoke(&ask, &[]).unwrap().contains(" is revoked\n")));
+        }
+        scope.spawn(|| made(&Make { nodes: vec![Target::named("late").unwrap()], ..what.clone() }).unwrap());
+    });
+    for list in ["ca/crl.pem", "n0/crl.pem", "late/crl.pem"] {
+        let found = in_file(&folder.path.join(list), &[]).unwrap().lists.remove(0).tbs_cert_list;
+        assert_eq!(found.crl_extensions.iter().flatten().find_map(number), Some(9), "{list}");
+        let listed: Vec<_> = found.revoked_certificates.unwrap().into_iter().map(|entry| entry.serial_number).collect();
+        for target in &nodes {
+            let own = recorded(&folder.path, target).unwrap().remove(0).tbs_certificate.serial_number;
+            assert!(listed.contains(&own), "{list}, {}", target.name);
+        }
+    }
 }
 
 #[test]

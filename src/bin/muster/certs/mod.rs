@@ -31,6 +31,7 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
+use crate::status::text::plain;
 use crate::voice::{complain, print, tell};
 use muster::config::{Config, Key, Setting};
 use std::ffi::OsString;
@@ -96,7 +97,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
             code::USAGE
         }
         Err(Refused::Failed(why)) => {
-            complain(format!("{}: {}\n", command.name, crate::status::text::plain(&why)));
+            complain(format!("{}: {}\n", command.name, plain(&why)));
             code::FAILED
         }
     }
@@ -179,6 +180,26 @@ fn check(words: &Words) -> Result<String, Refused> {
         Ok(muster::tls::open(tls.as_ref(), None)?.warnings)
     };
     let warnings = judged().map_err(|error| Refused::Failed(error.to_string()))?;
-    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-    Ok(crate::status::text::plain(&format!("{path} is right: a node starts with it")) + "\n" + &warnings)
+    Ok(right(path, &warnings))
+}
+
+/// What is said of a configuration that is right, each warning in a line of its own, whatever the file has in it.
+fn right(path: &str, warnings: &[String]) -> String {
+    let first = format!("{path} is right: a node starts with it");
+    let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
+    std::iter::once(first).chain(warnings).map(|line| plain(&line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_one_line_without_commands_to_a_terminal() {
+        let said = right("a\u{7}", &["of \u{1b}[31mred\nwarning: blue".to_owned(), "of Größe".to_owned()]);
+        let expected = "a\\u{7} is right: a node starts with it\n\
+                        warning: of \\u{1b}[31mred\\u{a}warning: blue\n\
+                        warning: of Größe\n";
+        assert_eq!(said, expected);
+    }
 }

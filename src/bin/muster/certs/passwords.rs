@@ -1,10 +1,9 @@
 //! Passwords: out of a file or the environment, never out of the command line.
 
 use super::authority::{hex, random};
-use muster::config::{Config, Key, Lock, Password, PasswordSource, Setting};
+use muster::config::{Config, Key, Lock, Password, PasswordSource, SetFile, Setting};
 use muster::tls::password;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// A password, and the setting that it is from.
 pub struct Given {
@@ -19,7 +18,8 @@ pub fn given(
 ) -> Result<Vec<Given>, String> {
     let locks = match file {
         Some(path) => {
-            vec![Lock { source: PasswordSource::File(PathBuf::from(path)), setting: "--password_file".to_owned() }]
+            let file = SetFile::new(path.to_owned());
+            vec![Lock { source: PasswordSource::File(file), setting: "--password_file".to_owned() }]
         }
         None => of_environment(environment).map_err(|error| error.to_string())?,
     };

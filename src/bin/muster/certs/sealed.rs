@@ -10,10 +10,10 @@ use cms::enveloped_data::EncryptedContentInfo;
 use der::asn1::{Any, ObjectIdentifier, OctetString, SetOfVec};
 use der::{Decode, Encode};
 use hmac::{Mac, SimpleHmac};
-use muster::tls::pkcs12::{CERT_BAG, DATA, ENCRYPTED_DATA, LOCAL_KEY_ID, SHA256, SHROUDED_KEY_BAG};
+use muster::tls::pkcs12::{spelled, CERT_BAG, DATA, ENCRYPTED_DATA, LOCAL_KEY_ID, SHA256, SHROUDED_KEY_BAG};
 use pkcs12::cert_type::CertBag;
 use pkcs12::digest_info::DigestInfo;
-use pkcs12::kdf::{derive_key_utf8, Pkcs12KeyType};
+use pkcs12::kdf::{derive_key, Pkcs12KeyType};
 use pkcs12::mac_data::MacData;
 use pkcs12::pbe_params::EncryptedPrivateKeyInfo;
 use pkcs12::pfx::{Pfx, Version};
@@ -80,7 +80,7 @@ fn encrypted(bytes: &[u8], password: &str) -> Made<(AlgorithmIdentifierOwned, Ve
 
 fn mac(bytes: &[u8], password: &str) -> Made<MacData> {
     let (salt, rounds) = (random::<16>()?, i32::from(ROUNDS));
-    let key = der(derive_key_utf8::<Sha256>(password, &salt, Pkcs12KeyType::Mac, rounds, 32))?;
+    let key = derive_key::<Sha256>(&spelled(password), &salt, Pkcs12KeyType::Mac, rounds, 32);
     let hmac = <SimpleHmac<Sha256> as Mac>::new_from_slice(&key).expect("any length is right");
     let digest = hmac.chain_update(bytes).finalize().into_bytes();
     let algorithm = AlgorithmIdentifierOwned { oid: SHA256, parameters: Some(Any::null()) };
@@ -99,10 +99,12 @@ mod tests {
     #[test]
     fn what_was_sealed_opens_with_its_password_only() {
         let (certificate, key) = ([0x30, 3, 2, 1, 7], [0x30, 3, 2, 1, 9]);
-        let bytes = seal(&certificate, &key, "h\u{fc}nter").unwrap();
-        let opened = open(&bytes, "h\u{fc}nter").unwrap();
-        assert_eq!((opened.certificates, opened.keys), (vec![certificate.to_vec()], vec![key.to_vec()]));
-        assert!(matches!(open(&bytes, "hunter"), Err(Wrong::Password)));
-        assert_ne!(bytes, seal(&certificate, &key, "h\u{fc}nter").unwrap(), "salts are never the same");
+        for password in ["h\u{fc}nter", "h\u{1f511}nter"] {
+            let bytes = seal(&certificate, &key, password).unwrap();
+            let opened = open(&bytes, password).unwrap();
+            assert_eq!((opened.certificates, opened.keys), (vec![certificate.to_vec()], vec![key.to_vec()]));
+            assert!(matches!(open(&bytes, "hunter"), Err(Wrong::Password)));
+            assert_ne!(bytes, seal(&certificate, &key, password).unwrap(), "salts are never the same");
+        }
     }
 }

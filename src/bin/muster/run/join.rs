@@ -13,18 +13,17 @@ use super::parse::RunOptions;
 use super::part::Part;
 use super::progress::Progress;
 use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
+use super::signals::Signals;
 use super::summary::{self, Outcome};
 use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
-use super::unclean_exits::{UncleanExits, Without};
+use super::unclean_exits::{LastQuestion, UncleanExits, Without};
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
 use crate::voice::Voice;
 use muster::config::{Config, Key};
 use muster::wire::JobPhase;
-use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long a scheduler that does not end may take to say how its job is.
@@ -32,65 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many processes are named when they are killed.
 const NAMED: usize = 4;
-
-/// The signals that end a run.
-const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
-
-/// The signal that tells a launcher that another one leads: on all other hosts everything has ended well.
-pub const OTHERS_DONE: i32 = libc::SIGUSR1;
-
-/// Lets that signal end nothing. For a launcher that only shows what it would start, and receives no signals.
-pub fn never_end_by_others_done() -> io::Result<()> {
-    sys::signal_descriptor(&[OTHERS_DONE]).map(drop)
-}
-
-/// The launcher's signals, as something to be read.
-pub struct Signals {
-    from: OwnedFd,
-    others_done: Cell<bool>,
-}
-
-impl Signals {
-    /// From now on the signals wait to be read. To be called before the first child is started. A hangup is left alone
-    /// if the launcher was told to ignore it (nohup).
-    pub fn begin() -> io::Result<Signals> {
-        Signals::with(&[libc::SIGCHLD])
-    }
-
-    /// As [`begin`](Signals::begin), for a launcher that another one leads.
-    pub fn begin_led() -> io::Result<Signals> {
-        Signals::with(&[libc::SIGCHLD, OTHERS_DONE])
-    }
-
-    fn with(more: &[i32]) -> io::Result<Signals> {
-        let mut signals = more.to_vec();
-        signals.extend(ENDING.iter().filter(|signal| **signal != libc::SIGHUP || !sys::ignored(**signal)));
-        Ok(Signals { from: sys::signal_descriptor(&signals)?, others_done: Cell::new(false) })
-    }
-
-    /// The next signal that ends the run, if one waits.
-    pub fn ending(&self) -> Option<i32> {
-        let ends = |signal: &i32| match *signal {
-            libc::SIGCHLD => false,
-            OTHERS_DONE => {
-                self.others_done.set(true);
-                false
-            }
-            _ => true,
-        };
-        std::iter::from_fn(|| sys::next_signal(&self.from)).find(ends)
-    }
-
-    /// Whether it is known that all other hosts are done.
-    pub fn others_done(&self) -> bool {
-        self.others_done.get()
-    }
-
-    /// The descriptor for a poll.
-    pub fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.from.as_fd()
-    }
-}
 
 /// A run that is being waited for.
 struct Run<'a, 'b> {
@@ -128,8 +68,13 @@ pub fn join(
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(setting(Key::HostId), address.clone());
-    let (unclean_exits, restart_check) =
-        (UncleanExits::new(address.clone(), max_restarts > 0), RestartCheck::new(address.clone(), !is_here));
+    let last = match is_here || options.all_here() {
+        true => LastQuestion::Nothing,
+        false if report.is_led() => LastQuestion::Joining,
+        false => LastQuestion::Leaving,
+    };
+    let unclean_exits = UncleanExits::new(address.clone(), max_restarts > 0, last);
+    let restart_check = RestartCheck::new(address.clone(), !is_here);
     let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here, report.is_led()));
     if report.is_led() && !is_here {
         progress.end(voice); // among the hosts of one command the scheduler's says it
@@ -178,12 +123,15 @@ impl Run<'_, '_> {
             if self.supervisor.is_interrupted() {
                 self.job_check.end();
             }
-            if self.supervisor.finished() {
+            if self.supervisor.finished() && self.is_settled() {
                 return Ok(());
             }
             self.progress.look(self.began.elapsed(), self.voice, self.report);
             sys::poll([signals.descriptor(), self.job_check.descriptor()], self.patience())?;
             while let Some(signal) = signals.ending() {
+                if self.supervisor.finished() {
+                    return Ok(()); // all have ended: only a word of the scheduler's is waited for
+                }
                 self.tell_of_signal(signal);
                 self.look_for_orphans();
                 self.supervisor.signalled(signal, self.began.elapsed());
@@ -194,15 +142,26 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Whether a run whose children have ended waits for no word of a scheduler elsewhere: one that would end well waits until
+    /// it is known whether others wait for its workers. What a script has left behind may join in the script's place.
+    fn is_settled(&mut self) -> bool {
+        let is_over = self.supervisor.verdict(None) != Verdict::Success || !self.orphans().is_empty();
+        is_over || self.unclean_exits.is_settled(self.began.elapsed())
+    }
+
     /// Looks whether something has ended the job that nobody here has told of. The launcher that leads ends its hosts'
     /// parts itself.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
         match self.job_check.look() {
-            Some(Found::Formed) => self.supervisor.formed(),
+            Some(Found::Formed) => {
+                self.supervisor.formed();
+                self.unclean_exits.formed();
+            }
             Some(Found::Over(why)) => {
                 self.supervisor.told_why(summary::named_in(&why, &self.children), now);
-                if !self.supervisor.is_stopping() && !self.report.is_led() {
+                let goes_on = !self.supervisor.is_stopping() && !self.supervisor.finished();
+                if goes_on && !self.report.is_led() {
                     self.progress.end(self.voice);
                     self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
                     self.supervisor.job_is_lost(now);

@@ -13,8 +13,46 @@ use std::time::{Duration, Instant};
 
 /// How long a host name may take to be resolved.
 pub const RESOLVE_WAIT: Duration = Duration::from_secs(30);
+/// How long it may take if the launcher can do without.
+const LOOK_ONCE: Duration = Duration::from_secs(2);
 /// How long one waits before looking up a name again that is not known yet.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
+
+/// Checks that the scheduler's address is not that of a host whose launcher leaves the scheduler to another one: there
+/// nobody would answer. That launcher starts the scheduler before this one begins. So if both are on one host, the
+/// address is in use. What a shell shows may be over there by now, and a name may become known later.
+pub fn check_place(options: &RunOptions) -> Result<(), String> {
+    if options.placement.scheduler != SchedulerAt::Remote || options.dry_run.is_some() {
+        return Ok(());
+    }
+    let name = &options.master_addr;
+    let found = resolve::resolve(name, options.master_port, LOOK_ONCE).unwrap_or_default();
+    match found.iter().any(|address| !address.ip().to_canonical().is_loopback() && is_unused_here(*address)) {
+        false => Ok(()),
+        true => Err(format!(
+            "--master_addr (if it is not given, the first host's name) is {name:?}, an address of this host, but the \
+             scheduler runs on the first host of the list: put this host first, or give an address of the first host"
+        )),
+    }
+}
+
+/// Whether this is an address of this host, and nobody listens there.
+fn is_unused_here(address: SocketAddr) -> bool {
+    interface::is_local(address) && TcpListener::bind(address).is_ok()
+}
+
+/// Checks that a launcher that starts all workers has no place behind others, if the scheduler is not here.
+pub fn check_node_rank(options: &RunOptions) -> Result<(), String> {
+    let RunOptions { worker_num, master_addr, placement, .. } = options;
+    let first_rank = placement.first_rank.filter(|rank| *rank > 0 && options.all_here());
+    first_rank.map_or(Ok(()), |first_rank| {
+        Err(format!(
+            "--node_rank is {}, but all {worker_num} workers are on this host, and --master_addr, {master_addr:?}, is not an \
+             address of it: give the number of workers on each host by --local_worker_num",
+            first_rank / worker_num
+        ))
+    })
+}
 
 /// The scheduler's listener, if the scheduler is to be here: on the host that has the master's address. The environment may say
 /// what the scheduler binds in place of that address. Then others may reach this host by an address that it does not have, so
@@ -141,7 +179,9 @@ fn cannot_bind(address: &SocketAddr, error: &io::Error, all_here: bool) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse::{parse, Placement};
     use super::*;
+    use crate::cli::words::Asked;
 
     fn listen_at(host: &str, port: u16, all_here: bool) -> Result<Option<TcpListener>, String> {
         listen(&resolve::resolve(host, port, RESOLVE_WAIT).unwrap(), all_here)
@@ -153,6 +193,48 @@ mod tests {
         assert_ne!(listener.local_addr().unwrap().port(), 0);
         assert!(listen_at("localhost", 0, true).unwrap().is_some());
         assert!(listen_at("192.0.2.1", 0, true).unwrap().is_none(), "an address for documentation is nobody's");
+    }
+
+    #[test]
+    fn an_address_is_unused_if_it_is_here_and_nobody_listens_there() {
+        let listener = listen_at("127.0.0.1", 0, true).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(!is_unused_here(address), "the launcher with the scheduler is on this host, too");
+        drop(listener);
+        assert!(is_unused_here(address));
+        let every = bound(&[Ipv4Addr::UNSPECIFIED.into()], 0).unwrap();
+        let port = every.local_addr().unwrap().port();
+        assert!(!is_unused_here((Ipv4Addr::LOCALHOST, port).into()), "it listens at every address");
+        assert!(!is_unused_here("192.0.2.1:0".parse().unwrap()), "an address for documentation is nobody's");
+    }
+
+    fn options(line: &str, scheduler: SchedulerAt) -> RunOptions {
+        let words = line.split_whitespace().map(std::ffi::OsString::from).collect();
+        let placement = Placement { scheduler, ..Placement::default() };
+        match parse(words, placement, false) {
+            Ok(Asked::With(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_loopback_address_and_a_name_that_is_not_known_pass() {
+        for address in ["127.0.0.1", "localhost", "no-such-name.invalid"] {
+            let line = format!("--worker_num=4 --local_worker_num=2 --master_addr={address} a.out");
+            assert_eq!(check_place(&options(&line, SchedulerAt::Remote)), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn one_that_starts_all_workers_and_is_not_the_first_is_refused() {
+        let of = |words: &str| check_node_rank(&options(&format!("{words} a.out"), SchedulerAt::Address));
+        let error = of("--worker_num=4 --master_addr=192.0.2.1 --node_rank=1").unwrap_err();
+        assert!(error.starts_with("--node_rank is 1, but all 4 workers are on this host"), "{error}");
+        assert!(error.contains("--master_addr, \"192.0.2.1\", is not an address of it"), "{error}");
+        for words in ["--worker_num=4", "--worker_num=4 --node_rank=0"] {
+            assert_eq!(of(words), Ok(()), "{words}");
+        }
+        assert_eq!(of("--worker_num=4 --local_worker_num=2 --node_rank=1"), Ok(()));
     }
 
     #[test]

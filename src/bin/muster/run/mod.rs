@@ -31,6 +31,7 @@
 //! | [`unclean_exits`] | children that ended with 0 without leaving, and are awaited |
 //! | [`family`] | which processes came of a run |
 //! | [`keeper`] | kills all of them when the launcher is killed |
+//! | [`signals`] | the signals that a launcher receives |
 //! | [`join`] | the loop of signals and deadlines around all that |
 //! | [`exit_report`] | tells the scheduler which children have ended |
 //! | [`hosts`] | many hosts from one command |
@@ -73,6 +74,7 @@ mod recovery;
 mod restart_check;
 mod restarts;
 mod secret;
+mod signals;
 mod stop;
 mod summary;
 pub mod supervise;
@@ -90,13 +92,13 @@ use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
 use hosts::report::{Report, Summary};
-use join::Signals;
 use log_names::LogNames;
 use muster::config::Key;
 use muster::net::host;
 use number_set::NumberSet;
 use parse::{DryRun, Export, Placement, RunOptions, Tail};
 use part::Part;
+use signals::Signals;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
@@ -185,10 +187,7 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
     let binding = binding(options, voice)?;
-    let listener = master::listener(options, hccl::of_environment(Key::SchedBind), voice).map_err(failed)?;
-    if listener.is_some() {
-        thresholds::check().map_err(|words| Refusal::new(code::USAGE, words))?;
-    }
+    let listener = listener(options, voice)?;
     let port = port(options, listener.as_ref(), report)?;
     let hccl = hccl::variables(options, listener.as_ref(), port).map_err(failed)?;
     let ranks_by_table = hccl::has_rank_table().then(|| rank_table::ranks(options));
@@ -214,8 +213,12 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
         voice.say(format!("muster: {older}\n"));
     }
     let children = launch.start_all().map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::NotFound { code::NOT_FOUND } else { code::FAILED };
-        Refusal::new(code, error.to_string())
+        if error.kind() != io::ErrorKind::NotFound {
+            return failed(error.to_string());
+        }
+        // The system says of a script "No such file" where the interpreter that it names is missing.
+        let why = dry_run::check_interpreter(&program.path).err().map_or_else(String::new, |why| format!(": {why}"));
+        Refusal::new(code::NOT_FOUND, format!("{error}{why}"))
     })?;
     if options.join {
         keep(&mut launch, &children, voice);
@@ -242,6 +245,19 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     }
     Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
     Ok(0)
+}
+
+/// The scheduler's listener, if the scheduler is to be here.
+fn listener(options: &RunOptions, voice: &Voice) -> Result<Option<TcpListener>, Refusal> {
+    let wrong = |words: String| Refusal::new(code::USAGE, words);
+    master::check_place(options).map_err(wrong)?;
+    let listener = master::listener(options, hccl::of_environment(Key::SchedBind), voice);
+    let listener = listener.map_err(|words| Refusal::new(code::FAILED, words))?;
+    match listener {
+        Some(_) => thresholds::check().map_err(wrong)?,
+        None => master::check_node_rank(options).map_err(wrong)?,
+    }
+    Ok(listener)
 }
 
 /// Sets what -x asks for, for all that is started.
@@ -325,7 +341,7 @@ fn port(options: &RunOptions, listener: Option<&TcpListener>, report: &Report) -
             let port = address.map_err(failed)?.port();
             if options.dry_run.is_some() {
                 // The other hosts of this command show it, too. That they are done is told by a signal.
-                join::never_end_by_others_done()
+                signals::never_end_by_others_done()
                     .map_err(|error| Refusal::new(code::FAILED, format!("can't receive signals: {error}")))?;
                 report.port(port, None);
             }

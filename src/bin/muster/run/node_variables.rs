@@ -2,10 +2,12 @@
 //!
 //! The variables stand for options before the first word of the command line, so that what is written there counts. If
 //! the command line says itself what runs where, the variables do not count at all: a placement of which one half came
-//! from each would be nobody's.
+//! from each would be nobody's. Without `PET_NNODES` the other variables do not count either, and a warning names those
+//! that are set.
 
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked};
+use crate::voice::complain;
 use std::ffi::OsString;
 
 /// Options that say what runs where.
@@ -19,7 +21,8 @@ const PORT: &str = "PET_MASTER_PORT";
 
 const INSTEAD: &str = "or give --worker_num, --local_worker_num, --node_rank and --master_addr";
 
-/// The words of a command line, with the options that these variables stand for before them.
+/// The words of a command line, with the options that these variables stand for before them. Warns if the variables
+/// have no effect because one of them is missing.
 pub fn extended(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Vec<OsString>, String> {
     // The parser reports what is wrong with the words.
     let Ok(Asked::With(given)) = read(&COMMAND, words.clone()) else { return Ok(words) };
@@ -28,7 +31,28 @@ pub fn extended(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString
     }
     let said =
         |name: &str| variable(name).map(|text| text.to_string_lossy().into_owned()).filter(|text| !text.is_empty());
-    let Some(nodes) = said(NODES) else { return Ok(words) };
+    if let Some(warning) = unused(said) {
+        complain(format!("muster: warning: {warning}\n"));
+    }
+    Ok(options(said)?.into_iter().map(OsString::from).chain(words).collect())
+}
+
+/// The warning about variables that have no effect, since the number of nodes is missing.
+fn unused(said: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name: &str| said(name).map(|text| format!("{name} is {text:?}"));
+    let set: Vec<String> = [PROCESSES, NODE, ADDRESS, PORT].into_iter().filter_map(set).collect();
+    match said(NODES).is_none() && !set.is_empty() {
+        true => Some(format!(
+            "{}, but {NODES} is not set, so this has no effect: set {NODES}, {INSTEAD}",
+            set.join(" and ")
+        )),
+        false => None,
+    }
+}
+
+/// The options that these variables stand for.
+fn options(said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+    let Some(nodes) = said(NODES) else { return Ok(Vec::new()) };
     let nodes = whole(NODES, &nodes, 1)?;
     let processes = said(PROCESSES).map_or(Ok(1), |text| match text.as_str() {
         "cpu" => Ok(std::thread::available_parallelism().map_or(1, |count| count.get() as u32)),
@@ -54,7 +78,7 @@ pub fn extended(words: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString
         all.extend([format!("--node_rank={node}"), format!("--master_addr={address}")]);
     }
     all.extend(said(PORT).map(|port| format!("--master_port={port}")));
-    Ok(all.into_iter().map(OsString::from).chain(words).collect())
+    Ok(all)
 }
 
 fn whole(name: &str, text: &str, least: u32) -> Result<u32, String> {
@@ -97,6 +121,21 @@ mod tests {
             assert_eq!(of(line, &[]).unwrap(), line);
         }
         assert_eq!(of("a.out", &[(NODES, "")]).unwrap(), "a.out", "Trainer has not started it");
+    }
+
+    #[test]
+    fn variables_without_the_number_of_nodes_are_named_in_a_warning() {
+        let warning = |set: &'static [(&str, &str)]| {
+            unused(|wanted: &str| set.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(
+            warning(&[(NODE, "0"), (PROCESSES, "4")]).unwrap(),
+            "PET_NPROC_PER_NODE is \"4\" and PET_NODE_RANK is \"0\", but PET_NNODES is not set, so this has no effect: set \
+             PET_NNODES, or give --worker_num, --local_worker_num, --node_rank and --master_addr"
+        );
+        assert!(warning(&[(PORT, "29500")]).unwrap().starts_with("PET_MASTER_PORT is \"29500\", but PET_NNODES"));
+        assert_eq!(warning(&TRAINER), None);
+        assert_eq!(warning(&[]), None);
     }
 
     #[test]

@@ -99,8 +99,8 @@ const OPTIONS: &[Opt] = &[
         Takes::Value("HOST[:N],..."),
         "",
         "starts the workers on these hosts, N on each (without N: local_worker_num, or 1; without any N: -n divided evenly), over \
-         ssh; with --join. Other defaults hold then: worker_num is the sum, master_addr the first host, master_port the \
-         system's choice",
+         ssh; with --join. It may be given more than once: the lists are joined. Other defaults hold with it: worker_num is the \
+         sum, master_addr the first host, master_port the system's choice",
     )
     .letter('H')
     .under(HOSTS),

@@ -96,7 +96,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
         }
     }
-    head += &first_line(first, outcome, !head.is_empty());
+    head += &first_line(first, outcome, words.as_deref(), !head.is_empty());
     for other in then.iter().take(OTHERS) {
         let child = &children[*other];
         let said = match child.part {
@@ -122,8 +122,8 @@ fn all_logs(log: &Path) -> String {
     format!("muster: all logs are in {}\n", folder.display())
 }
 
-/// The first line: which process it was, where it ran, how it ended, and where its log is.
-fn first_line(first: usize, outcome: &Outcome, is_consequence: bool) -> String {
+/// The first line: which process it was, where it ran, how it ended, and where its log is. `words`: the scheduler's.
+fn first_line(first: usize, outcome: &Outcome, words: Option<&str>, is_consequence: bool) -> String {
     let child = &outcome.children[first];
     let restarts = match child.restarts {
         0 => String::new(),
@@ -136,9 +136,17 @@ fn first_line(first: usize, outcome: &Outcome, is_consequence: bool) -> String {
     if outcome.never_joined.contains(&first) {
         text.push_str("    it ended without joining the cluster (muster_init), for which others waited\n");
     } else if outcome.endings[first] == Ending::Exit(0) {
-        text.push_str("    it ended without leaving the cluster (muster_finalize)\n");
+        text.push_str(&format!("    {}\n", with_code_0(words)));
     }
     text
+}
+
+/// Why an end with code 0 is the first failure, by the scheduler's words.
+pub fn with_code_0(words: Option<&str>) -> &'static str {
+    match words.is_some_and(|words| words.contains(" aborted the job with code ")) {
+        true => "it aborted the job (muster_abort), and ended with code 0",
+        false => "it ended with code 0, without leaving the cluster (muster_finalize)",
+    }
 }
 
 /// Why the scheduler of these children says that the job failed.

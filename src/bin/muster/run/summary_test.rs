@@ -52,6 +52,11 @@ fn an_end_with_code_0_can_be_the_first_failure() {
     assert_eq!(code, 1, "and not the next one's");
     assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
     assert!(text.contains("without leaving the cluster"), "{text}");
+    let aborted = "rank 0 (node id \"0\", host a, pid 100) aborted the job with code 7: bad data";
+    outcome.children[0].log = log("aborted", &format!("muster scheduler: {aborted}\n"));
+    let (text, _) = summary(&outcome);
+    std::fs::remove_file(&outcome.children[0].log).unwrap();
+    assert!(text.contains("it aborted the job (muster_abort)") && !text.contains("without leaving"), "{text}");
     outcome.never_joined.push(1);
     assert!(summary(&outcome).0.contains("without joining the cluster"));
 }

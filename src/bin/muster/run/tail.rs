@@ -9,7 +9,7 @@
 
 use super::children::Child;
 use super::folder;
-use super::join::Signals;
+use super::signals::Signals;
 use crate::sys;
 use crate::voice::{Row, PATIENCE};
 use std::fs::File;

@@ -9,8 +9,13 @@
 //! worker has failed, which ends the run in any case, the scheduler is asked at once whether it had joined, so that the
 //! user is told.
 //!
+//! A launcher on a host without the scheduler may see all its workers end with code 0 before any of that. So it asks once
+//! more, at once, before it ends well itself ([`LastQuestion`]). A port that refuses is an answer then: the job is over.
+//! So is the word that all these workers have left, that nobody waits yet, or that another has broken the job. Where a
+//! worker's place has neither left nor is lost yet, the launcher asks again, for [`PATIENCE`] at most.
+//!
 //! Contract: nothing here waits. A thread asks, for [`PATIENCE`] at most. Tested below, and with real processes by
-//! `tests/python/test_restarts.py`, `test_hosts.py` and `test_run_forming.py`.
+//! `tests/python/test_restarts.py`, `test_hosts.py`, `test_hosts_stop.py` and `test_run_forming.py`.
 
 use super::children::Child;
 use super::question::Question;
@@ -18,7 +23,7 @@ use crate::status::ask::ask;
 use muster::error::Culprit;
 use muster::net::host;
 use muster::types::{Process, Role};
-use muster::wire::{JobPhase, NodeStanding, StatusNode};
+use muster::wire::{JobPhase, NodeStanding, StatusJob, StatusNode};
 use std::time::Duration;
 
 /// How soon after an end the scheduler is asked; then the time doubles, up to the second of these.
@@ -27,9 +32,35 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1
 const FORMING_PAUSE: Duration = Duration::from_secs(1);
 /// How long the scheduler may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How soon the last question is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// How many nodes a job may have for the last question to hear of all of them. Every host asks it at the end.
+const LISTED_MAX: u32 = 4096;
 
-/// How the job is, and its nodes; not all of them if nobody is awaited in the job.
-type Told = (JobPhase, Vec<StatusNode>);
+/// How the job is.
+struct Told {
+    phase: JobPhase,
+    /// The one that has broken it, if it is known.
+    culprit: Option<Culprit>,
+    /// Its nodes; not all of them if nobody is awaited in the job.
+    nodes: Vec<StatusNode>,
+}
+
+/// Nobody has answered.
+struct NotTold {
+    is_refused: bool,
+}
+
+/// What is asked before a run ends well whose workers have all ended with code 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastQuestion {
+    /// Nothing: this launcher has the scheduler, or all workers of the job.
+    Nothing,
+    /// Whether others wait for one of them to join. The launcher that leads this one hears of a loss by itself.
+    Joining,
+    /// Whether one of them has broken the job, too.
+    Leaving,
+}
 
 /// What an awaited worker did not do before it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,22 +78,42 @@ pub struct UncleanExits {
     /// When to ask next, and how long the pause after that is.
     asks_at: Duration,
     pause: Duration,
-    asked: Option<Question<Option<Told>>>,
+    asked: Option<Question<Result<Told, NotTold>>>,
     /// A process that is lost once the cluster has formed may come back.
     can_return: bool,
+    /// The cluster of this run was complete. One that forms at its port is another.
+    has_formed: bool,
+    last: LastQuestion,
+    /// Until when an answer to the last question is waited for, if it is being asked.
+    settles_by: Option<Duration>,
 }
 
 impl UncleanExits {
     /// No such workers yet; the scheduler is at this address. Without restarts only a cluster that forms waits for
     /// anybody.
-    pub fn new(scheduler: (String, u16), can_return: bool) -> UncleanExits {
-        let (asks_at, pause) = (Duration::ZERO, PAUSES[0]);
-        UncleanExits { scheduler, doubtful: Vec::new(), asks_at, pause, asked: None, can_return }
+    pub fn new(scheduler: (String, u16), can_return: bool, last: LastQuestion) -> UncleanExits {
+        UncleanExits {
+            scheduler,
+            doubtful: Vec::new(),
+            asks_at: Duration::ZERO,
+            pause: PAUSES[0],
+            asked: None,
+            can_return,
+            has_formed: false,
+            last,
+            settles_by: None,
+        }
+    }
+
+    /// The cluster is complete.
+    pub fn formed(&mut self) {
+        self.has_formed = true;
     }
 
     /// This worker has ended with code 0.
     pub fn doubt(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);
+        self.settles_by = None;
         (self.asks_at, self.pause) = (now + PAUSES[0], PAUSES[0]);
     }
 
@@ -70,6 +121,20 @@ impl UncleanExits {
     pub fn failed(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);
         (self.asks_at, self.pause) = (now, PAUSES[0]);
+    }
+
+    /// Whether nothing is left to ask about these workers. All workers here have ended, and the run would end well. If there
+    /// is something left it is asked now, and this is to be called again after each look.
+    pub fn is_settled(&mut self, now: Duration) -> bool {
+        if self.last == LastQuestion::Nothing || self.doubtful.is_empty() {
+            return true;
+        }
+        let by = *self.settles_by.get_or_insert_with(|| {
+            // A question that is under way may not be about all of them.
+            (self.asked, self.asks_at) = (None, now);
+            now + PATIENCE
+        });
+        by <= now
     }
 
     /// When to look, if there is a reason to.
@@ -94,36 +159,80 @@ impl UncleanExits {
             return Vec::new();
         }
         let Some((about, answer)) = Question::look(&mut self.asked, now) else { return Vec::new() };
-        let Some((phase, nodes)) = answer.flatten() else { return Vec::new() };
-        match phase {
+        let told = match answer {
+            Some(Ok(told)) => told,
+            Some(Err(NotTold { is_refused })) => return self.is_not_told(is_refused, now),
+            None => return self.is_not_told(false, now),
+        };
+        let without = |child: usize| Some((child, self.without(&told, &children[child], lives(child))?));
+        let found: Vec<(usize, Without)> = about.into_iter().filter_map(without).collect();
+        let mut doubtful = std::mem::take(&mut self.doubtful);
+        doubtful.retain(|child| found.iter().all(|(other, _)| other != child));
+        match told.phase {
+            _ if self.settles_by.is_some() => {
+                doubtful.retain(|child| self.is_open(&told, &children[*child], lives(*child)));
+                self.asks_at = now + ASK_AGAIN;
+            }
             JobPhase::Forming => self.asks_at = self.asks_at.min(now + FORMING_PAUSE),
-            _ if !self.can_return => self.doubtful.clear(), // it has formed, and nobody will be awaited again
+            _ if !self.can_return => doubtful.clear(), // it has formed, and nobody will be awaited again
             _ => {}
         }
-        let without = |child: usize| {
-            let (one, lives) = (&children[child], lives(child));
-            match phase {
-                JobPhase::Forming if nodes.is_empty() => None,
-                JobPhase::Forming => has_no_place(&nodes, one, lives).then_some(Without::Joining(nodes.len())),
-                JobPhase::Recovering => {
-                    nodes.iter().any(|node| is_awaited(node, one, lives)).then_some(Without::Leaving)
-                }
-                _ => None,
-            }
-        };
-        let found: Vec<(usize, Without)> =
-            about.into_iter().filter_map(|child| Some((child, without(child)?))).collect();
-        self.doubtful.retain(|child| found.iter().all(|(other, _)| other != child));
+        self.doubtful = doubtful;
         found
+    }
+
+    /// Nobody has answered. Where the run ends, a port that refuses means that the job is over.
+    fn is_not_told(&mut self, is_refused: bool, now: Duration) -> Vec<(usize, Without)> {
+        if self.settles_by.is_some() {
+            self.asks_at = now + ASK_AGAIN;
+            if is_refused {
+                self.doubtful.clear();
+            }
+        }
+        Vec::new()
+    }
+
+    /// What this worker did not do before it ended, if it is awaited.
+    fn without(&self, told: &Told, child: &Child, lives: &[Process]) -> Option<Without> {
+        let nodes = &told.nodes;
+        let hears_of_loss = self.settles_by.is_some() && self.last == LastQuestion::Leaving && !self.can_return;
+        match told.phase {
+            JobPhase::Forming if nodes.is_empty() || self.has_formed => None,
+            JobPhase::Forming => has_no_place(nodes, child, lives).then_some(Without::Joining(nodes.len())),
+            JobPhase::Recovering => nodes.iter().any(|node| is_awaited(node, child, lives)).then_some(Without::Leaving),
+            JobPhase::Broken if hears_of_loss => {
+                told.culprit.as_ref().filter(|who| is_place_of(who, child, lives)).map(|_| Without::Leaving)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether another answer may yet say of this worker that it is awaited. The end of a connection is known before the loss of
+    /// the node is certain.
+    fn is_open(&self, told: &Told, child: &Child, lives: &[Process]) -> bool {
+        let may_be_awaited = match told.phase {
+            JobPhase::Forming => false,
+            JobPhase::Broken => self.can_return,
+            _ => self.can_return || self.last == LastQuestion::Leaving,
+        };
+        let has_not_left = |node: &StatusNode| node.state != NodeStanding::Left;
+        may_be_awaited && told.nodes.iter().any(|node| has_not_left(node) && is_place_of(&node.who, child, lives))
     }
 
     fn ask(&mut self, now: Duration) {
         self.asks_at = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSES[1]);
-        let (host, port) = self.scheduler.clone();
+        let ((host, port), is_last) = (self.scheduler.clone(), self.settles_by.is_some());
         self.asked = Some(Question::ask(self.doubtful.clone(), now, move || {
-            let told = ask(&host, port, PATIENCE, |job| waits(job.phase)).ok();
-            told.map(|told| (told.job.phase, told.nodes))
+            let lists = |nodes: u32| is_last && nodes <= LISTED_MAX;
+            let wanted = |job: &StatusJob| waits(job.phase) || lists(job.worker_num.saturating_add(job.server_num));
+            match ask(&host, port, PATIENCE, wanted) {
+                Ok(told) => {
+                    let culprit = told.job.failure.and_then(|failure| failure.culprit);
+                    Ok(Told { phase: told.job.phase, culprit, nodes: told.nodes })
+                }
+                Err(why) => Err(NotTold { is_refused: why.is_refused }),
+            }
         }));
     }
 }

@@ -1,6 +1,7 @@
 use super::super::part::Part;
 use super::super::question::LOOKS;
 use super::*;
+use muster::error::{Failure, Status};
 use muster::types::{Epoch, JobInstance, LaunchId};
 use muster::wire::{encode_frame, Message, StatusJob, StatusPart};
 use std::io::{Read, Write};
@@ -74,18 +75,8 @@ fn without_a_known_rank_the_place_is_that_of_a_process_of_this_host() {
     }
 }
 
-/// What is found about a worker if its scheduler answers so, and whether nobody is asked any more. Each look is at a time
-/// of its own.
-fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), listener.local_addr().unwrap().port()), can_return);
-    let children = [child(0, 70), child(1, 71)];
-    let lives = [[life(70)], [life(71)]];
-    assert_eq!(exits.deadline(), None);
-    exits.doubt(1, Duration::ZERO);
-    assert_eq!(exits.deadline(), Some(PAUSES[0]));
-    let mut look = |now| exits.look(&children, |child| &lives[child], now);
-    assert!(look(PAUSES[0] - LOOKS[1]).is_empty() && look(PAUSES[0]).is_empty());
+/// Answers the next question with this part, or not at all.
+fn answer_next(listener: &TcpListener, answer: Option<StatusPart>) {
     let mut stream = listener.accept().unwrap().0;
     if let Some(answer) = answer {
         stream.read_exact(&mut [0; 24 + 4 + 4]).unwrap();
@@ -93,17 +84,38 @@ fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>
         encode_frame(message.kind(), 0, &message.encode(), &mut frame);
         stream.write_all(&frame).unwrap();
     }
-    drop(stream);
-    let (mut now, until) = (PAUSES[0], Instant::now() + Duration::from_secs(60));
+}
+
+/// Looks from this time on, until the question is over that is under way.
+fn look_on(exits: &mut UncleanExits, mut now: Duration) -> Vec<(usize, Without)> {
+    let (children, lives) = ([child(0, 70), child(1, 71)], [[life(70)], [life(71)]]);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         now += LOOKS[1];
         let found = exits.look(&children, |child| &lives[child], now);
         if exits.asked.is_none() {
-            return (found, exits.deadline().is_none());
+            return found;
         }
         assert!(Instant::now() < until, "it answers, or it does not");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// What is found about a worker if its scheduler answers so, and whether nobody is asked any more. Each look is at a time
+/// of its own.
+fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+    let mut exits = UncleanExits::new(address, can_return, LastQuestion::Nothing);
+    assert_eq!(exits.deadline(), None);
+    exits.doubt(1, Duration::ZERO);
+    assert_eq!(exits.deadline(), Some(PAUSES[0]));
+    assert!(exits.is_settled(Duration::ZERO), "the end of the run waits for nothing");
+    let mut look = |now| exits.look(&[child(0, 70), child(1, 71)], |_| &[], now);
+    assert!(look(PAUSES[0] - LOOKS[1]).is_empty() && look(PAUSES[0]).is_empty());
+    answer_next(&listener, answer);
+    let found = look_on(&mut exits, PAUSES[0]);
+    (found, exits.deadline().is_none())
 }
 
 #[test]
@@ -134,7 +146,7 @@ fn while_the_cluster_forms_one_without_a_place_keeps_those_waiting_who_have_one(
 #[test]
 fn it_is_asked_ever_more_seldom() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), true);
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), true, LastQuestion::Nothing);
     exits.doubt(0, Duration::ZERO);
     let mut asked = Vec::new();
     for _ in 0..8 {
@@ -146,4 +158,100 @@ fn it_is_asked_ever_more_seldom() {
     assert_eq!(asked, [250, 500, 1000, 2000, 4000, 8000, 16_000, 26_000]);
     exits.doubt(1, Duration::from_secs(30));
     assert_eq!(exits.deadline(), Some(Duration::from_millis(30_250)), "another has ended");
+}
+
+// The last question
+
+/// Both workers have ended with code 0, and the scheduler answers the last question so: what is found, and whether all is
+/// settled by that.
+fn found_last(last: LastQuestion, answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+    let mut exits = UncleanExits::new(address, can_return, last);
+    let now = Duration::from_secs(9);
+    (0..2).for_each(|child| exits.doubt(child, now));
+    assert!(!exits.is_settled(now));
+    assert_eq!(exits.deadline(), Some(now), "it is asked at once");
+    assert!(exits.look(&[child(0, 70), child(1, 71)], |_| &[], now).is_empty());
+    answer_next(&listener, answer);
+    let found = look_on(&mut exits, now);
+    let is_settled = exits.is_settled(now);
+    assert_eq!(exits.deadline().is_none(), is_settled, "or it is asked again");
+    assert!(exits.is_settled(now + PATIENCE), "that has an end");
+    (found, is_settled)
+}
+
+/// A job that this rank has broken.
+fn broken_by(rank: u32, nodes: Vec<StatusNode>) -> StatusPart {
+    let mut part = part(JobPhase::Broken, nodes);
+    let (culprit, cause) = (Some(node(rank, 70 + rank, NodeStanding::Lost).who), "is lost".to_owned());
+    let failure = Failure { status: Status::PeerLost, culprit, cause, epoch: Epoch(1), group: None, sequence: 0 };
+    part.job.as_mut().unwrap().failure = Some(failure);
+    part
+}
+
+#[test]
+fn where_all_have_ended_with_0_others_may_wait_for_them_to_join() {
+    for last in [LastQuestion::Joining, LastQuestion::Leaving] {
+        let forming = |nodes| found_last(last, Some(part(JobPhase::Forming, nodes)), false);
+        let elsewhere = vec![node(2, 99, NodeStanding::Member)];
+        let both = [0, 1].map(|child| (child, Without::Joining(1))).to_vec();
+        assert_eq!(forming(elsewhere), (both, true));
+        assert_eq!(forming(vec![]), (Vec::new(), true), "nobody waits for a plain program");
+        let joined = [0, 1].map(|rank| node(rank, 99, NodeStanding::Member)).to_vec();
+        assert_eq!(forming(joined), (Vec::new(), true), "what a script has started has joined in its place");
+    }
+}
+
+#[test]
+fn where_all_have_ended_with_0_one_may_have_broken_the_job() {
+    let last = |phase, states: [NodeStanding; 2]| {
+        let nodes = [(0, 70), (1, 71)].into_iter().zip(states).map(|((rank, pid), state)| node(rank, pid, state));
+        found_last(LastQuestion::Leaving, Some(part(phase, nodes.collect())), false)
+    };
+    use NodeStanding::{Away, Left, Member};
+    for phase in [JobPhase::Running, JobPhase::Ending] {
+        assert_eq!(last(phase, [Left, Left]), (Vec::new(), true), "{phase:?}: they have left");
+        for state in [Away, Member] {
+            assert_eq!(last(phase, [Left, state]), (Vec::new(), false), "{phase:?}, {state:?}: it may be lost soon");
+        }
+    }
+    let broken = |rank| found_last(LastQuestion::Leaving, Some(broken_by(rank, vec![])), false);
+    assert_eq!(broken(1), (vec![(1, Without::Leaving)], true));
+    assert_eq!(broken(2), (Vec::new(), true), "another has broken it");
+    // The launcher that leads knows that by the scheduler's words.
+    for answer in [broken_by(1, vec![]), part(JobPhase::Running, vec![node(1, 71, Away)])] {
+        assert_eq!(found_last(LastQuestion::Joining, Some(answer), false), (Vec::new(), true));
+    }
+}
+
+#[test]
+fn where_all_have_ended_with_0_and_may_return_one_that_is_awaited_is_found() {
+    let of = |answer| found_last(LastQuestion::Joining, Some(answer), true);
+    let lost = || vec![node(1, 71, NodeStanding::Lost)];
+    assert_eq!(of(part(JobPhase::Recovering, lost())), (vec![(1, Without::Leaving)], true));
+    assert_eq!(of(broken_by(1, lost())), (Vec::new(), false), "nobody waits for the next epoch yet");
+    assert_eq!(of(part(JobPhase::Ending, vec![node(1, 71, NodeStanding::Left)])), (Vec::new(), true));
+}
+
+#[test]
+fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
+    assert_eq!(found_last(LastQuestion::Leaving, None, false), (Vec::new(), false), "it is about to end");
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), false, LastQuestion::Leaving);
+    assert!(exits.is_settled(Duration::ZERO), "no worker has ended with code 0");
+    exits.doubt(0, Duration::ZERO);
+    assert!(!exits.is_settled(Duration::ZERO));
+    assert!(exits.look(&[child(0, 70)], |_| &[], Duration::ZERO).is_empty());
+    assert!(look_on(&mut exits, Duration::ZERO).is_empty());
+    assert!(exits.is_settled(Duration::ZERO), "the job is over");
+}
+
+#[test]
+fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), false, LastQuestion::Leaving);
+    let told = Told { phase: JobPhase::Forming, culprit: None, nodes: vec![node(2, 99, NodeStanding::Member)] };
+    assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), Some(Without::Joining(1)));
+    exits.formed();
+    assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), None);
 }

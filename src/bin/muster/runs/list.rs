@@ -3,7 +3,7 @@
 use super::find::{in_folder, on_this_host, Found, Processes};
 use crate::code;
 use crate::status::text::plain;
-use crate::voice::Voice;
+use crate::voice::{print, Voice};
 use muster::net::host;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,15 +19,17 @@ pub fn run(folder: Option<&Path>) -> i32 {
             return code::FAILED;
         }
     };
-    let voice = Voice::output();
-    if found.is_empty() {
-        voice.say("no run lives here\n");
+    let text = match &found[..] {
+        [] => "no run lives here\n".to_owned(),
+        found => found.iter().map(shown).collect::<Vec<_>>().join("\n"),
+    };
+    match print(&text) {
+        Ok(()) => 0,
+        Err(why) => {
+            Voice::error().say(format!("muster ps: {why}\n"));
+            code::FAILED
+        }
     }
-    for (index, run) in found.iter().enumerate() {
-        let gap = if index > 0 { "\n" } else { "" };
-        voice.say(format!("{gap}{}", shown(run)));
-    }
-    0
 }
 
 fn shown(run: &Found) -> String {

@@ -85,7 +85,9 @@ fn nodes(page: &mut Page, told: &Told) {
         (with(&node.who, more), 1)
     });
     page.gauge("muster_node_info", "Each node, with its state and its process; always 1.", states);
-    let heard = nodes.iter().filter_map(|node| Some((with(&node.who, []), seconds(node.heard_ms?))));
+    // Nothing is to be heard any more of a node that has left.
+    let heard = nodes.iter().filter(|node| node.state != NodeStanding::Left);
+    let heard = heard.filter_map(|node| Some((with(&node.who, []), seconds(node.heard_ms?))));
     page.gauge("muster_node_heard_seconds", "How long ago the node was heard.", heard);
     let restarts = nodes.iter().map(|node| (with(&node.who, []), node.restarts));
     page.family("counter", "muster_node_restarts_total", "How often the node was lost and came back.", restarts);

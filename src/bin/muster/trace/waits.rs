@@ -1,8 +1,9 @@
-//! Which rank a collective waited for, and how long: the last that began it, or the root if only that is needed.
+//! Which rank a collective waited for, and how long: the last that began it, or the root if only that is needed. Of a
+//! collective that failed it is the rank that has not recorded it: that rank did not come, or did not live to write it down.
 
 use super::read::{Recorded, Trace};
 use muster::types::CallKind;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Waits shorter than this, in microseconds, are not told: the clocks are no better.
 pub const LEAST_US: f64 = 1.0;
@@ -56,10 +57,38 @@ pub fn of(traces: &[Trace]) -> Waits {
         // The sum of no numbers is -0.
         waits.sums[number].inside_us = trace.calls.iter().map(|call| call.ended - call.begun).sum::<f64>() + 0.0;
     }
-    for members in together.values() {
-        one(traces, members, &mut waits);
+    // The traces that have recorded anything of a group, by epoch and group.
+    let mut groups: HashMap<(u64, u64), BTreeSet<usize>> = HashMap::new();
+    for ((epoch, group, _), members) in &together {
+        groups.entry((*epoch, *group)).or_default().extend(members.iter().map(|(number, _)| *number));
+    }
+    for ((epoch, group, _), members) in &together {
+        let has_failed = members.iter().all(|(number, place)| !traces[*number].calls[*place].is_ok);
+        let came = |number: &usize| members.iter().any(|(member, _)| member == number);
+        match groups[&(*epoch, *group)].iter().find(|number| has_failed && !came(number)) {
+            Some(absent) => in_vain(traces, members, *absent, &mut waits),
+            None => one(traces, members, &mut waits),
+        }
     }
     waits
+}
+
+/// A collective that failed, for which this rank did not come: the others waited for it to the end.
+fn in_vain(traces: &[Trace], members: &[(usize, usize)], absent: usize, waits: &mut Waits) {
+    let mut caused = 0.0;
+    for (number, place) in members {
+        let call = &traces[*number].calls[*place];
+        let us = call.ended - call.begun;
+        if us >= LEAST_US {
+            waits.of[*number][*place] = Some(Wait { us, late: absent });
+            waits.sums[*number].waited_us += us;
+            caused += us;
+        }
+    }
+    if caused > 0.0 {
+        waits.sums[absent].last += 1;
+        waits.sums[absent].caused_us += caused;
+    }
 }
 
 /// One collective: trace and place of each rank's part.
@@ -117,6 +146,24 @@ mod tests {
             [Some((50.0, 1)), None, Some((50.0, 1))],
             "no longer than the call"
         );
+    }
+
+    #[test]
+    fn a_rank_that_did_not_come_is_waited_for_to_the_end_of_a_call_that_failed() {
+        let mut traces: Vec<Trace> = (0..3).map(|rank| trace(rank, "a", 0.0)).collect();
+        for (rank, trace) in traces.iter_mut().enumerate() {
+            trace.calls = vec![call(Barrier, 1, rank as u64, 0.0, 10.0)];
+        }
+        for (rank, begun) in [(0, 20.0), (2, 50.0)] {
+            let failed = Recorded { is_ok: false, ..call(Barrier, 2, rank as u64, begun, 100.0) };
+            traces[rank].calls.push(failed);
+        }
+        let waits = of(&traces);
+        assert_eq!(waits.of[0][1], Some(Wait { us: 80.0, late: 1 }));
+        assert_eq!(waits.of[2][1], Some(Wait { us: 50.0, late: 1 }));
+        assert_eq!((waits.sums[1].last, waits.sums[1].caused_us), (1, 130.0));
+        traces[0].calls[1].is_ok = true; // it went well, so all had come: a record is missing
+        assert_eq!(of(&traces).of[0][1], Some(Wait { us: 30.0, late: 2 }));
     }
 
     #[test]

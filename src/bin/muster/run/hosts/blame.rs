@@ -6,7 +6,7 @@
 use super::conduct::{Conduct, End};
 use super::plan::HostShare;
 use crate::code;
-use crate::run::summary::first_rank;
+use crate::run::summary::{first_rank, with_code_0};
 
 /// How many other hosts are told one by one.
 const OTHERS: usize = 3;
@@ -98,9 +98,9 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
             *code
         }
         Some(End::Told { code: 0, .. }) => {
-            let words = scheduler_words(ends).unwrap_or_default();
-            text.push_str(&format!("muster: host {}:\nmuster: first failure: {words}\n", name(first)));
-            text.push_str("    it exited with code 0, without leaving the cluster (muster_finalize)\n");
+            let words = scheduler_words(ends);
+            let (told, why) = (words.unwrap_or_default(), with_code_0(words));
+            text.push_str(&format!("muster: host {}:\nmuster: first failure: {told}\n    {why}\n", name(first)));
             code::FAILED
         }
         // The launcher there has said why itself.

@@ -11,8 +11,8 @@
 use super::frames::{greeting, Frame, Frames, Hold, Kind, LaunchSpec};
 use super::report::Report;
 use crate::code;
-use crate::run::join::{Signals, OTHERS_DONE};
 use crate::run::parse::{Placement, SchedulerAt};
+use crate::run::signals::{Signals, OTHERS_DONE};
 use crate::start::{start, Start};
 use crate::sys;
 use crate::voice::complain;

@@ -31,7 +31,7 @@ const OF_ONE: [Key; 10] = [
 /// A host's part of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShare {
-    /// The host.
+    /// The host, as the user named it first.
     pub host: HostSlots,
     /// How many workers it starts.
     pub workers: u32,
@@ -66,12 +66,7 @@ pub struct Plan {
 
 /// The plan that these words ask for; none if they name no host. `variables` are those of this process.
 pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<Plan>, String> {
-    let hosts = match (words.value("host"), words.value("hostfile")) {
-        (None, None) => return without_hosts(words),
-        (Some(_), Some(_)) => return Err("-H and --hostfile both name the hosts: leave one of them out".to_owned()),
-        (Some(text), None) => hosts_of_words(text)?,
-        (None, Some(path)) => of_file(Path::new(path))?,
-    };
+    let Some(mentions) = mentions(words)? else { return without_hosts(words) };
     if words.value("node_rank").is_some_and(|rank| rank != "-1") {
         return Err(
             "--node_rank is for one command on each host; with -H ranks follow the order of the hosts".to_owned()
@@ -80,7 +75,7 @@ pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<
     if words.value("join").is_some() && !words.truth("join")? {
         return Err("--join is \"False\", but with -H the hosts' processes end with this one".to_owned());
     }
-    let places = places(hosts, words)?;
+    let places = places(mentions, words)?;
     let (exported, warnings) = exported(words, variables)?;
     let mut environment: Vec<(OsString, OsString)> =
         variables.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
@@ -154,6 +149,26 @@ impl Plan {
     }
 }
 
+/// The hosts that the words name, as often as they name them; none if there is neither `-H` nor `--hostfile`. The lists
+/// of several `-H` are one list.
+fn mentions(words: &Words) -> Result<Option<Vec<HostSlots>>, String> {
+    let values = |name: &str| -> Vec<&str> {
+        words.given().iter().filter(|given| given.option.name == name).map(|given| given.value.as_str()).collect()
+    };
+    match (&values("host")[..], &values("hostfile")[..]) {
+        ([], []) => Ok(None),
+        ([], [path]) => of_file(Path::new(path)).map(Some),
+        ([], [first, second, ..]) => {
+            Err(format!("--hostfile is {first:?} and {second:?}; it must be one file: write all hosts into it"))
+        }
+        (lists, []) => {
+            let lists = lists.iter().map(|list| hosts_of_words(list)).collect::<Result<Vec<_>, String>>()?;
+            Ok(Some(lists.concat()))
+        }
+        _ => Err("-H and --hostfile both name the hosts: leave one of them out".to_owned()),
+    }
+}
+
 /// The hosts of `--hostfile`.
 fn of_file(path: &Path) -> Result<Vec<HostSlots>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("--hostfile is {path:?}: {error}"))?;
@@ -174,7 +189,7 @@ fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
 }
 
 /// Each host with its workers: as many as it has slots, host by host, until there are enough.
-fn places(hosts: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String> {
+fn places(mentions: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String> {
     let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
     let number = |name: &str| -> Result<Option<u32>, String> {
         let Some(text) = words.value(name) else { return Ok(None) };
@@ -183,24 +198,24 @@ fn places(hosts: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String
     };
     let (asked, local) =
         (parse::np(words)?.map_or_else(|| number("worker_num"), |np| Ok(Some(np)))?, number("local_worker_num")?);
-    let count = hosts.len() as u32;
-    let is_unsaid = local.is_none() && hosts.iter().all(|host| host.slots.is_none());
+    let count = mentions.len() as u32;
+    let is_unsaid = local.is_none() && mentions.iter().all(|mention| mention.slots.is_none());
     // If nobody says how many workers a host takes, they are divided evenly.
-    let slots = |(index, host): (u32, &HostSlots)| match (is_unsaid, asked) {
+    let slots = |index: u32, mention: &HostSlots| match (is_unsaid, asked) {
         (true, Some(total)) => total / count + u32::from(index < total % count),
-        _ => host.slots.or(local).unwrap_or(1),
+        _ => mention.slots.or(local).unwrap_or(1),
     };
-    let slots: Vec<u32> = (0..).zip(&hosts).map(slots).collect();
-    let room: u64 = slots.iter().map(|slots| u64::from(*slots)).sum();
+    let hosts = gathered((0..).zip(mentions).map(|(index, mention)| (slots(index, &mention), mention)));
+    let room: u64 = hosts.iter().map(|(slots, _)| u64::from(*slots)).sum();
     let wanted = asked.map_or(room, u64::from);
     if wanted > room {
         return Err(format!(
             "{wanted} workers are more than the {room} that the hosts take: {}; give the hosts more slots (HOST:N, `slots=N`)",
-            hosts.iter().zip(&slots).map(|(host, slots)| format!("{} {slots}", host.name)).collect::<Vec<_>>().join(", ")
+            hosts.iter().map(|(slots, host)| format!("{} {slots}", host.name)).collect::<Vec<_>>().join(", ")
         ));
     }
     let (mut places, mut first_rank) = (Vec::new(), 0);
-    for (host, slots) in hosts.into_iter().zip(slots) {
+    for (slots, host) in hosts {
         let workers = u64::from(slots).min(wanted - u64::from(first_rank)) as u32;
         if workers > 0 {
             places.push(HostShare { host, workers, first_rank });
@@ -208,6 +223,18 @@ fn places(hosts: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String
         }
     }
     Ok(places)
+}
+
+/// Each host once, at its first place, with the sum of the slots that it takes at all its places.
+fn gathered(mentions: impl Iterator<Item = (u32, HostSlots)>) -> Vec<(u32, HostSlots)> {
+    let mut hosts: Vec<(u32, HostSlots)> = Vec::new();
+    for (slots, mention) in mentions {
+        match hosts.iter_mut().find(|(_, host)| host.name == mention.name) {
+            Some((sum, _)) => *sum = sum.saturating_add(slots),
+            None => hosts.push((slots, mention)),
+        }
+    }
+    hosts
 }
 
 /// Where the scheduler is, for all hosts.

@@ -41,6 +41,26 @@ fn workers_fill_the_slots_of_one_host_after_another() {
         ("-H one,two -n 5 a", &[("one", 3, 0), ("two", 2, 3)]),
         ("-H one,two,three -n 2 a", &[("one", 1, 0), ("two", 1, 1)]),
         ("-H one,two --local_worker_num=4 a", &[("one", 4, 0), ("two", 4, 4)]),
+        ("-H one:4 -H two:4 a", &[("one", 4, 0), ("two", 4, 4)]),
+        ("-H one,two --host=three:2 -H one -n 5 a", &[("one", 2, 0), ("two", 1, 2), ("three", 2, 3)]),
+    ] {
+        let expected: Vec<(String, u32, u32)> =
+            expected.iter().map(|(name, n, rank)| ((*name).to_owned(), *n, *rank)).collect();
+        assert_eq!(shares(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_host_that_is_named_twice_takes_what_it_takes_in_both_places() {
+    for (line, expected) in [
+        ("-H one:3,one:2 a", &[("one", 5, 0)][..]),
+        ("-H one,two,one a", &[("one", 2, 0), ("two", 1, 2)]),
+        ("-H one,one --local_worker_num=2 a", &[("one", 4, 0)]),
+        ("-H one,two:1,one:3 --local_worker_num=2 a", &[("one", 5, 0), ("two", 1, 5)]),
+        ("-H one,one -n 4 a", &[("one", 4, 0)]),
+        ("-H one,two,one -n 6 a", &[("one", 4, 0), ("two", 2, 4)]),
+        ("-H one,one,two,two -n 2 a", &[("one", 2, 0)]),
+        ("-H one -H one -n 4 a", &[("one", 4, 0)]),
     ] {
         let expected: Vec<(String, u32, u32)> =
             expected.iter().map(|(name, n, rank)| ((*name).to_owned(), *n, *rank)).collect();
@@ -96,7 +116,10 @@ fn ranks_of_all_hosts_may_be_named() {
 fn what_cannot_be_is_said_before_anything_starts() {
     for (line, said) in [
         ("-H one:4,two:4 -n 9 a", "9 workers are more than the 8 that the hosts take: one 4, two 4"),
+        ("-H one,one:1 -n 9 a", "9 workers are more than the 2 that the hosts take: one 2"),
         ("-H one --hostfile=h a", "-H and --hostfile both name the hosts"),
+        ("--hostfile=h --hostfile g a", "--hostfile is \"h\" and \"g\"; it must be one file: write all hosts into it"),
+        ("-H one -H two:0 a", "-H is \"two:0\"; \"two:0\" must be HOST or HOST:N"),
         ("-H one,two --node_rank=1 a", "--node_rank is for one command on each host"),
         ("-H one,two --join=False a", "--join is \"False\", but with -H"),
         ("-H localhost,two a", "\"two\" can't reach it by that name; give --master_addr"),
