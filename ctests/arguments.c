@@ -48,8 +48,8 @@ static void configuration(void) {
     INVALID("key", muster_config_set(config, NULL, "1"));
     INVALID("value", muster_config_set(config, "worker_num", NULL));
     INVALID("key", muster_config_set(config, "\xff\xfe", "1"));
-    INVALID("value", muster_config_set(config, "node_id", "\xff\xfe"));
-    INVALID("a secret that is not UTF-8", muster_config_set(config, "job_secret", "\xff\xfesecret"));
+    REFUSED(MUSTER_ERR_CONFIG, "node_id", muster_config_set(config, "node_id", "\xff\xfe"));
+    REFUSED(MUSTER_ERR_CONFIG, "job_secret is a secret that is not UTF-8", muster_config_set(config, "job_secret", "\xff\xfesecret"));
     REFUSED(MUSTER_ERR_CONFIG, "worker_num", muster_config_set(config, "worker_nun", "1")); /* the nearest known one */
     REFUSED(MUSTER_ERR_CONFIG, "no setting", muster_config_set(config, "", "1"));
     REFUSED(MUSTER_ERR_CONFIG, "80x", muster_config_set(config, "sched_port", "80x"));

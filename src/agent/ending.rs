@@ -118,23 +118,24 @@ impl Agent {
         }
         self.out.put(Output::Disconnect);
         self.line.shut();
-        self.asks.recovers_in_vain(&failure).into_iter().for_each(|event| self.out.tell(event));
+        let in_vain = self.asks.recovers_in_vain(&failure);
         self.break_up(failure);
+        in_vain.into_iter().for_each(|event| self.out.tell(event));
         self.store.fail_all(&error).into_iter().for_each(|event| self.out.tell(event));
     }
 
     /// The cluster is broken. Tells the first cause, once; and, if the cluster could have become whole again, that it
-    /// will not.
+    /// will not. The cause comes first: a program whose muster_recover has failed may ask for it at once.
     fn break_up(&mut self, failure: Failure) {
         let Stage::Member(member) = &mut self.stage else { return };
         let is_news = member.break_by(&failure);
         let may_recover = member.may_recover();
-        if is_news && self.profile.register.recovery && !may_recover {
-            self.asks.recovers_in_vain(&failure).into_iter().for_each(|event| self.out.tell(event));
-        }
+        let ends_recovery = is_news && self.profile.register.recovery && !may_recover;
+        let in_vain = ends_recovery.then(|| self.asks.recovers_in_vain(&failure)).flatten();
         self.asks.broken(may_recover);
         if is_news {
             self.out.tell(Event::Broken(failure));
         }
+        in_vain.into_iter().for_each(|event| self.out.tell(event));
     }
 }
