@@ -263,7 +263,7 @@ fn one_that_is_put_out_does_not_wait_for_an_epoch() {
     bench.receive(Message::Rejected(wire::Rejected { status, reason }));
     let told = bench.told();
     assert!(
-        matches!(&told[..], [Event::NotRecovered(one), Event::Broken(other)]
+        matches!(&told[..], [Event::Broken(one), Event::NotRecovered(other)]
         if (one.status, other.status) == (Status::Fenced, Status::Fenced)),
         "{told:?}"
     );
@@ -487,7 +487,7 @@ fn with_recovery_a_job_that_lacks_a_node_can_be_aborted() {
     }
     let told = bench.told();
     assert!(
-        matches!(&told[..], [Event::NotRecovered(one), Event::Broken(other)]
+        matches!(&told[..], [Event::Broken(one), Event::NotRecovered(other)]
         if (one.status, other.status) == (Status::Aborted, Status::Aborted)),
         "{told:?}"
     );

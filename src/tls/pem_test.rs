@@ -34,6 +34,10 @@ fn parts_that_share_a_line_are_an_error() {
         let expected = format!("is not PEM as expected: nothing may follow -----END {kind}----- on its line");
         assert_eq!(parts(glued.as_bytes()).unwrap_err(), expected);
     }
+    for before in ["the newer list", "  "] {
+        let why = parts(format!("{before}{}{}", part("X509 CRL", 1), part("X509 CRL", 2)).as_bytes()).unwrap_err();
+        assert_eq!(why, "is not PEM as expected: nothing may stand before -----BEGIN on its line");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::job_check::{Found, JobCheck};
 use super::parse::RunOptions;
 use super::part::Part;
 use super::progress::Progress;
+use super::recovery;
 use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
 use super::signals::Signals;
 use super::summary::{self, Outcome};
@@ -68,7 +69,9 @@ pub fn join(
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(setting(Key::HostId), address.clone());
-    let last = match is_here || options.all_here() {
+    // A next job at the same port would be taken for this one where nothing tells that this one was complete.
+    let is_unsure = max_restarts > 0 || recovery::directory().is_some();
+    let last = match is_here || options.all_here() || is_unsure {
         true => LastQuestion::Nothing,
         false if report.is_led() => LastQuestion::Joining,
         false => LastQuestion::Leaving,

@@ -54,7 +54,7 @@ struct NotTold {
 /// What is asked before a run ends well whose workers have all ended with code 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastQuestion {
-    /// Nothing: this launcher has the scheduler, or all workers of the job.
+    /// Nothing: this launcher has the scheduler, or all workers of the job; or the job has recovery or restarts.
     Nothing,
     /// Whether others wait for one of them to join. The launcher that leads this one hears of a loss by itself.
     Joining,

@@ -1,5 +1,5 @@
 //! Which rank a collective waited for, and how long: the last that began it, or the root if only that is needed. Of a
-//! collective that failed it is the rank that has not recorded it: that rank did not come, or did not live to write it down.
+//! collective that failed it is the one rank that has not recorded it: that rank did not come, or did not live to write it down.
 
 use super::read::{Recorded, Trace};
 use muster::types::CallKind;
@@ -65,9 +65,11 @@ pub fn of(traces: &[Trace]) -> Waits {
     for ((epoch, group, _), members) in &together {
         let has_failed = members.iter().all(|(number, place)| !traces[*number].calls[*place].is_ok);
         let came = |number: &usize| members.iter().any(|(member, _)| member == number);
-        match groups[&(*epoch, *group)].iter().find(|number| has_failed && !came(number)) {
-            Some(absent) => in_vain(traces, members, *absent, &mut waits),
-            None => one(traces, members, &mut waits),
+        let absent: Vec<usize> = groups[&(*epoch, *group)].iter().copied().filter(|number| !came(number)).collect();
+        match (has_failed, &absent[..]) {
+            (true, [absent]) => in_vain(traces, members, *absent, &mut waits),
+            (true, [_, _, ..]) => {} // nobody knows for which of them the others waited
+            _ => one(traces, members, &mut waits),
         }
     }
     waits
