@@ -102,10 +102,12 @@ fn judged(line: &[u8]) -> Said<()> {
             "has a key that is encrypted as OpenSSL did before PKCS#8: expected PKCS#8 (make it with: {command})"
         ));
     }
-    if find(line, b"-----BEGIN ").is_some_and(|at| at > 0) {
-        return Err(wrong(&"nothing may stand before -----BEGIN on its line"));
-    }
-    let Some(rest) = line.strip_prefix(b"-----END ") else { return Ok(()) };
+    let Some(rest) = line.strip_prefix(b"-----END ") else {
+        return match find(line, b"-----BEGIN ") {
+            Some(1..) => Err(wrong(&"nothing may stand before -----BEGIN on its line")),
+            _ => Ok(()),
+        };
+    };
     let Some(length) = find(rest, DASHES.as_bytes()) else { return Ok(()) };
     match rest[length + DASHES.len()..].trim_ascii().is_empty() {
         true => Ok(()),
