@@ -5,6 +5,7 @@
 #include "ranks.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { SIZE = 4, FLIGHT = 12, BIG = 1 << 20 };
 
@@ -78,6 +79,26 @@ static void late(muster_cluster_t *cluster, int index, void *context) {
         CHECK_OK(muster_ibarrier(world, &request));
     }
     muster_request_free(request); /* waits where it goes on */
+}
+
+/* A call that waits behind another keeps the time-out that the group had when the call was started. */
+static void keeps_its_time_out(muster_cluster_t *cluster, int index, void *context) {
+    muster_group_t *world = muster_world(cluster);
+    int64_t value = index, sum = 0;
+    muster_request_t *requests[2];
+    (void)context;
+    if (index == SIZE - 1) {
+        usleep(200 * 1000); /* so that 1 ms is over when the others begin their second call; no length of this fails the test */
+    }
+    CHECK_OK(muster_ibarrier(world, &requests[0]));
+    CHECK_OK(muster_iallreduce(world, &value, &sum, 1, MUSTER_INT64, MUSTER_SUM, &requests[1]));
+    CHECK_OK(muster_group_set_timeout(world, 1));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(muster_request_wait(requests[i], INT64_MAX));
+        muster_request_free(requests[i]);
+    }
+    CHECK(sum == 6);
+    CHECK_OK(muster_group_set_timeout(world, -1));
 }
 
 static void big_and_freed(muster_cluster_t *cluster, int index, void *context) {
@@ -195,6 +216,8 @@ int main(void) {
     plan.body = kinds;
     run_nodes(&plan);
     plan.body = late;
+    run_nodes(&plan);
+    plan.body = keeps_its_time_out;
     run_nodes(&plan);
     plan.body = big_and_freed;
     run_nodes(&plan);

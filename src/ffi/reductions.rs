@@ -101,7 +101,8 @@ pub unsafe extern "C" fn muster_reduce_scatterv_with(
 /// muster_allreduce_with without waiting: starts it and gives a request out, which says when it is done. See
 /// muster_request_test.
 ///
-/// Buffers, order, time-out and errors as muster_ibarrier. The function is called from a thread of the library.
+/// Buffers, order, time-out and errors as muster_ibarrier. The function is called by a thread of the library, or by a
+/// thread that waits for a request of the group (muster_request_wait, muster_request_wait_all).
 ///
 /// # Safety
 /// As for muster_allreduce_with, until the request has ended; `request` must be NULL or writable.

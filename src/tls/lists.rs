@@ -1,8 +1,8 @@
 //! Which of the revocation lists in a file count: the newest of each CA.
 //!
 //! rustls asks the first list of a certificate's CA, and no other. Invariants: an older list never stands before a newer
-//! one, in whatever order the file has them. Every list that counts is in effect. A list that has ended is left out only
-//! if its CA is left out, too; and at least one list is left, for without any nothing would be revoked.
+//! one, in whatever order the file has them. Every list that counts is in effect. A list that is not is left out only if
+//! its CA is left out, too; and at least one list is left, for without any nothing would be revoked.
 
 use super::parts::{moment, not_in_effect, NEW_LIST};
 use der::asn1::ObjectIdentifier;
@@ -58,16 +58,20 @@ pub fn counting(found: Vec<Der>, gone: &[Name], now: u64) -> Result<Lists, Strin
             }
         }
     }
-    let (ended, mut kept): (Vec<List>, Vec<List>) =
-        newest_of_each(lists).into_iter().partition(|list| list.has_ended(now) && gone.contains(&list.line.0));
-    let needed = if kept.is_empty() { &ended } else { &kept };
+    let (out, mut kept): (Vec<List>, Vec<List>) = newest_of_each(lists)
+        .into_iter()
+        .partition(|list| gone.contains(&list.line.0) && not_in_effect(&list.der, now).is_some());
+    let needed = if kept.is_empty() { &out } else { &kept };
     if let Some(why) = needed.iter().find_map(|list| not_in_effect(&list.der, now)) {
         return Err(why);
     }
     kept.sort_by_key(|list| Reverse(list.from)); // rustls knows a CA by its name alone, and parts may overlap
-    let left_out = ended.iter().filter_map(|list| {
-        let until = moment(list.until?);
-        Some(format!("has a revocation list that has ended on {until}, of a CA that is left out"))
+    let left_out = out.iter().map(|list| {
+        let when = match list.until.filter(|until| now >= *until) {
+            Some(until) => format!("has ended on {}", moment(until)),
+            None => format!("begins on {}", moment(list.from)),
+        };
+        format!("has a revocation list that {when}, of a CA that is left out")
     });
     Ok(Lists { left_out: left_out.collect(), counting: kept.into_iter().map(|list| list.der).collect() })
 }
@@ -96,10 +100,6 @@ impl List {
             from: list.this_update.to_unix_duration().as_secs(),
             until: list.next_update.map(|until| until.to_unix_duration().as_secs()),
         })
-    }
-
-    fn has_ended(&self, now: u64) -> bool {
-        self.until.is_some_and(|until| now >= until)
     }
 }
 

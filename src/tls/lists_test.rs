@@ -77,6 +77,10 @@ fn a_list_that_has_ended_is_left_out_with_its_ca_only() {
             Err(why) => assert_eq!((own, &why[..]), (7, REVOKED)),
         }
     }
+    let begins = list_from(&ended, &[7], now + DAY, now + 9 * DAY);
+    files.write("crl.pem", begins + &list(&files.ca, &[8], 9));
+    let warnings = files.read().unwrap();
+    assert!(warnings[1].starts_with("crl_path (\"crl.pem\") has a revocation list that begins on 20"), "{warnings:?}");
     let not_in_effect = |files: &Files| files.read().is_err_and(|why| why.contains("which is not in effect any more"));
     files.write("crl.pem", &over);
     assert!(not_in_effect(&files), "without any list nothing would be revoked");

@@ -3,12 +3,13 @@
 
 use crate::code;
 use std::ffi::{c_ulong, CString};
+use std::fs::TryLockError;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,23 @@ pub fn let_wait(file: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: as above.
     checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(|_| ())
 }
+
+/// Takes a lock on a file, by `take`, that others hold for a moment only. False if it is still held after that time.
+pub fn lock_within(patience: Duration, take: impl Fn() -> Result<(), TryLockError>) -> io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match take() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Ok(false),
+            // A lock has no descriptor to wait on: it is looked at again until the deadline.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+        }
+    }
+}
+
+/// How soon a lock is looked at again that others hold.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The cores that this process may use, a bit each.
 pub fn usable_cores() -> io::Result<Vec<c_ulong>> {

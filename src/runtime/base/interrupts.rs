@@ -133,9 +133,13 @@ pub(crate) fn wait_until<S, T>(
         }
         if attention.is_due()? {
             drop(held);
-            attention.ask()?;
+            let answer = attention.ask();
             held = lock(state);
-            continue;
+            match answer {
+                Ok(()) => continue,
+                // It may have come while the hook ran, and then it counts.
+                Err(why) => return check(&mut held).map(Some).ok_or(why),
+            }
         }
         held = wait(changed, held, attention.left(left));
     }
@@ -208,6 +212,26 @@ mod tests {
         let attention = first.attention().and(&hooked).and(&second);
         attention.signalled();
         assert_eq!(said(attention.ask()), "the hook of muster_config_set_interrupt returned 3");
+    }
+
+    #[test]
+    fn what_comes_while_the_hook_runs_ends_the_wait_as_if_nothing_had_interrupted_it() {
+        let waits = Arc::new((Mutex::new(false), Condvar::new()));
+        let theirs = Arc::clone(&waits);
+        let comes = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let may = Arc::clone(&comes);
+        let interrupts = Interrupts::new(Hook::new(move || {
+            *lock(&theirs.0) = may.load(std::sync::atomic::Ordering::SeqCst);
+            7
+        }));
+        let outcome = || {
+            let attention = interrupts.attention();
+            attention.signalled();
+            wait_until((&waits.0, &waits.1), || None, &attention, |came| std::mem::take(came).then_some(()))
+        };
+        assert_eq!(outcome(), Ok(Some(())));
+        comes.store(false, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(said(outcome().map(drop)), "the hook of muster_config_set_interrupt returned 7");
     }
 
     #[test]

@@ -184,6 +184,25 @@ fn a_descriptor_can_be_read_once_the_request_has_ended() {
 }
 
 #[test]
+fn what_interrupts_a_wait_for_several_reaches_it_through_each_group_that_is_left() {
+    let program = std::sync::Arc::new(Program::default());
+    let [freed, left] = [(); 2].map(|()| Requests::new(&program));
+    let ((first, end_of_first), (second, _end_of_second)) = (freed.make(), left.make());
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| Request::wait_all(&[&first, &second], Some(Duration::from_secs(120))));
+        while lock(&freed.0.slept_in).is_empty() {
+            assert!(!wait.is_finished() && std::time::Instant::now() < until, "it sleeps");
+            std::thread::yield_now();
+        }
+        end_of_first.complete(Ok(None));
+        program.interrupts.interrupt();
+        left.nudge(); // nobody nudges a group that has been freed
+        assert_eq!(wait.join().unwrap().map_err(|error| error.status()), Err(Status::Interrupted));
+    });
+}
+
+#[test]
 fn a_wait_for_several_ends_with_the_first_or_with_all_and_leaves_nothing_behind() {
     let requests = Requests::default();
     let made: Vec<_> = (0..3).map(|_| requests.make()).collect();

@@ -4,6 +4,7 @@
 //! record of its end, and the sleep ends when enough requests have ended.
 
 use super::interrupts::Attention;
+use super::program::Program;
 use super::request::Request;
 use super::request_record::{one_more, Asleep, Outcome, RequestRecord, Requests};
 use super::sync::{lock, Arc};
@@ -20,7 +21,7 @@ impl Request {
         }
         let homes = homes(requests);
         requests.iter().for_each(|request| request.hurry());
-        wait_for_some(requests, 1, limit, (&homes, &attention(&homes)))?;
+        wait_for_some(requests, 1, limit, (&homes, &attention(&programs(&homes))))?;
         Ok(first())
     }
 
@@ -32,9 +33,10 @@ impl Request {
             return Ok(true);
         }
         let homes = homes(requests);
-        let attention = attention(&homes);
+        let programs = programs(&homes);
+        let attention = attention(&programs);
         // A thread that carries a call out hears only what interrupts that call's node.
-        match (limit, homes.len()) {
+        match (limit, programs.len()) {
             (None, 1) => requests.iter().try_for_each(|request| request.carry_out(&attention))?,
             _ => requests.iter().for_each(|request| request.hurry()),
         }
@@ -43,22 +45,34 @@ impl Request {
     }
 }
 
-/// The homes of the requests that have not ended: one home for each node.
+/// The homes of the requests that have not ended: one home for each group, for what interrupts a node's calls does not
+/// reach a group that has been freed.
 fn homes(requests: &[&Request]) -> Vec<Requests> {
     let mut homes: Vec<Requests> = Vec::new();
     for request in requests {
         let life = lock(&request.record.state);
         let Some(home) = life.home.clone().filter(|_| life.outcome.is_none()) else { continue };
-        if !homes.iter().any(|known| std::sync::Arc::ptr_eq(&home.0.program, &known.0.program)) {
+        if !homes.iter().any(|known| Arc::ptr_eq(&home.0, &known.0)) {
             homes.push(home);
         }
     }
     homes
 }
 
-/// The attention of a call that waits for requests of these homes.
-fn attention(homes: &[Requests]) -> Attention<'_> {
-    homes.iter().fold(Attention::none(), |all, home| all.and(&home.0.program.interrupts))
+/// The programs of these homes, each once.
+fn programs(homes: &[Requests]) -> Vec<&Program> {
+    let mut programs: Vec<&Program> = Vec::new();
+    for home in homes {
+        if !programs.iter().any(|known| std::ptr::eq(*known, &*home.0.program)) {
+            programs.push(&home.0.program);
+        }
+    }
+    programs
+}
+
+/// The attention of a call that waits for requests of these programs.
+fn attention<'a>(programs: &[&'a Program]) -> Attention<'a> {
+    programs.iter().fold(Attention::none(), |all, program| all.and(&program.interrupts))
 }
 
 /// Waits until so many of these have ended.

@@ -16,6 +16,7 @@ use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
+use crate::runtime::state::context::TimeLimit;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
@@ -42,16 +43,15 @@ impl<'a> Plan<'a> {
 }
 
 impl Collectives {
-    /// What is known of a call that was made at `since`.
+    /// What is known of a call that has this time.
     pub(crate) fn running<'a>(
         &'a self,
         call: Call,
         sequence: u64,
-        since: Time,
+        time: TimeLimit,
         attention: &'a Attention<'a>,
     ) -> Running<'a> {
-        let (epoch, limit_ms, deadline) =
-            (self.context.epoch(), self.context.timeout_ms(), self.context.deadline(since));
+        let (epoch, deadline, TimeLimit { since, limit_ms }) = (self.context.epoch(), time.deadline(), time);
         let data =
             DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
         Running {

@@ -376,7 +376,7 @@ impl Found {
         let outcome = bench.group.collectives.in_turn(
             &turn,
             (broadcast(1), 0),
-            (state.clock.now(), &Attention::none()),
+            (bench.group.context.time_limit(), &Attention::none()),
             |_, _| match self {
                 Found::NoMemory => Err::<(), _>(Stop::Memory(7)),
                 Found::NoMeans => Err(Stop::Failed(Error::new(Status::System, "no descriptor is left"))),

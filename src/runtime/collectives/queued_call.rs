@@ -3,9 +3,10 @@
 use crate::runtime::base::queue::Queue;
 use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::{CallBuffers, PartList};
+use crate::runtime::state::context::TimeLimit;
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::Layout;
-use crate::types::{Call, ReduceOp, Time};
+use crate::types::{Call, ReduceOp};
 use std::thread::JoinHandle;
 
 /// One collective, as one rank calls it.
@@ -33,7 +34,7 @@ impl<'a> Work<'a> {
 /// A collective whose caller does not wait.
 pub(crate) struct QueuedCall {
     pub turn: u64,
-    pub since: Time,
+    pub time: TimeLimit,
     pub work: Work<'static>,
     pub completer: Completer,
 }

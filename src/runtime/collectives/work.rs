@@ -25,6 +25,7 @@ use crate::runtime::base::polling::{Idle, Polls};
 use crate::runtime::base::request::{Request, RequestEngine, RequestedOperation};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::memory::buffer::{CallBuffers, Memory};
+use crate::runtime::state::context::TimeLimit;
 use crate::runtime::state::node_state::NodeState;
 use crate::runtime::state::trace_file::Entry;
 use crate::schedules::kernels::UserFunction;
@@ -50,10 +51,10 @@ impl Collectives {
         if copy_alone(self, &shape, &work.buffers) {
             return Ok(());
         }
-        let since = self.context.state.clock.now();
+        let time = self.context.time_limit();
         let attention = self.context.state.program.interrupts.attention();
-        let turn = self.turns.take(Some((work.call, since)));
-        self.context.told_by(self.work(&turn, since, &attention, &mut { work }))
+        let turn = self.turns.take(Some((work.call, time.since)));
+        self.context.told_by(self.work(&turn, time, &attention, &mut { work }))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -69,20 +70,20 @@ impl Collectives {
     ) -> Result<Request> {
         self.shape(&work)?.check()?;
         self.context.begin()?;
-        let (since, call) = (self.context.state.clock.now(), work.call);
+        let (time, call) = (self.context.time_limit(), work.call);
         let roomy = if self.context.requests.has_spare() {
             Ok(())
         } else {
             memory::with_reserve("one request more", || Ok(()))
         };
-        roomy.map_err(|error| self.cannot_start(call, since, &error))?;
-        if let Some(turn) = self.turn_of_its_own(&work, since) {
+        roomy.map_err(|error| self.cannot_start(call, time, &error))?;
+        if let Some(turn) = self.turn_of_its_own(&work, time.since) {
             let (request, completer) = self.context.requests.make();
-            let outcome = self.work(&turn, since, &Attention::none(), &mut { work });
+            let outcome = self.work(&turn, time, &Attention::none(), &mut { work });
             completer.complete(outcome.map(|()| None));
             return Ok(request);
         }
-        self.queue.reserve().map_err(|error| self.cannot_start(call, since, &error))?;
+        self.queue.reserve().map_err(|error| self.cannot_start(call, time, &error))?;
         let started = self.queue.put(
             || spawn(Arc::clone(self)),
             || {
@@ -90,10 +91,10 @@ impl Collectives {
                 let turn = self.turns.take_number();
                 let own: Arc<dyn RequestEngine> = self.clone();
                 let request = request.of(own, RequestedOperation::Collective(call, turn));
-                (QueuedCall { turn, since, work, completer }, request)
+                (QueuedCall { turn, time, work, completer }, request)
             },
         );
-        let started = started.map_err(|error| self.cannot_start(call, since, &error))?;
+        let started = started.map_err(|error| self.cannot_start(call, time, &error))?;
         started.ok_or_else(|| self.context.freed_error())
     }
 
@@ -106,10 +107,10 @@ impl Collectives {
 
     /// Ends the group: a collective that cannot begin here has failed like one that cannot go on, for others may be in
     /// it.
-    fn cannot_start(&self, call: Call, since: Time, error: &Error) -> Error {
+    fn cannot_start(&self, call: Call, time: TimeLimit, error: &Error) -> Error {
         let turn = self.turns.take(None);
         let attention = Attention::none();
-        let running = self.running(call, turn.number(), since, &attention);
+        let running = self.running(call, turn.number(), time, &attention);
         self.give_up_for_all(running.failed(error)).into()
     }
 
@@ -125,9 +126,9 @@ impl Collectives {
         Ok(Shape { rank, size: self.context.size(), call: work.call, in_place, layout: work.layout.as_ref() })
     }
 
-    fn work(&self, turn: &Turn<'_>, since: Time, attention: &Attention<'_>, work: &mut Work<'_>) -> Result<()> {
+    fn work(&self, turn: &Turn<'_>, time: TimeLimit, attention: &Attention<'_>, work: &mut Work<'_>) -> Result<()> {
         let bytes = work.buffers.longer();
-        let outcome = self.in_turn(turn, (work.call, bytes), (since, attention), |exclusive, running| {
+        let outcome = self.in_turn(turn, (work.call, bytes), (time, attention), |exclusive, running| {
             let Exclusive { driver, carrier, scratch, checksums } = exclusive;
             find_way(self, driver, carrier, running)?;
             self.tell_addends(driver, carrier, running, work)?;
@@ -199,10 +200,10 @@ impl Collectives {
         &self,
         turn: &Turn<'_>,
         (call, bytes): (Call, u64),
-        (since, attention): (Time, &Attention<'_>),
+        (time, attention): (TimeLimit, &Attention<'_>),
         body: impl FnOnce(&mut Exclusive, &Running<'_>) -> Result<T, Stop>,
     ) -> Result<T> {
-        let mut running = self.running(call, turn.number(), since, attention);
+        let mut running = self.running(call, turn.number(), time, attention);
         if turn.is_behind_others() {
             self.queue.hurry();
         }
@@ -224,7 +225,7 @@ impl Collectives {
         let driver = &mut exclusive.driver;
         running.data.digest = driver.digest.in_short();
         if matches!(driver.progress, CallProgress::Beginning) {
-            driver.patience = Patience::since(since);
+            driver.patience = Patience::since(time.since);
             driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         }
         turn.enter();
@@ -241,7 +242,7 @@ impl Collectives {
         }
         if let Some((track, begun)) = self.track.as_ref().zip(driver.begun) {
             let (sequence, ended, is_ok) = (running.sequence, self.context.state.clock.now(), outcome.is_ok());
-            track.record(&Entry { call, sequence, bytes, called: since, begun, ended, is_ok });
+            track.record(&Entry { call, sequence, bytes, called: time.since, begun, ended, is_ok });
         }
         match outcome {
             Ok(result) => {
@@ -260,7 +261,7 @@ impl Collectives {
     /// Cancels a call for its caller. That ends the group for everyone, because others may be in the call already.
     fn cancel_call(&self, call: Call, turn: u64) {
         let attention = Attention::none();
-        let running = self.running(call, turn, self.context.state.clock.now(), &attention);
+        let running = self.running(call, turn, self.context.time_limit(), &attention);
         self.give_up_for_all(running.cancelled());
     }
 
@@ -285,8 +286,8 @@ impl Collectives {
     /// Carries out a started call, and completes the request within the call's turn: when a blocking call behind it has
     /// ended, so has the request. If this is interrupted, it gives the call back with the reason.
     fn work_and_tell(&self, mut queued: QueuedCall, attention: &Attention<'_>) -> Option<(QueuedCall, Error)> {
-        let turn = self.turns.hold(queued.turn, Some((queued.work.call, queued.since)));
-        let outcome = self.work(&turn, queued.since, attention, &mut queued.work);
+        let turn = self.turns.hold(queued.turn, Some((queued.work.call, queued.time.since)));
+        let outcome = self.work(&turn, queued.time, attention, &mut queued.work);
         match outcome {
             Err(why) if turn.is_passed_on() => return Some((queued, why)),
             outcome => queued.completer.complete(outcome.map(|()| None)),

@@ -61,14 +61,14 @@ impl Registry {
             return Err(Error::invalid(format!("{}: this process is no member of {}", call.kind, group.id())));
         }
         group.context.begin()?;
-        let (since, attention) = (state.clock.now(), state.program.interrupts.attention());
+        let (time, attention) = (group.context.time_limit(), state.program.interrupts.attention());
         if was_made_before(group) {
-            return self.make_again(group, &group.collectives.running(call, 0, since, &attention), wish);
+            return self.make_again(group, &group.collectives.running(call, 0, time, &attention), wish);
         }
-        let turn = group.collectives.turns.take(Some((call, since)));
+        let turn = group.collectives.turns.take(Some((call, time.since)));
         let made = group
             .collectives
-            .in_turn(&turn, (call, 0), (since, &attention), |_, running| self.await_creation(group, running, wish));
+            .in_turn(&turn, (call, 0), (time, &attention), |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
     }
 

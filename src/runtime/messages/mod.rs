@@ -58,7 +58,7 @@ use crate::runtime::base::polling::Idle;
 use crate::runtime::base::request::{Outcome, Request, RequestEngine, RequestedOperation};
 use crate::runtime::base::sync::{lock, Bell, Mutex};
 use crate::runtime::links::peers::{turn_away, Mail};
-use crate::runtime::state::context::Context;
+use crate::runtime::state::context::{Context, TimeLimit};
 use crate::runtime::state::node_state::AgentCommand;
 use crate::types::Time;
 use crate::wire::{Channel, MessageWait, WAITS_AFTER};
@@ -181,11 +181,10 @@ impl Messages {
         second: Option<Post>,
         caller: Caller,
     ) -> Result<(Request, Option<Outcome>)> {
-        let state = &self.context.state;
         self.begin(second.as_ref().map_or(first.direction.name(), |_| "sendrecv"))?;
         let handle = self.handle()?;
-        let now = state.clock.now();
-        let (limit_ms, deadline) = (self.context.timeout_ms(), self.context.deadline(now));
+        let time = self.context.time_limit();
+        let (deadline, TimeLimit { since: now, limit_ms }) = (time.deadline(), time);
         let mut engine = lock(&handle.engine);
         let receives = second.is_some() || first.direction.wanted().is_some();
         let looks = match caller {

@@ -24,6 +24,24 @@ pub(crate) struct Bells {
     pub messages: OnceLock<sync::Arc<Signal>>,
 }
 
+/// When an operation was called, and how long it may take from then on, in milliseconds; `i64::MAX`: without limit. The
+/// group's time-out of that moment counts, whenever the operation begins.
+#[derive(Clone, Copy)]
+pub(crate) struct TimeLimit {
+    pub since: Time,
+    pub limit_ms: i64,
+}
+
+impl TimeLimit {
+    /// The time at which the operation has taken too long.
+    pub(crate) fn deadline(self) -> Time {
+        match u64::try_from(self.limit_ms) {
+            Ok(limit) if self.limit_ms != i64::MAX => self.since + Duration::from_millis(limit),
+            _ => Time::NEVER,
+        }
+    }
+}
+
 /// A group of one epoch, as one of its members (or a bystander) sees it.
 pub(crate) struct Context {
     pub roster: Arc<Roster>,
@@ -134,13 +152,9 @@ impl Context {
         self.timeout_ms.load(Ordering::Relaxed)
     }
 
-    /// The time at which an operation that begins now has taken too long.
-    pub(crate) fn deadline(&self, since: Time) -> Time {
-        let limit_ms = self.timeout_ms();
-        match u64::try_from(limit_ms) {
-            Ok(limit) if limit_ms != i64::MAX => since + Duration::from_millis(limit),
-            _ => Time::NEVER,
-        }
+    /// The time of an operation that is called now.
+    pub(crate) fn time_limit(&self) -> TimeLimit {
+        TimeLimit { since: self.state.clock.now(), limit_ms: self.timeout_ms() }
     }
 
     /// The error of a call that begins after this node has ended its use of the group.

@@ -13,6 +13,7 @@ use x509_cert::certificate::Certificate;
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::SubjectAltName;
+use zeroize::Zeroize;
 
 /// What was found in a file, in its order.
 #[derive(Default)]
@@ -22,11 +23,19 @@ pub struct Contents {
     pub keys: Vec<Key>,
 }
 
-/// A private key.
+/// A private key; wiped when it is dropped.
 pub enum Key {
     Open(PrivateKeyDer<'static>),
     /// It is encrypted, and no password was given.
     Sealed,
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        if let Key::Open(key) = self {
+            key.zeroize();
+        }
+    }
 }
 
 /// Reads what is in these bytes. An error's words follow the file's name.

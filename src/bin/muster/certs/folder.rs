@@ -2,11 +2,12 @@
 //!
 //! Commands that change one folder take turns ([`turn`]): what one of them has read is still there when it writes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use crate::sys;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
@@ -15,7 +16,6 @@ const FILE_MAX_BYTES: u64 = 16 << 20;
 const TURNS: &str = ".muster_certs";
 /// How long to wait for another command's end.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A result, or why there is none, in a sentence that names the file.
 pub type Done<T> = Result<T, String>;
@@ -64,24 +64,16 @@ fn turn_within(folder: &Path, patience: Duration) -> Done<Turn> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(&path).map_err(|error| wrong(&path, "opened", &error))?;
-    let deadline = Instant::now() + patience;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Turn { _locked: file }),
-            Err(TryLockError::Error(error)) => {
-                let why = wrong(&path, "locked", &error);
-                return Err(format!("{why}: expected {folder:?} to be on a file system with file locks"));
-            }
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                let limit = patience.as_secs();
-                return Err(format!(
-                    "another muster certs works on {folder:?}, and has not ended within {limit} s: run this again when it \
-                     has ended"
-                ));
-            }
-            // A lock has no descriptor to wait on: it is looked at again until the deadline.
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
-        }
+    let locked = sys::lock_within(patience, || file.try_lock()).map_err(|error| {
+        let why = wrong(&path, "locked", &error);
+        format!("{why}: expected {folder:?} to be on a file system with file locks")
+    })?;
+    match locked {
+        true => Ok(Turn { _locked: file }),
+        false => Err(format!(
+            "another muster certs works on {folder:?}, and has not ended within {} s: run this again when it has ended",
+            patience.as_secs()
+        )),
     }
 }
 

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use x509_cert::certificate::Certificate;
 use x509_cert::crl::RevokedCert;
 use x509_cert::ext::pkix::CrlNumber;
+use zeroize::Zeroizing;
 
 const PEM: &str = "node.pem";
 const P12: &str = "node.p12";
@@ -85,14 +86,15 @@ fn ca(folder: &Path) -> Result<(Authority, Vec<u8>), String> {
     let bytes = folder::read(&path)?;
     let found = contents::of(&bytes, &[]).map_err(|why| format!("{path:?} {why}"))?;
     let certificate = found.certificates.into_iter().next().ok_or_else(|| format!("{path:?} has no certificate"))?;
-    let key_bytes = zeroize::Zeroizing::new(folder::read_private(&key_path)?);
+    let key_bytes = Zeroizing::new(folder::read_private(&key_path)?);
     let mut found = contents::of(&key_bytes, &[]).map_err(|why| format!("{key_path:?} {why}"))?;
-    let Some(Key::Open(key)) = found.keys.pop() else {
+    let last = found.keys.pop();
+    let Some(Key::Open(key)) = &last else {
         return Err(format!(
             "{key_path:?} has no key that opens: expected the CA's private key, in PEM, not encrypted"
         ));
     };
-    let authority = Authority::of(certificate, &key).map_err(|why| format!("{:?} {why}", folder.join(CA)))?;
+    let authority = Authority::of(certificate, key).map_err(|why| format!("{:?} {why}", folder.join(CA)))?;
     Ok((authority, bytes))
 }
 
@@ -244,7 +246,7 @@ fn recorded(folder: &Path, target: &Target) -> Result<Vec<Certificate>, String> 
 }
 
 fn in_file(path: &Path, passwords: &[Given]) -> Result<Contents, String> {
-    contents::of(&folder::read(path)?, passwords).map_err(|why| format!("{path:?} {why}"))
+    contents::of(&Zeroizing::new(folder::read(path)?), passwords).map_err(|why| format!("{path:?} {why}"))
 }
 
 /// The revocation list as it lies there; a new one if there is none.

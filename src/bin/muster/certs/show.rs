@@ -15,13 +15,14 @@ use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::BasicConstraints;
+use zeroize::Zeroizing;
 
 /// How many entries of a revocation list are shown.
 const ENTRIES_SHOWN: usize = 100;
 
 /// What is in this file.
 pub fn file(path: &Path, passwords: &[Given]) -> Result<String, String> {
-    let bytes = folder::read(path)?;
+    let bytes = Zeroizing::new(folder::read(path)?);
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let shown = match first {
         Some(b'{') => return configuration(path, &bytes, passwords),
@@ -48,8 +49,9 @@ fn configuration(path: &Path, bytes: &[u8], passwords: &[Given]) -> Result<Strin
         }
         seen.push(path);
         let keys: Vec<&str> = named.iter().filter(|file| file.path == path).map(|file| file.key).collect();
-        let shown =
-            folder::read(path).and_then(|bytes| one(&bytes, passwords).map_err(|why| format!("{path:?} {why}")));
+        let shown = folder::read(path)
+            .map(Zeroizing::new)
+            .and_then(|bytes| one(&bytes, passwords).map_err(|why| format!("{path:?} {why}")));
         let shown = shown.unwrap_or_else(|why| format!("  {}\n", plain(&why)));
         let _ = write!(text, "{}: {}\n{shown}", keys.join(" and "), plain(&path.display().to_string()));
     }

@@ -27,7 +27,7 @@ use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The file that tells to which run the logs of its folder belong.
 pub const RUNS: &str = ".muster_runs";
@@ -37,7 +37,6 @@ const MODE: u32 = 0o644;
 
 /// How long another launcher may take to read and write that file.
 const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How many processes a refusal names.
 const NAMED: usize = 4;
 
@@ -323,19 +322,11 @@ fn open_runs(folder: &Path) -> io::Result<File> {
     Ok(runs)
 }
 
-/// Takes a lock that others hold for a moment only.
+/// Takes the lock of [`RUNS`], which others hold for a moment only.
 fn patiently(take: impl Fn() -> Result<(), TryLockError>) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match take() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                return Err(io::Error::other("another launcher has held its lock for 5 s"));
-            }
-            // A lock has no descriptor to wait on: it is looked at again until the deadline.
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
-        }
+    match sys::lock_within(PATIENCE, take)? {
+        true => Ok(()),
+        false => Err(io::Error::other("another launcher has held its lock for 5 s")),
     }
 }
 

@@ -17,7 +17,7 @@ use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
 use super::signals::Signals;
 use super::summary::{self, Outcome};
 use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
-use super::unclean_exits::{LastQuestion, UncleanExits, Without};
+use super::unclean_exits::{Later, UncleanExits, Without};
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
@@ -69,14 +69,14 @@ pub fn join(
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(setting(Key::HostId), address.clone());
-    // A next job at the same port would be taken for this one where nothing tells that this one was complete.
-    let is_unsure = max_restarts > 0 || recovery::directory().is_some();
-    let last = match is_here || options.all_here() || is_unsure {
-        true => LastQuestion::Nothing,
-        false if report.is_led() => LastQuestion::Joining,
-        false => LastQuestion::Leaving,
+    // With recovery nothing tells that the cluster was complete: a next job at the same port would be taken for this one.
+    let later = match is_here || options.all_here() || recovery::directory().is_some() {
+        _ if max_restarts > 0 => Later::Returning,
+        true => Later::Nothing,
+        false if report.is_led() => Later::Joining,
+        false => Later::Leaving,
     };
-    let unclean_exits = UncleanExits::new(address.clone(), max_restarts > 0, last);
+    let unclean_exits = UncleanExits::new(address.clone(), later);
     let restart_check = RestartCheck::new(address.clone(), !is_here);
     let (began, mut progress) = (Instant::now(), Progress::new(address.clone(), !is_here, report.is_led()));
     if report.is_led() && !is_here {

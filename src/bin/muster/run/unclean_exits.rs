@@ -10,7 +10,7 @@
 //! user is told.
 //!
 //! A launcher on a host without the scheduler may see all its workers end with code 0 before any of that. So it asks once
-//! more, at once, before it ends well itself ([`LastQuestion`]). A port that refuses is an answer then: the job is over.
+//! more, at once, before it ends well itself ([`Later`]). A port that refuses is an answer then: the job is over.
 //! So is the word that all these workers have left, that nobody waits yet, or that another has broken the job. Where a
 //! worker's place has neither left nor is lost yet, the launcher asks again, for [`PATIENCE`] at most.
 //!
@@ -51,14 +51,17 @@ struct NotTold {
     is_refused: bool,
 }
 
-/// What is asked before a run ends well whose workers have all ended with code 0.
+/// What is asked of a job whose cluster has formed, and before a run ends well whose workers have all ended with code 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastQuestion {
-    /// Nothing: this launcher has the scheduler, or all workers of the job; or the job has recovery or restarts.
+pub enum Later {
+    /// As long as the job runs, whether others wait for a worker to come back: there are restarts. Nothing at the end.
+    Returning,
+    /// Nothing: this launcher has the scheduler, or all workers of the job, or the job has recovery.
     Nothing,
-    /// Whether others wait for one of them to join. The launcher that leads this one hears of a loss by itself.
+    /// At the end, whether others wait for one of the workers to join. The launcher that leads this one hears of a loss by
+    /// itself.
     Joining,
-    /// Whether one of them has broken the job, too.
+    /// At the end, whether one of them has broken the job, too.
     Leaving,
 }
 
@@ -79,28 +82,24 @@ pub struct UncleanExits {
     asks_at: Duration,
     pause: Duration,
     asked: Option<Question<Result<Told, NotTold>>>,
-    /// A process that is lost once the cluster has formed may come back.
-    can_return: bool,
+    later: Later,
     /// The cluster of this run was complete. One that forms at its port is another.
     has_formed: bool,
-    last: LastQuestion,
     /// Until when an answer to the last question is waited for, if it is being asked.
     settles_by: Option<Duration>,
 }
 
 impl UncleanExits {
-    /// No such workers yet; the scheduler is at this address. Without restarts only a cluster that forms waits for
-    /// anybody.
-    pub fn new(scheduler: (String, u16), can_return: bool, last: LastQuestion) -> UncleanExits {
+    /// No such workers yet; the scheduler is at this address.
+    pub fn new(scheduler: (String, u16), later: Later) -> UncleanExits {
         UncleanExits {
             scheduler,
             doubtful: Vec::new(),
             asks_at: Duration::ZERO,
             pause: PAUSES[0],
             asked: None,
-            can_return,
+            later,
             has_formed: false,
-            last,
             settles_by: None,
         }
     }
@@ -126,7 +125,7 @@ impl UncleanExits {
     /// Whether nothing is left to ask about these workers. All workers here have ended, and the run would end well. If there
     /// is something left it is asked now, and this is to be called again after each look.
     pub fn is_settled(&mut self, now: Duration) -> bool {
-        if self.last == LastQuestion::Nothing || self.doubtful.is_empty() {
+        if matches!(self.later, Later::Returning | Later::Nothing) || self.doubtful.is_empty() {
             return true;
         }
         let by = *self.settles_by.get_or_insert_with(|| {
@@ -174,7 +173,7 @@ impl UncleanExits {
                 self.asks_at = now + ASK_AGAIN;
             }
             JobPhase::Forming => self.asks_at = self.asks_at.min(now + FORMING_PAUSE),
-            _ if !self.can_return => doubtful.clear(), // it has formed, and nobody will be awaited again
+            _ if self.later != Later::Returning => doubtful.clear(), // it has formed, and nobody will be awaited again
             _ => {}
         }
         self.doubtful = doubtful;
@@ -195,7 +194,7 @@ impl UncleanExits {
     /// What this worker did not do before it ended, if it is awaited.
     fn without(&self, told: &Told, child: &Child, lives: &[Process]) -> Option<Without> {
         let nodes = &told.nodes;
-        let hears_of_loss = self.settles_by.is_some() && self.last == LastQuestion::Leaving && !self.can_return;
+        let hears_of_loss = self.settles_by.is_some() && self.later == Later::Leaving;
         match told.phase {
             JobPhase::Forming if nodes.is_empty() || self.has_formed => None,
             JobPhase::Forming => has_no_place(nodes, child, lives).then_some(Without::Joining(nodes.len())),
@@ -210,11 +209,8 @@ impl UncleanExits {
     /// Whether another answer may yet say of this worker that it is awaited. The end of a connection is known before the loss of
     /// the node is certain.
     fn is_open(&self, told: &Told, child: &Child, lives: &[Process]) -> bool {
-        let may_be_awaited = match told.phase {
-            JobPhase::Forming => false,
-            JobPhase::Broken => self.can_return,
-            _ => self.can_return || self.last == LastQuestion::Leaving,
-        };
+        let may_be_awaited =
+            self.later == Later::Leaving && !matches!(told.phase, JobPhase::Forming | JobPhase::Broken);
         let has_not_left = |node: &StatusNode| node.state != NodeStanding::Left;
         may_be_awaited && told.nodes.iter().any(|node| has_not_left(node) && is_place_of(&node.who, child, lives))
     }

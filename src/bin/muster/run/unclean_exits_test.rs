@@ -103,10 +103,10 @@ fn look_on(exits: &mut UncleanExits, mut now: Duration) -> Vec<(usize, Without)>
 
 /// What is found about a worker if its scheduler answers so, and whether nobody is asked any more. Each look is at a time
 /// of its own.
-fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
+fn found(answer: Option<StatusPart>, later: Later) -> (Vec<(usize, Without)>, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-    let mut exits = UncleanExits::new(address, can_return, LastQuestion::Nothing);
+    let mut exits = UncleanExits::new(address, later);
     assert_eq!(exits.deadline(), None);
     exits.doubt(1, Duration::ZERO);
     assert_eq!(exits.deadline(), Some(PAUSES[0]));
@@ -122,31 +122,39 @@ fn found(answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>
 fn the_scheduler_says_who_is_awaited() {
     let nodes = || vec![node(0, 70, NodeStanding::Recovering), node(1, 71, NodeStanding::Lost)];
     let left = (vec![(1, Without::Leaving)], true);
-    assert_eq!(found(Some(part(JobPhase::Recovering, nodes())), true), left, "who was found is asked about no more");
+    assert_eq!(
+        found(Some(part(JobPhase::Recovering, nodes())), Later::Returning),
+        left,
+        "who was found is asked about no more"
+    );
     for phase in [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Ending] {
         let nobody = (Vec::new(), false);
-        assert_eq!(found(Some(part(phase, nodes())), true), nobody, "{phase:?}: nobody waits, but somebody may");
+        assert_eq!(
+            found(Some(part(phase, nodes())), Later::Returning),
+            nobody,
+            "{phase:?}: nobody waits, but somebody may"
+        );
     }
-    assert_eq!(found(None, true), (Vec::new(), false), "it does not answer");
+    assert_eq!(found(None, Later::Returning), (Vec::new(), false), "it does not answer");
 }
 
 #[test]
 fn while_the_cluster_forms_one_without_a_place_keeps_those_waiting_who_have_one() {
-    let forming = |nodes| found(Some(part(JobPhase::Forming, nodes)), false);
+    let forming = |nodes| found(Some(part(JobPhase::Forming, nodes)), Later::Nothing);
     let waits = |rank, pid| node(rank, pid, NodeStanding::Member);
     assert_eq!(forming(vec![waits(0, 70)]), (vec![(1, Without::Joining(1))], true));
     assert_eq!(forming(vec![]), (Vec::new(), false), "nobody waits yet");
     assert_eq!(forming(vec![waits(0, 70), waits(1, 99)]), (Vec::new(), false), "a script's child has its place");
     let elsewhere = (vec![(1, Without::Joining(2))], true);
     assert_eq!(forming(vec![waits(0, 70), waits(2, 71)]), elsewhere, "a process of another host has the same number");
-    let running = found(Some(part(JobPhase::Running, vec![waits(0, 70), waits(1, 71)])), false);
+    let running = found(Some(part(JobPhase::Running, vec![waits(0, 70), waits(1, 71)])), Later::Nothing);
     assert_eq!(running, (Vec::new(), true), "it has formed: without restarts nobody will be awaited");
 }
 
 #[test]
 fn it_is_asked_ever_more_seldom() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), true, LastQuestion::Nothing);
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), Later::Returning);
     exits.doubt(0, Duration::ZERO);
     let mut asked = Vec::new();
     for _ in 0..8 {
@@ -164,10 +172,10 @@ fn it_is_asked_ever_more_seldom() {
 
 /// Both workers have ended with code 0, and the scheduler answers the last question so: what is found, and whether all is
 /// settled by that.
-fn found_last(last: LastQuestion, answer: Option<StatusPart>, can_return: bool) -> (Vec<(usize, Without)>, bool) {
+fn found_last(last: Later, answer: Option<StatusPart>) -> (Vec<(usize, Without)>, bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-    let mut exits = UncleanExits::new(address, can_return, last);
+    let mut exits = UncleanExits::new(address, last);
     let now = Duration::from_secs(9);
     (0..2).for_each(|child| exits.doubt(child, now));
     assert!(!exits.is_settled(now));
@@ -192,8 +200,8 @@ fn broken_by(rank: u32, nodes: Vec<StatusNode>) -> StatusPart {
 
 #[test]
 fn where_all_have_ended_with_0_others_may_wait_for_them_to_join() {
-    for last in [LastQuestion::Joining, LastQuestion::Leaving] {
-        let forming = |nodes| found_last(last, Some(part(JobPhase::Forming, nodes)), false);
+    for last in [Later::Joining, Later::Leaving] {
+        let forming = |nodes| found_last(last, Some(part(JobPhase::Forming, nodes)));
         let elsewhere = vec![node(2, 99, NodeStanding::Member)];
         let both = [0, 1].map(|child| (child, Without::Joining(1))).to_vec();
         assert_eq!(forming(elsewhere), (both, true));
@@ -207,7 +215,7 @@ fn where_all_have_ended_with_0_others_may_wait_for_them_to_join() {
 fn where_all_have_ended_with_0_one_may_have_broken_the_job() {
     let last = |phase, states: [NodeStanding; 2]| {
         let nodes = [(0, 70), (1, 71)].into_iter().zip(states).map(|((rank, pid), state)| node(rank, pid, state));
-        found_last(LastQuestion::Leaving, Some(part(phase, nodes.collect())), false)
+        found_last(Later::Leaving, Some(part(phase, nodes.collect())))
     };
     use NodeStanding::{Away, Left, Member};
     for phase in [JobPhase::Running, JobPhase::Ending] {
@@ -216,29 +224,20 @@ fn where_all_have_ended_with_0_one_may_have_broken_the_job() {
             assert_eq!(last(phase, [Left, state]), (Vec::new(), false), "{phase:?}, {state:?}: it may be lost soon");
         }
     }
-    let broken = |rank| found_last(LastQuestion::Leaving, Some(broken_by(rank, vec![])), false);
+    let broken = |rank| found_last(Later::Leaving, Some(broken_by(rank, vec![])));
     assert_eq!(broken(1), (vec![(1, Without::Leaving)], true));
     assert_eq!(broken(2), (Vec::new(), true), "another has broken it");
     // The launcher that leads knows that by the scheduler's words.
     for answer in [broken_by(1, vec![]), part(JobPhase::Running, vec![node(1, 71, Away)])] {
-        assert_eq!(found_last(LastQuestion::Joining, Some(answer), false), (Vec::new(), true));
+        assert_eq!(found_last(Later::Joining, Some(answer)), (Vec::new(), true));
     }
 }
 
 #[test]
-fn where_all_have_ended_with_0_and_may_return_one_that_is_awaited_is_found() {
-    let of = |answer| found_last(LastQuestion::Joining, Some(answer), true);
-    let lost = || vec![node(1, 71, NodeStanding::Lost)];
-    assert_eq!(of(part(JobPhase::Recovering, lost())), (vec![(1, Without::Leaving)], true));
-    assert_eq!(of(broken_by(1, lost())), (Vec::new(), false), "nobody waits for the next epoch yet");
-    assert_eq!(of(part(JobPhase::Ending, vec![node(1, 71, NodeStanding::Left)])), (Vec::new(), true));
-}
-
-#[test]
 fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
-    assert_eq!(found_last(LastQuestion::Leaving, None, false), (Vec::new(), false), "it is about to end");
+    assert_eq!(found_last(Later::Leaving, None), (Vec::new(), false), "it is about to end");
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), false, LastQuestion::Leaving);
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), gone), Later::Leaving);
     assert!(exits.is_settled(Duration::ZERO), "no worker has ended with code 0");
     exits.doubt(0, Duration::ZERO);
     assert!(!exits.is_settled(Duration::ZERO));
@@ -249,7 +248,7 @@ fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
 
 #[test]
 fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
-    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), false, LastQuestion::Leaving);
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), Later::Leaving);
     let told = Told { phase: JobPhase::Forming, culprit: None, nodes: vec![node(2, 99, NodeStanding::Member)] };
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), Some(Without::Joining(1)));
     exits.formed();
