@@ -384,18 +384,30 @@ void messages(const muster::group &world, std::int32_t rank) {
     FAILS(state, "received nothing", going.received());
 }
 
+// A container that counts its elements with a sign, as those of some libraries do.
+struct signed_size {
+    std::vector<float> elements;
+    float *data() { return elements.data(); }
+    const float *data() const { return elements.data(); }
+    std::ptrdiff_t size() const { return static_cast<std::ptrdiff_t>(elements.size()); }
+};
+
 // What the error of a receive tells of a message that is too long for it.
 void long_messages(const muster::group &world, std::int32_t rank) {
     const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
     const std::vector<double> out(3, 0.5);
     double one = 0;
-    for (const bool both : {false, true}) {
+    for (const int way : {0, 1, 2, 3}) {
         try {
-            if (both) {
+            if (way == 0) {
                 world.sendrecv(out, next, 11, muster::one(one), before, 11);
-            } else {
+            } else if (way == 1) {
                 world.send(out, next, 11);
                 world.recv(muster::one(one), muster::any_source, 11);
+            } else {
+                muster::request receive = world.irecv(muster::one(one), before, 11);
+                world.send(out, next, 11);
+                way == 2 ? receive.wait() : static_cast<void>(receive.wait_for(muster::no_limit));
             }
             CHECK(false);
         } catch (const muster::error &error) {
@@ -415,6 +427,9 @@ void exchanges(const muster::group &world, std::int32_t rank) {
     const std::int32_t next = (rank + 1) % kSize, before = (rank + kSize - 1) % kSize;
     const std::array<std::int32_t, 2> out{rank, 5};
     std::array<std::int32_t, 4> in{};
+    signed_size ones{{1, 1}}, sums{{0, 0}};
+    world.allreduce(ones, sums);
+    CHECK(sums.elements[1] == kSize);
     muster::received told = world.sendrecv(out, next, 3, in, before, 3);
     CHECK(told.count == 2 && in[0] == before && in[1] == 5);
     in = {};
@@ -590,7 +605,7 @@ void empty_handles() {
     muster::cluster cluster;
     CHECK(!cluster && !cluster.world());
     FAILS(invalid, "", cluster.rank());
-    FAILS(invalid, "empty", cluster.node_id());
+    FAILS(invalid, "cluster", cluster.node_id());
     FAILS(invalid, "", cluster.world().allgather(1));
     FAILS(invalid, "", cluster.store().get("k"));
     muster::request request;

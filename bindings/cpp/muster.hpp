@@ -191,8 +191,8 @@ public:
     /// The status that the call returned.
     status code() const noexcept { return code_; }
 
-    /// The message that did not fit, with its true length and type, where that is why a receive that waits has failed
-    /// (`status::mismatch`); else nothing. Of one that does not wait, request::received tells.
+    /// The message that did not fit, with its true length and type, where that is why a receive has failed
+    /// (`status::mismatch`); else nothing. After `wait_all`, request::received tells.
     const std::optional<received> &misfit() const noexcept { return misfit_; }
 
 private:
@@ -377,7 +377,7 @@ public:
               std::enable_if_t<!std::is_same_v<basic::bare_t<Buffer>, span> && basic::points_to<basic::element_t<Buffer>, T> &&
                                    (basic::lends<Buffer> || std::is_const_v<T>),
                                int> = 0>
-    constexpr span(Buffer &&buffer) noexcept : first_(std::data(buffer)), count_(std::size(buffer)) {}
+    constexpr span(Buffer &&buffer) noexcept : first_(std::data(buffer)), count_(static_cast<std::size_t>(std::size(buffer))) {}
 
     /// The first element; may be null where there is none.
     constexpr T *data() const noexcept { return first_; }
@@ -714,17 +714,17 @@ template <class T> struct view {
     std::int32_t type = element_type<T>();
 };
 template <class Buffer> view<const element_t<const Buffer>> readable(const char *name, const Buffer &buffer) {
-    return {std::data(buffer), std::size(buffer), name};
+    return {std::data(buffer), static_cast<std::size_t>(std::size(buffer)), name};
 }
 template <class Buffer>
 view<const element_t<Buffer>> read_later(const char *name, const std::remove_reference_t<Buffer> &buffer) {
     static_assert(lends<Buffer>, "the operation goes on: its buffer must not be a temporary");
-    return {std::data(buffer), std::size(buffer), name};
+    return {std::data(buffer), static_cast<std::size_t>(std::size(buffer)), name};
 }
 template <class Buffer> view<element_t<Buffer>> writable(const char *name, std::remove_reference_t<Buffer> &buffer) {
     static_assert(!std::is_const_v<element_t<Buffer>>, "the result is written here: this buffer must not be constant");
     static_assert(lends<Buffer>, "the result is written here: this buffer must not be a temporary");
-    return {std::data(buffer), std::size(buffer), name};
+    return {std::data(buffer), static_cast<std::size_t>(std::size(buffer)), name};
 }
 
 // The two buffers of a call, of a blocking one and of one that goes on.
@@ -748,12 +748,13 @@ template <class Pointer> struct list {
 template <class Like, class Pointer, class Buffers> list<Pointer> listed(Buffers &buffers) {
     static_assert(is_buffer<element_t<Buffers>>::value, "this is no list of buffers");
     list<Pointer> all;
-    for (std::size_t at = 0; at < std::size(buffers); at++) {
+    const auto count = static_cast<std::size_t>(std::size(buffers));
+    for (std::size_t at = 0; at < count; at++) {
         auto &buffer = std::data(buffers)[at];
         static_assert(std::is_same_v<std::remove_cv_t<element_t<decltype(buffer)>>, std::remove_cv_t<element_t<Like>>>,
                       "the buffers must have the same element type");
         all.data.push_back(std::data(buffer));
-        all.sizes.push_back(std::size(buffer));
+        all.sizes.push_back(static_cast<std::size_t>(std::size(buffer)));
     }
     return all;
 }
@@ -978,12 +979,15 @@ public:
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
     /// Whether it has ended well; its error if it has failed. Never waits for the end.
-    [[nodiscard]] outcome<bool> test() { return detail::out(detail::ended(muster_request_test(handle_))); }
+    [[nodiscard]] outcome<bool> test() { return detail::out(ended(muster_request_test(handle_))); }
     /// Waits until it has ended, at most for its group's time-out. If the wait is interrupted, the operation goes on.
-    outcome<void> wait() { return detail::out(detail::checked(muster_request_wait(handle_, usual_timeout.count()))); }
+    outcome<void> wait() {
+        const result<bool> told = ended(muster_request_wait(handle_, usual_timeout.count()));
+        return detail::out(told.has_value() ? result<void>() : result<void>(told.error()));
+    }
     /// Waits for so long at most. Whether it has ended; if not, one may wait again.
     [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
-        return detail::out(detail::ended(muster_request_wait(handle_, timeout.count())));
+        return detail::out(ended(muster_request_wait(handle_, timeout.count())));
     }
     /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
     outcome<void> cancel() { return detail::out(detail::checked(muster_request_cancel(handle_))); }
@@ -1026,6 +1030,15 @@ private:
     request(muster_request_t *handle, std::unique_ptr<muster::received> place,
             std::shared_ptr<const void> kept = nullptr) noexcept
         : handle_(handle), received_(std::move(place)), kept_(std::move(kept)) {}
+
+    // Whether the operation has ended; the error of a receive has the message that did not fit.
+    result<bool> ended(muster_status_t code) const {
+        if (code != MUSTER_ERR_MISMATCH || !received_ || received_->source < 0) {
+            return detail::ended(code);
+        }
+        const error why = detail::failed(code);
+        return error(why.code(), why.what(), *received_);
+    }
 
     void give_up() noexcept {
         if (handle_ != nullptr && muster_request_test(handle_) == MUSTER_IN_PROGRESS) {
@@ -1725,7 +1738,8 @@ public:
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
         static_assert(!std::is_pointer_v<element> && !basic::is_view<element>, "what a pointer or a view leads to does not travel");
-        return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), std::size(value) * sizeof(element)));
+        const std::size_t bytes = static_cast<std::size_t>(std::size(value)) * sizeof(element);
+        return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), bytes));
     }
     /// Sets several keys to one value each, at one moment, exactly once. There must be as many values as keys.
     outcome<void> multi_set(span<const std::string> keys, span<const std::string> values) const {
@@ -1854,7 +1868,8 @@ private:
 ///
 /// **Its destructor leaves in order** (finalize), which takes at most the setting `finalize_timeout`, and frees the handle. If it
 /// runs because an exception leaves its scope, it does not leave in order: the others see this node as lost, as they would if the
-/// process had died. To end the job for everyone, with the reason, call abort().
+/// process had died. To end the job for everyone, with the reason, call abort(). The hook of config::set_interrupt may end the
+/// leaving, too: the others then see this node as lost. So have it answer false again before the destructor runs.
 class cluster {
 public:
     /// No cluster.
@@ -1927,7 +1942,7 @@ public:
     outcome<std::string> node_id() const {
         const char *id = muster_node_id(handle_);
         return detail::out(id != nullptr ? result<std::string>(id)
-                                         : result<std::string>(detail::invalid("the cluster is empty: there is no node")));
+                                         : result<std::string>(detail::failed(static_cast<muster_status_t>(muster_rank(handle_)))));
     }
 
     /// The ranks of the workers that are lost, ascending.

@@ -190,14 +190,14 @@ pub static TABLE: [Setting; 51] = [
     .ms(&["MS_SCHED_PORT"])
     .agree(),
     Setting::new(Key::SchedBind, "sched_bind", Kind::Binds, "What the scheduler binds in place of `sched_host`.")
-        .more("For a scheduler that nodes reach by a service's address, through NAT, or at a container's mapped port."),
+        .more("For a scheduler that nodes reach by a service's address, through NAT, or at a container's mapped port. `muster run` binds one address, or `*`."),
     Setting::new(
         Key::WorkerNum,
         "worker_num",
         Kind::Whole { min: 1, max: NODES_LIMIT },
         "How many workers the cluster has. Needed with a role.",
     )
-    .more("Without a role, and without another launcher, it is an error.")
+    .more("Without a role, and without another launcher, it is an error (`RANK_SIZE` alone: a warning).")
     .ms(&["MS_WORKER_NUM"])
     .others(&["RANK_SIZE"])
     .agree(),
@@ -255,7 +255,7 @@ pub static TABLE: [Setting; 51] = [
     .more("If unset the node finds them itself.")
     .ms(&["MS_WORKER_IP"]),
     Setting::new(Key::Advertise, "advertise", Kind::Endpoints, "What this node tells the others in place of what it binds.")
-        .more("For a node that others reach through NAT. It then binds every address, unless `worker_ip` or `ifname` is set, and the port that is told here, unless `port_range` is set."),
+        .more("For a node that others reach through NAT. It then binds every address, unless `worker_ip` or `ifname` is set, and the port that is told here, unless there are several or `port_range` is set."),
     Setting::new(Key::PortRange, "port_range", Kind::Ports, "The ports of which this node takes the first that is free.")
         .more("If unset the system chooses the port. For a firewall, or for ports that are mapped."),
     Setting::new(Key::Ifname, "ifname", Kind::Interfaces, "The interfaces that count when a node looks for its addresses.")
@@ -273,7 +273,7 @@ pub static TABLE: [Setting; 51] = [
         Kind::Seconds { min_ms: 1, limitless: true },
         "How long the cluster may take to form, or to form anew.",
     )
-    .more("If `topo_timeout` is set, too, the smaller one counts.")
+    .more("If `topo_timeout` is set, too, the smaller one counts. The first process whose time is up ends the forming for all.")
     .ms(&["MS_CLUSTER_TIMEOUT"])
     .default("600"),
     Setting::new(
@@ -288,7 +288,7 @@ pub static TABLE: [Setting; 51] = [
         Key::NodeTimeout,
         "node_timeout",
         Kind::Seconds { min_ms: 500, limitless: false },
-        "Heartbeat time-out: after so much silence a node is lost.",
+        "Heartbeat time-out: after so much silence a node is lost. The scheduler's setting counts.",
     )
     .more("A node that does not hear the scheduler for so long is lost, too. A heartbeat goes out every fifth of it.")
     .ms(&["MS_NODE_TIMEOUT"])

@@ -24,6 +24,10 @@ use crate::types::Incarnation;
 use crate::wire::{Blob, Parts, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+/// How much memory a key of an open request takes beside its bytes. The first few of a request are not counted.
+const KEY_BYTES: usize = 64;
+const FEW_KEYS: usize = 64;
+
 /// How many requests of one node may be unanswered, including those whose answers wait for the disk.
 pub(super) const OPEN_MAX: usize = 1024;
 /// How many results of one node are kept.
@@ -269,7 +273,8 @@ impl Store {
         let bytes = |value: &u64| usize::try_from(*value).unwrap_or(usize::MAX);
         values.iter().try_for_each(|value| fits(bytes(value), self.room()))?;
         let keys: usize = begin.keys.iter().map(Blob::len).sum();
-        let reserved = keys + begin.value_bytes as usize;
+        let many = begin.keys.len().saturating_sub(FEW_KEYS) * KEY_BYTES;
+        let reserved = keys + many + begin.value_bytes as usize;
         if begin.value_bytes > 0 && !repeated {
             self.check_announced(reserved)?;
             self.check_early(begin)?;

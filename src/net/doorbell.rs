@@ -26,6 +26,8 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 pub const NAME_BYTES: usize = 16;
 /// How many bytes prove that a descriptor is the one that was announced.
 pub const PROOF_BYTES: usize = 32;
+/// How many rings are taken at a time.
+const RINGS_MAX: usize = 512;
 /// The sender's buffer: Linux's usual default.
 const SEND_BYTES: usize = 212_992;
 /// How many datagrams are looked at for a descriptor: more than a doorbell holds.
@@ -76,10 +78,15 @@ impl Doorbell {
         !matches!(rung.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOBUFS | libc::ENOMEM)))
     }
 
-    /// Takes all rings that have come.
+    /// Takes the rings that have come, so many at most: any process of the host may ring on and on. One that is left wakes the
+    /// sleeper once more.
     pub fn drain(&self) {
         let mut byte = [MaybeUninit::uninit(); 1];
-        while self.0.recv(&mut byte).is_ok() {}
+        for _ in 0..RINGS_MAX {
+            if self.0.recv(&mut byte).is_err() {
+                return;
+            }
+        }
     }
 
     /// Hands a descriptor to the process that has the other doorbell.

@@ -21,9 +21,11 @@ pub fn replace<E>(
     let Some(place) = place(path) else { return filled(as_it_is(path).map_err(&failed)?) };
     let mut fresh = place.clone().into_os_string();
     fresh.push(format!(".{}", std::process::id()));
-    let written = File::create(&fresh).map_err(&failed).and_then(filled);
+    let made = File::create_new(&fresh); // follows no link that somebody has planted
+    let taken = made.is_err();
+    let written = made.map_err(&failed).and_then(filled);
     let placed = written.and_then(|()| fs::rename(&fresh, &place).map_err(&failed));
-    if placed.is_err() {
+    if placed.is_err() && !taken {
         let _ = fs::remove_file(&fresh);
     }
     placed

@@ -116,16 +116,22 @@ impl Logger {
 /// A line as people may see it, whatever of it came from outside: it is one line, of a bounded length, and hides
 /// nothing.
 fn as_shown(line: &str) -> String {
-    let mut cut = line.len().min(LINE_MAX);
-    while !line.is_char_boundary(cut) {
-        cut -= 1;
+    let line_alone = cut(line).replace('\n', " ");
+    let shown = shown(&line_alone); // that may make it longer
+    let kept = cut(&shown);
+    match line.len() - line_alone.len() + shown.len() - kept.len() {
+        0 => kept.to_owned(),
+        more => format!("{kept}... ({more} bytes more)"),
     }
-    let line_alone = line[..cut].replace('\n', " ");
-    let shown = shown(&line_alone);
-    match line.len() - cut {
-        0 => shown.into_owned(),
-        more => format!("{shown}... ({more} bytes more)"),
+}
+
+/// The beginning of a text, as long as a line may be.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(LINE_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
+    &text[..end]
 }
 
 /// A line in the form for standard error.
@@ -172,6 +178,8 @@ mod tests {
         assert_eq!(shown, r"host \u{1b}[2K\u{d}muster error [scheduler] \u{202e}dedne sah boj eht");
         let long = "é".repeat(LINE_MAX);
         assert_eq!(as_shown(&long), format!("{}... ({LINE_MAX} bytes more)", "é".repeat(LINE_MAX / 2)));
+        let escaped = as_shown(&"\u{1}".repeat(LINE_MAX));
+        assert!(escaped.len() < LINE_MAX + 40 && escaped.ends_with(&format!("... ({} bytes more)", 4 * LINE_MAX)));
     }
 
     #[test]

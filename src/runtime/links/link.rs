@@ -31,6 +31,8 @@ const SMALL_PAYLOAD_MAX: u64 = (INBOUND_BYTES - HEADER_BYTES - CHECKSUM_BYTES) a
 const FIRST_INBOUND_BYTES: usize = 2 << 10;
 /// A payload of at least this length is received straight to where it belongs.
 const DIRECT_BYTES: usize = 2 << 10;
+/// How many signs of life may come in a row while they are read: more than the system's buffers hold, and than a peer sends in days.
+const SIGNS_MAX: u32 = 1 << 20;
 
 /// What stands next on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,12 +186,11 @@ impl Link {
     /// Returns what stands next, if it is all here: a data frame's head (at each call, until its payload is received), or,
     /// once, a whole frame of another kind.
     pub fn peek(&mut self) -> Result<Option<Arrival>, LinkEnd> {
+        let mut passed = 0;
         loop {
-            if let Some(arrival) = self.parse()? {
-                return Ok(Some(arrival));
-            }
-            if !self.fill()? {
-                return Ok(None);
+            match self.parse(&mut passed)? {
+                None if self.fill()? => {}
+                arrival => return Ok(arrival),
             }
         }
     }
@@ -224,7 +225,7 @@ impl Link {
         }
         let header = head.first_chunk().and_then(|head| FrameHeader::decode(head).ok());
         if header.is_some_and(|header| is_long(header.kind) && header.length == total as u64) {
-            let arrival = self.parse()?;
+            let arrival = self.parse(&mut 0)?;
             if let Some(incoming) = &mut self.incoming {
                 incoming.of_piece = landed;
             }
@@ -292,8 +293,11 @@ impl Link {
         got.is_ok_and(|count| count > 0)
     }
 
-    fn parse(&mut self) -> Result<Option<Arrival>, LinkEnd> {
+    fn parse(&mut self, signs_passed: &mut u32) -> Result<Option<Arrival>, LinkEnd> {
         loop {
+            if *signs_passed > SIGNS_MAX {
+                return Err(LinkEnd::Corrupt("signs of life without end".to_owned()));
+            }
             if let Some(incoming) = &self.incoming {
                 return Ok(Some(incoming.head.arrival(incoming.header)));
             }
@@ -325,6 +329,7 @@ impl Link {
             if arrival.is_some() {
                 return Ok(arrival);
             }
+            *signs_passed += 1;
         }
     }
 

@@ -36,16 +36,11 @@ fn after(bytes: &[u8], piece: usize) -> Link {
     Link::new(wrapped(other, piece, 6), &[])
 }
 
-/// Repeats until there is something. This thread drives both ends, and the kernel between them needs no other thread. So
-/// this does not yield: each of thousands of looks would then cost a turn of every other program.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+/// Repeats until there is something. This thread drives both ends, so it does not yield: each look would cost a turn of others.
+fn until<T>(look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "nothing comes");
-    }
+    let looks = std::iter::repeat_with(look).inspect(|_| assert!(Instant::now() < deadline, "nothing comes"));
+    looks.flatten().next().expect("they do not end")
 }
 
 fn next(link: &mut Link) -> Result<Arrival, LinkEnd> {
@@ -499,6 +494,16 @@ fn what_only_asks_for_an_answer_is_passed_over_wherever_it_comes() {
     // Such a frame must be empty.
     let odd = corrupt_words(next(&mut after(&small_frame(LinkKind::KeepAlive, b"x"), PLAIN)));
     assert_eq!(odd, "1 bytes too many");
+}
+
+#[test]
+fn signs_of_life_without_end_are_damage() {
+    let transport = Scripted::default();
+    let mut link = Link::new(Box::new(transport.clone()), &[]);
+    transport.script().coming = keep_alive().repeat(SIGNS_MAX as usize).into();
+    assert!(link.peek().unwrap().is_none(), "they may have gathered");
+    transport.script().coming = keep_alive().repeat(SIGNS_MAX as usize + 2).into();
+    assert_eq!(corrupt_words(next(&mut link)), "signs of life without end");
 }
 
 #[test]

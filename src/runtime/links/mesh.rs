@@ -15,7 +15,7 @@
 use super::address_lookup::AddressLookup;
 use super::complaints::{Complaints, UNPROVED};
 use super::dial::{Dialled, NotDialled};
-use super::handshake::{confirmation, frame, half, leave, Next, Stage};
+use super::handshake::{confirmation, frame, half, leave, Next, Stage, STEPS_MAX};
 use super::identities::Identities;
 use super::link::{say_at_once, LinkEnd};
 use super::mesh_connections::{MeshConnections, FIRST_TOKEN};
@@ -253,8 +253,7 @@ impl Mesh {
         token.0 >= FIRST_TOKEN
     }
 
-    /// Looks again at connections that hold bytes unknown to the poller, and then at a few strangers. Returns whether there
-    /// is more to look at.
+    /// Looks again where bytes lie that the poller does not know of, and at a few strangers. Returns whether there is more.
     pub fn look_again(&mut self, poller: &Poller) -> bool {
         let held = self.connections.holding();
         for token in &held {
@@ -285,7 +284,9 @@ impl Mesh {
 
     /// Moves a handshake on as far as it goes.
     pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
-        while self.advance_once(token, poller) {}
+        if !(0..STEPS_MAX).any(|_| !self.advance_once(token, poller)) {
+            self.turn_away(token, &WireError(format!("it says {STEPS_MAX} things at once")));
+        }
     }
 
     /// Returns whether there may be more at once.
@@ -425,8 +426,7 @@ impl Mesh {
         }
     }
 
-    /// A link is open: its group gets it, upgraded by the features that both ends offer. Returns whether the handshake goes on at
-    /// once: then no group has the connection yet.
+    /// A link is open: its group gets it, with what both ends offer. Returns whether the handshake goes on at once instead.
     fn hand_over(&mut self, token: Token, key: LinkKey, features: u64, poller: &Poller) -> bool {
         if !key.is_link() {
             if key.channel == Channel::Watch {

@@ -66,6 +66,17 @@ fn whoever_wants_a_link_to_a_freed_group_is_told() {
 }
 
 #[test]
+fn nodes_watch_each_other_by_their_places_in_universe_alone() {
+    let mut side = one(&plain(), nowhere());
+    let group = made(&side, GroupId(7));
+    side.mesh.add(&group, &side.poller);
+    for group in [GroupId::WORLD, GroupId(7), GroupId(8)] {
+        let watch = LinkHello { group, channel: Channel::Watch, ..hello() };
+        assert_eq!(Peer::dial(&side).refused(&mut side, &watch), LinkRejectReason::NoGroup, "{group}");
+    }
+}
+
+#[test]
 fn a_link_that_comes_to_be_when_its_group_is_freed_says_so() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(&plain(), listener.local_addr().unwrap());

@@ -7,7 +7,7 @@ use crate::net::interface;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::state::roster::Roster;
 use crate::types::{GroupId, Incarnation, Secret};
-use crate::wire::{Formed, LinkHello, LinkRejectReason, Member};
+use crate::wire::{Channel, Formed, LinkHello, LinkRejectReason, Member};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -132,6 +132,9 @@ impl Rosters {
         let knows = same_bytes(&hello.proof, &half(&formed.secret, 0));
         if (hello.epoch, hello.to, knows) != (formed.epoch, formed.index, true) {
             return Judged::Refused(LinkRejectReason::Stranger);
+        }
+        if hello.channel == Channel::Watch && hello.group != GroupId::UNIVERSE {
+            return Judged::Refused(LinkRejectReason::NoGroup); // its rank there would be taken for a node's index
         }
         let Some(roster) = self.groups.get(&hello.group) else {
             // A node that knows the secret may know a group before we do: the scheduler's news is on its way.

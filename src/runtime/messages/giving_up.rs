@@ -9,7 +9,11 @@ use super::operation::{misfit, Stage};
 use super::peer::InboundStage;
 use super::transfers::Transfers;
 use crate::error::{Error, Status};
-use crate::wire::{MessageHeader, MessagePart};
+use crate::wire::{MessageHeader, MessagePart, RTS_MAX};
+
+/// How many words to a peer may wait for it to read. One that keeps the rules has announced [`RTS_MAX`] messages, and is told a
+/// word for each, beside those of our own messages.
+const WORDS_MAX: usize = 4 * RTS_MAX;
 
 fn cancelled(title: &str) -> Error {
     Error::new(Status::Aborted, format!("{title} was cancelled"))
@@ -78,6 +82,9 @@ impl Transfers {
     pub(super) fn taken_back(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
         let MessageHeader { part, number, dtype, .. } = *header;
         let (message, asks) = (MessageId { source: rank, number }, part == MessagePart::Recall);
+        if self.peer(rank).words.len() > WORDS_MAX {
+            return Err(format!("it takes back message after message, and does not read the {WORDS_MAX} answers"));
+        }
         let inbound = &mut self.peer(rank).inbound;
         match inbound.get(&number).map(|inbound| &inbound.state) {
             None => {}

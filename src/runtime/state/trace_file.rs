@@ -12,8 +12,9 @@ use crate::types::{Call, Epoch, GroupId, HostName, JobInstance, Role, Time};
 use crate::wire::Formed;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format of these files.
@@ -89,7 +90,11 @@ impl TraceFile {
     pub(crate) fn create(folder: &Path, about: &About, zero: Time, clock: &Clock) -> io::Result<TraceFile> {
         let job: String = about.job.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = folder.join(format!("{}.{}_{}.{}.json", &job[..8], about.role, about.rank, about.restarts));
-        let file = Guarded::create(|| File::create(&path)).map_err(|error| named(&path, &error))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // A link that somebody has planted is not followed, and a pipe that nobody reads is not waited for.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = Guarded::create(|| options.open(&path)).map_err(|error| named(&path, &error))?;
         let process = about.rank + if about.role == Role::Server { FIRST_SERVER } else { 0 };
         let (text, file, named) = ("[\n".to_owned(), Some(file), BTreeSet::new());
         let mut trace = TraceFile { path, file, zero, process, text, bytes: 0, named, left_out: 0 };

@@ -37,6 +37,8 @@ const MODE: u32 = 0o644;
 
 /// How long another launcher may take to read and write that file.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many workers a line of that file names at most: nobody starts more from one launcher.
+const WORKERS_MAX: u32 = 1 << 20;
 /// How many processes a refusal names.
 const NAMED: usize = 4;
 
@@ -86,8 +88,8 @@ impl Tenant {
             join: join == "1",
             port: port.parse().ok()?,
             scheduler: scheduler == "1",
-            names: LogNames::new(stem),
-            workers: (first.parse().ok()?, count.parse().ok()?),
+            names: LogNames::new(Some(stem).filter(|stem| !stem.contains('/'))?),
+            workers: (first.parse().ok()?, count.parse().ok().filter(|count| *count <= WORKERS_MAX)?),
             run: RunId::read(run)?,
             host: host.to_owned(),
         })
@@ -273,7 +275,9 @@ fn alive<'a>(runs: &'a str, folder: &'a Path) -> impl Iterator<Item = Tenant> + 
 
 /// The launchers whose runs live in this folder; none where no run ever was.
 pub fn tenants(folder: &Path) -> io::Result<Vec<Tenant>> {
-    let mut runs = match File::open(folder.join(RUNS)) {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut runs = match options.open(folder.join(RUNS)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => return Ok(Vec::new()),
         opened => opened?,
     };

@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// Moves the cursor of a terminal to its corner, and wipes it.
 const WIPE: &str = "\x1b[H\x1b[2J";
+/// After so many questions in a row without an answer a job without recovery has ended.
+const MISSES: u32 = 3;
 
 /// Asks and shows as the options say. Returns the exit code.
 pub fn run(options: &Options) -> i32 {
@@ -55,6 +57,8 @@ enum Was {
     },
     /// It did not answer, and may be started again.
     Away,
+    /// It has not answered so often, and will not be started again. It may be slow, or have refused one reader more.
+    Missed(u32),
     /// It does not answer any more, because its job has ended.
     Ended,
 }
@@ -69,12 +73,16 @@ impl Was {
             Err(why) => text::plain(&why.words),
         };
         match self {
-            Was::Heard { comes_back: false } => {
-                (Was::Ended, Some(format!("the job has ended, or its scheduler: {why}")))
-            }
             Was::Heard { comes_back: true } => (Was::Away, Some(why)),
             Was::Away => (Was::Away, None),
             Was::Unheard | Was::Ended => (self, Some(why)),
+            Was::Heard { comes_back: false } | Was::Missed(_) => {
+                let times = if let Was::Missed(times) = self { times + 1 } else { 1 };
+                match times >= MISSES || answer.as_ref().is_err_and(|why| why.is_refused) {
+                    true => (Was::Ended, Some(format!("the job has ended, or its scheduler: {why}"))),
+                    false => (Was::Missed(times), (times == 1).then_some(why)),
+                }
+            }
         }
     }
 }
@@ -117,7 +125,11 @@ mod tests {
     }
 
     fn gone() -> Result<Told, NoAnswer> {
-        Err("refused".to_owned().into())
+        Err(NoAnswer { words: "refused".to_owned(), is_refused: true })
+    }
+
+    fn silent() -> Result<Told, NoAnswer> {
+        Err("no answer".to_owned().into())
     }
 
     #[test]
@@ -137,6 +149,18 @@ mod tests {
             assert_eq!((next, said.as_deref()), (Was::Ended, Some("the job has ended, or its scheduler: refused")));
         }
         assert_eq!(Was::Unheard.after(&gone()), (Was::Unheard, Some("refused".to_owned())));
+    }
+
+    #[test]
+    fn one_that_may_not_come_back_may_be_slow() {
+        let heard = Was::Unheard.after(&answered(false, JobPhase::Running)).0;
+        let (once, said) = heard.after(&silent());
+        assert_eq!((once, said.as_deref()), (Was::Missed(1), Some("no answer")));
+        assert_eq!(once.after(&answered(false, JobPhase::Running)).0, heard);
+        assert_eq!(once.after(&gone()).0, Was::Ended);
+        let (twice, said) = once.after(&silent());
+        assert_eq!((twice, said), (Was::Missed(2), None));
+        assert_eq!(twice.after(&silent()).0, Was::Ended);
     }
 
     #[test]
