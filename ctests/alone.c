@@ -164,18 +164,23 @@ static void after_leaving(muster_cluster_t *cluster) {
     CHECK(muster_node_id(cluster) != NULL);
 }
 
+/* Where all is slow, the library has said so, and the log's thread is one more. */
+static bool has_threads(int count) {
+    return own_threads_are(count) || (patience() > 1 && own_threads_are(count + 1));
+}
+
 int main(void) {
     int threads = own_threads();
     int descriptors = own_descriptors();
     muster_cluster_t *cluster = NULL;
     CHECK(muster_last_error()[0] == 0);
     CHECK_OK(muster_init(NULL, &cluster));
-    CHECK(own_threads_are(threads + 2)); /* the agent's and, as this process hosts it, the scheduler's */
+    CHECK(has_threads(threads + 2)); /* the agent's and, as this process hosts it, the scheduler's */
     queries(cluster);
     groups(cluster);
     collectives(muster_world(cluster));
     collectives(muster_universe(cluster));
-    CHECK(own_threads_are(threads + 2)); /* the thread that calls a collective drives it */
+    CHECK(has_threads(threads + 2)); /* the thread that calls a collective drives it */
     requests(muster_world(cluster));
     store(cluster);
     after_leaving(cluster);

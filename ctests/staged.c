@@ -536,7 +536,7 @@ static bool all_play(int by) {
 
 int main(void) {
     for (int attempt = 1; !all_play(MOST); attempt++) {
-        CHECK(attempt < ATTEMPTS);
+        CHECK(attempt < ATTEMPTS * patience());
         first_scene = SCENES - 1;
     }
     first_scene = 0;
