@@ -648,13 +648,17 @@ inline result<void> checked(muster_status_t code) { return code < 0 ? result<voi
 template <class T> result<T> valued(muster_status_t code, T value) {
     return code < 0 ? result<T>(failed(code)) : result<T>(std::move(value));
 }
+// Whether a receive has failed for a message that did not fit, and has told of it; and the error that has what it told.
+inline bool misfits(muster_status_t code, const received *told) {
+    return code == MUSTER_ERR_MISMATCH && told != nullptr && told->source >= 0;
+}
+inline error misfitting(muster_status_t code, const received &told) {
+    const error why = failed(code);
+    return {why.code(), why.what(), told};
+}
 // What a receive has told of its message; also of one that did not fit.
 inline result<received> receipt(muster_status_t code, const received &told) {
-    if (code != MUSTER_ERR_MISMATCH || told.source < 0) {
-        return valued(code, told);
-    }
-    const error why = failed(code);
-    return error(why.code(), why.what(), told);
+    return misfits(code, &told) ? result<received>(misfitting(code, told)) : valued(code, told);
 }
 // A number, or a status that is negative.
 template <class T> result<T> number(T answer) {
@@ -1033,11 +1037,7 @@ private:
 
     // Whether the operation has ended; the error of a receive has the message that did not fit.
     result<bool> ended(muster_status_t code) const {
-        if (code != MUSTER_ERR_MISMATCH || !received_ || received_->source < 0) {
-            return detail::ended(code);
-        }
-        const error why = detail::failed(code);
-        return error(why.code(), why.what(), *received_);
+        return detail::misfits(code, received_.get()) ? result<bool>(detail::misfitting(code, *received_)) : detail::ended(code);
     }
 
     void give_up() noexcept {

@@ -24,9 +24,10 @@ use crate::types::Incarnation;
 use crate::wire::{Blob, Parts, Record, StoreBegin, StoreOperation, StorePiece, StoreRecord, StoreReply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// How much memory a key of an open request takes beside its bytes. The first few of a request are not counted.
+/// How much memory a key of an open request takes beside its bytes. That many of a request are free: programs wait for a key of
+/// each node.
 const KEY_BYTES: usize = 64;
-const FEW_KEYS: usize = 64;
+const FREE_KEYS: usize = 4096;
 
 /// How many requests of one node may be unanswered, including those whose answers wait for the disk.
 pub(super) const OPEN_MAX: usize = 1024;
@@ -273,7 +274,7 @@ impl Store {
         let bytes = |value: &u64| usize::try_from(*value).unwrap_or(usize::MAX);
         values.iter().try_for_each(|value| fits(bytes(value), self.room()))?;
         let keys: usize = begin.keys.iter().map(Blob::len).sum();
-        let many = begin.keys.len().saturating_sub(FEW_KEYS) * KEY_BYTES;
+        let many = begin.keys.len().saturating_sub(FREE_KEYS) * KEY_BYTES;
         let reserved = keys + many + begin.value_bytes as usize;
         if begin.value_bytes > 0 && !repeated {
             self.check_announced(reserved)?;

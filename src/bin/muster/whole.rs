@@ -21,14 +21,23 @@ pub fn replace<E>(
     let Some(place) = place(path) else { return filled(as_it_is(path).map_err(&failed)?) };
     let mut fresh = place.clone().into_os_string();
     fresh.push(format!(".{}", std::process::id()));
-    let made = File::create_new(&fresh); // follows no link that somebody has planted
-    let taken = made.is_err();
-    let written = made.map_err(&failed).and_then(filled);
+    let written = made_anew(Path::new(&fresh)).map_err(&failed).and_then(filled);
     let placed = written.and_then(|()| fs::rename(&fresh, &place).map_err(&failed));
-    if placed.is_err() && !taken {
+    if placed.is_err() {
         let _ = fs::remove_file(&fresh);
     }
     placed
+}
+
+/// Makes a file that is nobody else's: what a killed process of the same number has left goes, and a link is not followed.
+fn made_anew(path: &Path) -> io::Result<File> {
+    match File::create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            File::create_new(path)
+        }
+        made => made,
+    }
 }
 
 /// Replaces a file by this text.
@@ -64,6 +73,9 @@ mod tests {
         let (file, link, loose) = (folder.join("file"), folder.join("link"), folder.join("loose"));
         assert!(replace_text(&folder.join("taken"), "text").is_err(), "it is a folder");
         replace_text(&file, "old").unwrap();
+        symlink("taken/elsewhere", folder.join(format!("file.{}", std::process::id()))).unwrap();
+        replace_text(&file, "old").unwrap();
+        assert!(!folder.join("taken/elsewhere").exists(), "a link that was planted is not followed");
         let half =
             replace(&file, |error| error, |out| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::Other.into())));
         assert!(half.is_err() && fs::read_to_string(&file).unwrap() == "old");

@@ -32,6 +32,8 @@ pub(crate) struct Attention<'a> {
     to: Option<(&'a Interrupts, u64)>,
     /// The time to ask the hook; none before the call sleeps.
     ask_at: Cell<Option<Instant>>,
+    /// What the hook has answered, if it has interrupted: the call may have a stage to come, and ends there.
+    answer: Cell<Option<i32>>,
     /// What else it listens to, if the call waits for several nodes of this process.
     also: Option<Box<Attention<'a>>>,
 }
@@ -44,7 +46,7 @@ impl Interrupts {
 
     /// The attention of a call that begins now.
     pub(crate) fn attention(&self) -> Attention<'_> {
-        Attention { to: Some((self, self.count.load(Ordering::Acquire))), ask_at: Cell::new(None), also: None }
+        Attention { to: Some((self, self.count.load(Ordering::Acquire))), ..Attention::none() }
     }
 
     /// Interrupts: all calls that have begun end their waits once they are woken.
@@ -56,7 +58,7 @@ impl Interrupts {
 impl<'a> Attention<'a> {
     /// The attention of a wait that nothing ends early.
     pub(crate) const fn none() -> Attention<'static> {
-        Attention { to: None, ask_at: Cell::new(None), also: None }
+        Attention { to: None, ask_at: Cell::new(None), answer: Cell::new(None), also: None }
     }
 
     /// The attention of the same call, which waits for another node as well.
@@ -69,6 +71,9 @@ impl<'a> Attention<'a> {
         let Some((interrupts, count)) = self.to else { return Ok(false) };
         if interrupts.count.load(Ordering::Acquire) != count {
             return Err(interrupted("muster_interrupt was called"));
+        }
+        if let Some(answer) = self.answer.get() {
+            return Err(interrupted(&format!("the hook of muster_config_set_interrupt returned {answer}")));
         }
         let is_due = self.ask_at.get().is_some_and(|at| at.saturating_duration_since(Instant::now()).is_zero());
         Ok(self.also.as_ref().map_or(Ok(false), |also| also.is_due())? || is_due)
@@ -103,10 +108,8 @@ impl<'a> Attention<'a> {
         }
         self.also.as_ref().map_or(Ok(()), |also| also.ask())?;
         self.ask_at.set(Instant::now().checked_add(ASK_EVERY));
-        match self.hook().map_or(0, Hook::ask) {
-            0 => self.is_due().map(drop), // it may have interrupted
-            answer => Err(interrupted(&format!("the hook of muster_config_set_interrupt returned {answer}"))),
-        }
+        self.answer.set(self.hook().map(Hook::ask).filter(|answer| *answer != 0));
+        self.is_due().map(drop) // it may have called muster_interrupt
     }
 
     fn hook(&self) -> Option<&Hook> {
@@ -230,6 +233,9 @@ mod tests {
             wait_until((&waits.0, &waits.1), || None, &attention, |came| std::mem::take(came).then_some(()))
         };
         assert_eq!(outcome(), Ok(Some(())));
+        let attention = interrupts.attention();
+        attention.signalled();
+        assert!(attention.ask().is_err() && attention.is_due().is_err(), "a call of several stages ends at the next");
         comes.store(false, std::sync::atomic::Ordering::SeqCst);
         assert_eq!(said(outcome().map(drop)), "the hook of muster_config_set_interrupt returned 7");
     }

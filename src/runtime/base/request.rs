@@ -162,7 +162,11 @@ impl Request {
         drop(state);
         let attention = requests.0.program.interrupts.attention();
         match limit {
-            None => self.carry_out(&attention)?,
+            None => {
+                if let Err(why) = self.carry_out(&attention) {
+                    return self.test().map(Some).ok_or(why);
+                }
+            }
             Some(_) => self.hurry(),
         }
         requests.wait_in(self, limit, &attention)

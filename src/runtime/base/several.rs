@@ -37,7 +37,11 @@ impl Request {
         let attention = attention(&programs);
         // A thread that carries a call out hears only what interrupts that call's node.
         match (limit, programs.len()) {
-            (None, 1) => requests.iter().try_for_each(|request| request.carry_out(&attention))?,
+            (None, 1) => {
+                if let Err(why) = requests.iter().try_for_each(|request| request.carry_out(&attention)) {
+                    return have_ended().then_some(true).ok_or(why);
+                }
+            }
             _ => requests.iter().for_each(|request| request.hurry()),
         }
         wait_for_some(requests, requests.len(), limit, (&homes, &attention))?;

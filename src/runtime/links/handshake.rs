@@ -26,7 +26,7 @@ pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How much is read ahead at most on a watch, and while a member tells that a group is over. A frame's payload has at
 /// most half of that.
 const WORD_BYTES: usize = 32 << 10;
-/// How far one look takes a connection. A node that watches another says one thing a second, so this is more than an hour of it.
+/// How far one look takes a connection. A node that watches another says one thing an interval, and is lost after five of silence.
 pub(crate) const STEPS_MAX: u32 = 4096;
 
 /// What is said of a connection that ended before it was a link.

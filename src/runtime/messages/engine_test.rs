@@ -318,7 +318,7 @@ fn who_takes_back_message_after_message_and_reads_no_answer_does_damage() {
     let mut bench = Bench::new();
     bench.scripts[1].script().room = 0;
     let taken_back = |number| [rts(number, 5), frame(part(MessagePart::Recall, number, 0, 0), &[])].concat();
-    let most = 4 * RTS_MAX as u64 + 2; // the first is on its way out
+    let most = 8 * RTS_MAX as u64 + 2; // the first is on its way out
     (1..=most).for_each(|number| bench.comes(1, &taken_back(number)));
     assert_eq!(bench.damage(), None);
     bench.comes(1, &taken_back(most + 1));

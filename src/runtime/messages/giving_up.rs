@@ -11,9 +11,9 @@ use super::transfers::Transfers;
 use crate::error::{Error, Status};
 use crate::wire::{MessageHeader, MessagePart, RTS_MAX};
 
-/// How many words to a peer may wait for it to read. One that keeps the rules has announced [`RTS_MAX`] messages, and is told a
-/// word for each, beside those of our own messages.
-const WORDS_MAX: usize = 4 * RTS_MAX;
+/// How many words to a peer may wait for it to read. At most [`RTS_MAX`] messages are announced in each direction, and each needs
+/// two words at most; those of eager messages and credit are few.
+const WORDS_MAX: usize = 8 * RTS_MAX;
 
 fn cancelled(title: &str) -> Error {
     Error::new(Status::Aborted, format!("{title} was cancelled"))
@@ -83,7 +83,7 @@ impl Transfers {
         let MessageHeader { part, number, dtype, .. } = *header;
         let (message, asks) = (MessageId { source: rank, number }, part == MessagePart::Recall);
         if self.peer(rank).words.len() > WORDS_MAX {
-            return Err(format!("it takes back message after message, and does not read the {WORDS_MAX} answers"));
+            return Err(format!("it takes back message after message, and does not read the {WORDS_MAX} words to it"));
         }
         let inbound = &mut self.peer(rank).inbound;
         match inbound.get(&number).map(|inbound| &inbound.state) {

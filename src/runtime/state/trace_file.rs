@@ -14,7 +14,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format of these files.
@@ -85,16 +85,25 @@ impl About {
     }
 }
 
+/// The file with this name, empty. No link that somebody has planted is followed, and no pipe is waited for.
+fn emptied(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() || about.nlink() > 1 {
+        return Err(io::Error::other("it is no file, or one with a further name: remove it"));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
 impl TraceFile {
     /// Makes the file of this node in a folder. The file of another life stays.
     pub(crate) fn create(folder: &Path, about: &About, zero: Time, clock: &Clock) -> io::Result<TraceFile> {
         let job: String = about.job.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = folder.join(format!("{}.{}_{}.{}.json", &job[..8], about.role, about.rank, about.restarts));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        // A link that somebody has planted is not followed, and a pipe that nobody reads is not waited for.
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = Guarded::create(|| options.open(&path)).map_err(|error| named(&path, &error))?;
+        let file = Guarded::create(|| emptied(&path)).map_err(|error| named(&path, &error))?;
         let process = about.rank + if about.role == Role::Server { FIRST_SERVER } else { 0 };
         let (text, file, named) = ("[\n".to_owned(), Some(file), BTreeSet::new());
         let mut trace = TraceFile { path, file, zero, process, text, bytes: 0, named, left_out: 0 };
@@ -207,4 +216,28 @@ fn us(ns: i64) -> Value {
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_trace_goes_into_no_file_that_has_another_name() {
+        let folder = std::env::temp_dir().join(format!("muster-trace-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (kept, trace) = (folder.join("kept"), folder.join("trace"));
+        fs::write(&kept, "kept").unwrap();
+        fs::write(&trace, "an older trace").unwrap();
+        assert_eq!(emptied(&trace).unwrap().metadata().unwrap().len(), 0);
+        fs::remove_file(&trace).unwrap();
+        std::os::unix::fs::symlink(&kept, &trace).unwrap();
+        assert!(emptied(&trace).is_err(), "a symbolic link");
+        fs::remove_file(&trace).unwrap();
+        fs::hard_link(&kept, &trace).unwrap();
+        assert!(emptied(&trace).is_err_and(|error| error.to_string().contains("further name")), "a hard link");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
