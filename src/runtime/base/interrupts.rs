@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(attention.left(None), Some(Duration::ZERO));
         assert_eq!(said(attention.ask()), "the hook of muster_config_set_interrupt returned 7");
         answer.store(0, std::sync::atomic::Ordering::SeqCst);
+        let attention = interrupts.attention();
         attention.signalled();
         assert_eq!(attention.ask(), Ok(()));
         assert!(attention.left(None).is_some_and(|left| left > Duration::ZERO), "the next span has begun");
@@ -233,11 +234,11 @@ mod tests {
             wait_until((&waits.0, &waits.1), || None, &attention, |came| std::mem::take(came).then_some(()))
         };
         assert_eq!(outcome(), Ok(Some(())));
+        comes.store(false, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(said(outcome().map(drop)), "the hook of muster_config_set_interrupt returned 7");
         let attention = interrupts.attention();
         attention.signalled();
         assert!(attention.ask().is_err() && attention.is_due().is_err(), "a call of several stages ends at the next");
-        comes.store(false, std::sync::atomic::Ordering::SeqCst);
-        assert_eq!(said(outcome().map(drop)), "the hook of muster_config_set_interrupt returned 7");
     }
 
     #[test]
