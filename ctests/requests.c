@@ -5,7 +5,6 @@
 #include "ranks.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { SIZE = 4, FLIGHT = 12, BIG = 1 << 20 };
 
@@ -88,11 +87,15 @@ static void keeps_its_time_out(muster_cluster_t *cluster, int index, void *conte
     muster_request_t *requests[2];
     (void)context;
     if (index == SIZE - 1) {
-        usleep(200 * 1000); /* so that 1 ms is over when the others begin their second call; no length of this fails the test */
+        CHECK_OK(muster_store_wait(cluster, (const char *const[]){"begin"}, 1, -1));
     }
     CHECK_OK(muster_ibarrier(world, &requests[0]));
     CHECK_OK(muster_iallreduce(world, &value, &sum, 1, MUSTER_INT64, MUSTER_SUM, &requests[1]));
     CHECK_OK(muster_group_set_timeout(world, 1));
+    if (index == 0) {
+        CHECK_IS(MUSTER_IN_PROGRESS, muster_request_wait(requests[1], 50)); /* so 1 ms is over before the call begins */
+        CHECK_OK(muster_store_set(cluster, "begin", "", 0));
+    }
     for (int i = 0; i < 2; i++) {
         CHECK_OK(muster_request_wait(requests[i], INT64_MAX));
         muster_request_free(requests[i]);

@@ -21,6 +21,7 @@ use super::parse::RunOptions;
 use super::part::Part;
 use crate::sys;
 use crate::voice::Voice;
+use muster::config::NODES_LIMIT;
 use muster::net::host;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
@@ -37,8 +38,6 @@ const MODE: u32 = 0o644;
 
 /// How long another launcher may take to read and write that file.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many workers a line of that file names at most: nobody starts more from one launcher.
-const WORKERS_MAX: u32 = 1 << 20;
 /// How many processes a refusal names.
 const NAMED: usize = 4;
 
@@ -89,7 +88,7 @@ impl Tenant {
             port: port.parse().ok()?,
             scheduler: scheduler == "1",
             names: LogNames::new(Some(stem).filter(|stem| !stem.contains('/'))?),
-            workers: (first.parse().ok()?, count.parse().ok().filter(|count| *count <= WORKERS_MAX)?),
+            workers: (first.parse().ok()?, count.parse().ok().filter(|count| u64::from(*count) <= NODES_LIMIT)?),
             run: RunId::read(run)?,
             host: host.to_owned(),
         })
