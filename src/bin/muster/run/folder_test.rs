@@ -38,6 +38,8 @@ fn a_line_is_read_as_it_was_written_and_another_versions_is_passed_by() {
         "7 1 8118 1 worker 0 4 host",
         "x 1 8118 1 worker 0 4 0123456789abcdef host",
         "7 1 8118 1 worker 0 4 0123456789abcdef host more",
+        "7 1 8118 1 worker 0 1048577 0123456789abcdef host",
+        "7 1 8118 1 ../worker 0 4 0123456789abcdef host",
     ] {
         assert_eq!(Tenant::read(line), None, "{line}");
     }
@@ -102,6 +104,19 @@ fn without_join_the_lock_lives_as_long_as_a_copy_of_the_descriptor_and_its_holde
     let error = error.expect("the child lives");
     assert!(error.contains(&format!("started without --join, alive in {}", child.id())), "{error}");
     claim(&folder.0, &tenant(12, 8200, true, (0, 1))).unwrap();
+}
+
+#[test]
+fn a_list_of_runs_that_is_a_pipe_or_a_link_is_an_error_and_nobody_waits_for_it() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("/dev/null", folder.0.join(RUNS)).unwrap();
+    assert!(tenants(&folder.0).is_err(), "a link");
+    std::fs::remove_file(folder.0.join(RUNS)).unwrap();
+    let name = std::ffi::CString::new(folder.0.join(RUNS).to_str().unwrap()).unwrap();
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    // It has no writer, so it is empty.
+    assert_eq!(tenants(&folder.0).unwrap_or_default(), []);
 }
 
 #[test]
