@@ -31,7 +31,8 @@ pub fn hosts_of_words(text: &str) -> Result<Vec<HostSlots>, String> {
 pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default();
+        // Open MPI allows spaces around the sign of `slots = 8`.
+        let line = line.split('#').next().unwrap_or_default().split('=').map(str::trim).collect::<Vec<_>>().join("=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
         let complain = |words: String| (index + 1, words);
@@ -121,9 +122,10 @@ mod tests {
 
     #[test]
     fn lines_are_open_mpis_or_mpichs() {
-        let text = "# all of them\none slots=4\n  two:8  # the big one\n\nthree slots=2 max_slots=4\nfour\nme@five max-slots=1\n";
-        let five = [("one", Some(4)), ("two", Some(8)), ("three", Some(2)), ("four", None), ("me@five", None)];
-        assert_eq!(told(hosts_of_lines(text).unwrap()), known(&five));
+        let text = "# all of them\none slots=4\n  two:8  # the big one\n\nthree slots=2 max_slots=4\nfour\nme@five max-slots=1\nsix slots = 3 max_slots =4\n";
+        let three = [("one", Some(4)), ("two", Some(8)), ("three", Some(2))];
+        let all = [&three[..], &[("four", None), ("me@five", None), ("six", Some(3))]].concat();
+        assert_eq!(told(hosts_of_lines(text).unwrap()), known(&all));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::environment::Environment;
 use super::launcher::{is_in_step, number, spelled};
-use super::launchers::{Condition, Launcher, LAUNCHERS, SLURM_STEP, STRANGERS};
+use super::launchers::{task_of, Condition, Launcher, LAUNCHERS, SLURM_STEP, STRANGERS};
 use super::table::Setting;
 
 const ALONE: &str = "this process is a cluster of one";
@@ -27,13 +27,14 @@ fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
     let is_set = |name: &'static str| environment.get(&spelled(name, environment)).is_some();
     let (rank, size) = (is_set(launcher.rank), is_set(launcher.size));
     // One process alone is no surprise, and a missing setting of our own is reported elsewhere. A batch script's own
-    // process has a rank.
+    // process has rank 0.
+    let is_first = number(environment, launcher.rank) == Some(0);
     let is_expected = match rank {
-        true => launcher.condition == Condition::SrunStep && !is_in_step(environment),
+        true => launcher.condition == Condition::SrunStep && !is_in_step(environment) && is_first,
         false => number(environment, launcher.size) == Some(1) || Setting::of_variable(launcher.size).is_some(),
     };
     if rank == size || is_expected {
-        return None;
+        return without_both(launcher, environment).filter(|_| !rank && !size);
     }
     let (there, missing) = if rank { (launcher.rank, launcher.size) } else { (launcher.size, launcher.rank) };
     let (there, missing) = (spelled(there, environment), spelled(missing, environment));
@@ -41,6 +42,20 @@ fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
     Some(format!(
         "{there} is set, but {missing} is not{which}: this process is not taken for one that {} started",
         launcher.name
+    ))
+}
+
+/// A launcher has set neither its rank nor its number of processes, but something else that says that there are others.
+fn without_both(launcher: &Launcher, environment: &Environment) -> Option<String> {
+    let is_above = |name: Option<&'static str>, least| {
+        name.filter(|name| number(environment, name).is_some_and(|number| number > least))
+    };
+    let host =
+        launcher.host.and_then(|host| environment.names().find(|name| *name == host || task_of(host, name).is_some()));
+    let there = host.or(is_above(launcher.local_rank, 0)).or(is_above(launcher.local_size, 1))?;
+    let Launcher { name, rank, size, .. } = launcher;
+    Some(format!(
+        "{there} is set, but {rank} and {size} are not: this process is not taken for one that {name} started"
     ))
 }
 

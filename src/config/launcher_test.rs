@@ -175,6 +175,28 @@ fn a_rank_without_a_size_is_no_launcher() {
 }
 
 #[test]
+fn what_only_a_process_among_others_has_is_named_if_rank_and_size_are_missing() {
+    for (there, names) in [
+        (("LOCAL_RANK", "1"), "LOCAL_RANK is set, but RANK and WORLD_SIZE are not: "),
+        (("OMPI_COMM_WORLD_LOCAL_SIZE", "2"), "OMPI_COMM_WORLD_LOCAL_SIZE is set, but OMPI_COMM_WORLD_RANK and "),
+        (("PET_MASTER_ADDR", "a"), "PET_MASTER_ADDR is set, but PET_NODE_RANK and PET_NNODES are not: "),
+        (("LWS_LEADER_ADDRESS", "a"), "LWS_LEADER_ADDRESS is set, but LWS_WORKER_INDEX and LWS_GROUP_SIZE are not: "),
+        (("VC_WORKER_HOSTS", "a,b"), "VC_WORKER_HOSTS is set, but VC_TASK_INDEX and VC_*_NUM are not: "),
+    ] {
+        let warnings = settings(&[there], &[]).warnings;
+        assert!(warnings.len() == 1 && warnings[0].starts_with(names), "{there:?}: {warnings:?}");
+    }
+    // A process alone on its host may be all there is.
+    for there in [("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"), ("SLURM_LOCALID", "0"), ("MASTER_ADDR", "a")] {
+        assert_eq!(settings(&[there], &[]).warnings, [""; 0], "{there:?}");
+    }
+    // A batch script's own process has rank 0; another rank is that of a step that has not said how large it is.
+    assert_eq!(settings(&[("SLURM_PROCID", "0")], &[]).warnings, [""; 0]);
+    let of_step = settings(&[("SLURM_PROCID", "1")], &[]).warnings;
+    assert!(of_step[0].starts_with("SLURM_PROCID is set, but SLURM_STEP_NUM_TASKS is not"), "{of_step:?}");
+}
+
+#[test]
 fn the_only_process_of_a_launcher_is_a_cluster_of_one() {
     let one = [("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")];
     let found = settings(&one, &[]);

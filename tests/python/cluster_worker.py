@@ -1,20 +1,27 @@
 """A worker for the launcher's tests: all-gathers until its time has come, and rank 1 then breaks it as it is told.
 
-cluster_worker.py leave | kill | exit0 | exit5 | raise
+cluster_worker.py leave | kill | stop | abort | exit0 | exit5 | raise
 """
 
 import os
 import signal
 import sys
+import time
 
 import muster_ctypes
 
 ROUNDS = 200
 
 
-def break_it(how):
+def break_it(how, cluster):
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif how == "abort":
+        cluster.abort(7, "bad data")
+        # As Python's own end may take: longer than the launcher gives those that are left, so it tells this process to end.
+        time.sleep(60)
     elif how == "raise":
         raise RuntimeError("my own fault")
     elif how.startswith("exit"):
@@ -27,7 +34,7 @@ def main():
     print(f"rank {rank} of {size}", flush=True)
     for step in range(ROUNDS):
         if rank == 1 and step == ROUNDS // 2:
-            break_it(sys.argv[1])
+            break_it(sys.argv[1], cluster)
         cluster.world.allgather(rank)
     cluster.leave()
 

@@ -45,6 +45,24 @@ def test_the_worker_that_broke_the_job_is_the_first(how, code, said):
         launch.nothing_left()
 
 
+def test_a_worker_that_is_stopped_is_named_before_those_that_notice_it():
+    with Launch(*WORDS, WORKER, "stop", env={"MUSTER_NODE_TIMEOUT": 1}) as launch:
+        assert launch.wait(timeout=60) == 1, "the code of the first that ended by itself"
+        pid = launch.child("worker 1")
+        cause = rf"^muster: the first failure was that of worker 1 \(pid {pid}\), log .*: rank 1 \(.*pid {pid}\).*\n(?:    .*\n)*muster: first to end: worker [023] "
+        assert re.search(cause, launch.stderr, re.M), launch.stderr
+        launch.nothing_left()
+
+
+def test_a_worker_that_aborts_and_ends_slowly_is_named_and_gives_the_code():
+    with Launch(*WORDS, WORKER, "abort") as launch:
+        assert launch.wait(timeout=60) == 7
+        pid = launch.child("worker 1")
+        cause = rf"^muster: the first failure was that of worker 1 \(pid {pid}\), log .*: rank 1 \(.*\) aborted the job with code 7: bad data\n"
+        assert re.search(cause, launch.stderr, re.M), launch.stderr
+        launch.nothing_left()
+
+
 def test_forming_that_takes_too_long_has_a_code_of_its_own():
     late = "if [ $RANK_ID = 2 ]; then exec sleep 600; fi; exec \"$0\" \"$@\""
     with Launch(*WORDS, "--cluster_time_out=5", "--", "sh", "-c", late, "python3", WORKER, "leave") as launch:

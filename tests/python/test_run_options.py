@@ -224,7 +224,7 @@ def test_help_has_headings_and_examples_that_are_right(command):
         (["--sim_level=high"], '--sim_level is "high"; it must be 0 to 3'),
         (["--sim_rank_id=1"], "but without --sim_level"),
         (["--worker_log_name=../x"], "which has a slash"),
-        (["--cluster_time_out", "2000000000"], "it must be seconds from 0.001 to 1000000000, or a negative number for no limit"),
+        (["--cluster_time_out", "2000000000"], "it must be a whole number of seconds from 1 to 1000000000, or a negative one for no limit"),
         (["--master_addr", "127.0.0.1:8118"], '--master_addr is "127.0.0.1:8118"; it must be a host name or an IP address'),
         (["--master_addr=a b"], '--master_addr is "a b"; it must be a host name or an IP address'),
         (["--worker_log_name=" + "x" * 300], "makes a name of 300 bytes; it may have 240"),

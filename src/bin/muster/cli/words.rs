@@ -118,7 +118,11 @@ fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Pa
     let joint = if written.starts_with("--") { "=" } else { " " };
     let missing = format!("{written} needs a value: {written}{joint}{}", option.takes.called());
     if let Some(value) = parser.optional_value().filter(|value| !is_rest_of_name(option, written, value)) {
-        return Ok(value);
+        let joined = value.to_str().and_then(|value| value.split_once('='));
+        return match joined.filter(|(rest, _)| is_rest_of_name(option, written, OsStr::new(rest))) {
+            Some((_, value)) => Ok(value.into()),
+            None => Ok(value),
+        };
     }
     let value = parser.value().map_err(|_| missing.clone())?;
     let name = value.to_str().filter(|word| word.starts_with("--")).and_then(|word| word.split('=').next());
@@ -128,7 +132,7 @@ fn value(command: &'static Command, option: &Opt, written: &str, parser: &mut Pa
     }
 }
 
-/// Whether `rest` is the end of a whole name that was written after one dash: `-np 4`, as mpirun's users know it.
+/// Whether `rest` is the end of a whole name that was written after one dash: `-np 4`, as mpirun's users know it, or `-np=4`.
 fn is_rest_of_name(option: &Opt, written: &str, rest: &OsStr) -> bool {
     !written.starts_with("--") && rest.to_str().is_some_and(|rest| option.name == format!("{}{rest}", &written[1..]))
 }
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_whole_name_may_stand_after_one_dash() {
-        for line in ["-np 4 a", "-n 4 a", "--np=4 a", "-n4 a"] {
+        for line in ["-np 4 a", "-n 4 a", "--np=4 a", "-n4 a", "-np=4 a"] {
             let read = read(&MPI, line.split_whitespace().map(OsString::from).collect());
             let Ok(Asked::With(words)) = read else { panic!("{line}: {read:?}") };
             assert_eq!((words.value("np"), &words.operands[..]), (Some("4"), &["a".into()][..]), "{line}");

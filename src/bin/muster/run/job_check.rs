@@ -37,8 +37,10 @@ const OWN_FIRST: Duration = Duration::from_millis(150);
 pub enum Found {
     /// The cluster is complete: other launchers hear of a failure.
     Formed,
-    /// The job will not go on, for this reason.
+    /// The job will not go on: the scheduler says why.
     Over(String),
+    /// The job will not go on, for the scheduler is gone, as these words say.
+    Gone(String),
 }
 
 /// What one piece of news means.
@@ -55,6 +57,8 @@ enum Meaning {
 pub struct JobCheck {
     bell: Arc<OwnedFd>,
     heard: Option<Receiver<Found>>,
+    /// Why the job is over, as the scheduler has said.
+    said: Option<String>,
 }
 
 impl JobCheck {
@@ -62,7 +66,7 @@ impl JobCheck {
     /// need know.
     pub fn new(scheduler: Option<(String, u16)>, node_timeout: Duration) -> io::Result<JobCheck> {
         let bell = Arc::new(sys::bell()?);
-        let Some((host, port)) = scheduler else { return Ok(JobCheck { bell, heard: None }) };
+        let Some((host, port)) = scheduler else { return Ok(JobCheck { bell, heard: None, said: None }) };
         let (tells, heard) = channel();
         let ear = Ear { bell: Arc::clone(&bell), tells, out_of_reach: OUT_OF_REACH.max(node_timeout) };
         let hears = move || {
@@ -70,7 +74,7 @@ impl JobCheck {
             ear.hear(begin, &format!("{host} port {port}"));
         };
         let _ = std::thread::Builder::new().name("muster-watches".to_owned()).spawn(hears); // without a thread nobody hears
-        Ok(JobCheck { bell, heard: Some(heard) })
+        Ok(JobCheck { bell, heard: Some(heard), said: None })
     }
 
     /// Nothing more is heard: nobody need know.
@@ -88,7 +92,15 @@ impl JobCheck {
         sys::hush(&self.bell);
         let found = self.heard.as_ref()?.try_recv().ok()?;
         sys::ring(&self.bell); // there may be more
+        if let Found::Over(why) = &found {
+            self.said = Some(why.clone());
+        }
         Some(found)
+    }
+
+    /// Why the job is over, if the scheduler has said so, and that was looked at.
+    pub fn said(&self) -> Option<&str> {
+        self.said.as_deref()
     }
 }
 
@@ -194,7 +206,7 @@ impl Ear {
                     }
                 }
                 Meaning::Over(why) => {
-                    self.tell_over(why);
+                    self.tell_end(Found::Over(why));
                     return Line::Over;
                 }
                 Meaning::Done => return Line::Over,
@@ -203,14 +215,14 @@ impl Ear {
     }
 
     fn tell_gone(&self, scheduler: &str, how: &str) {
-        self.tell_over(format!("the scheduler at {scheduler} is gone: {how}"));
+        self.tell_end(Found::Gone(format!("the scheduler at {scheduler} is gone: {how}")));
     }
 
-    fn tell_over(&self, why: String) {
+    fn tell_end(&self, end: Found) {
         // The kernel closes a process's connections before it tells the parent of its end: that word is to come first. The launcher
         // does not wait here, this thread does.
         std::thread::sleep(OWN_FIRST);
-        let _ = self.tell(Found::Over(why)); // nobody wants to know any more
+        let _ = self.tell(end); // nobody wants to know any more
     }
 
     fn tell(&self, found: Found) -> Result<(), std::sync::mpsc::SendError<Found>> {

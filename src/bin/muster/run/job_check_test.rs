@@ -77,7 +77,7 @@ fn a_scheduler_that_says_that_it_ends_stops_nobody() {
 fn one_that_goes_without_a_word_is_gone_and_one_that_is_not_there_yet_may_come() {
     let gone = told(vec![Refusal, Silence, News(vec![]), News(vec![running()]), Refusal]);
     assert_eq!(gone[0], Found::Formed);
-    let Found::Over(why) = &gone[1] else { panic!("{gone:?}") };
+    let Found::Gone(why) = &gone[1] else { panic!("{gone:?}") };
     assert_eq!(
         why,
         "the scheduler at a port 1 is gone: its port refuses connections, and it has not said that it ends"
@@ -87,10 +87,10 @@ fn one_that_goes_without_a_word_is_gone_and_one_that_is_not_there_yet_may_come()
 #[test]
 fn one_that_is_out_of_reach_has_its_time_from_when_it_was_heard_last() {
     let gone = told(vec![News(vec![running()]), Silence]);
-    assert!(matches!(&gone[1], Found::Over(why) if why.contains("out of reach for 0 s: no answer")), "{gone:?}");
+    assert!(matches!(&gone[1], Found::Gone(why) if why.contains("out of reach for 0 s: no answer")), "{gone:?}");
     // Something else accepts connections there, and closes them.
     let gone = told(vec![News(vec![running()]), News(vec![])]);
-    assert!(matches!(&gone[1], Found::Over(why) if why.contains("the connection has ended")), "{gone:?}");
+    assert!(matches!(&gone[1], Found::Gone(why) if why.contains("the connection has ended")), "{gone:?}");
     let second = Duration::from_secs(1);
     let heard_again =
         vec![News(vec![running()]), Silence, News(vec![running()]), Silence, News(vec![running(), ending()])];
@@ -110,7 +110,7 @@ fn a_connection_that_ends_is_made_again_and_another_job_at_the_port_is_not_this_
     let failed = news(JobPhase::Broken, Some("rank 1 is lost"), false);
     let other = JobNews { instance: JobInstance([2; 16]), ..failed };
     let gone = told(vec![News(vec![running()]), News(vec![other.clone()])]);
-    assert!(matches!(&gone[1], Found::Over(why) if why.contains("another job has its port")), "{gone:?}");
+    assert!(matches!(&gone[1], Found::Gone(why) if why.contains("another job has its port")), "{gone:?}");
     let forming = news(JobPhase::Forming, None, false);
     assert_eq!(told(vec![News(vec![forming]), News(vec![other])]), [], "nothing was promised");
 }
@@ -120,7 +120,7 @@ fn what_is_found_rings_until_all_of_it_was_looked_at() {
     let (tells, heard) = channel();
     let bell = Arc::new(sys::bell().unwrap());
     let ear = Ear { bell: Arc::clone(&bell), tells, out_of_reach: OUT_OF_REACH };
-    let mut check = JobCheck { bell, heard: Some(heard) };
+    let mut check = JobCheck { bell, heard: Some(heard), said: None };
     let rings = |check: &JobCheck| sys::poll([check.descriptor()], Some(Duration::ZERO)).unwrap()[0];
     assert!(!rings(&check) && check.look().is_none());
     ear.tell(Found::Formed).unwrap();
@@ -128,7 +128,9 @@ fn what_is_found_rings_until_all_of_it_was_looked_at() {
     assert!(rings(&check));
     assert_eq!(check.look(), Some(Found::Formed));
     assert!(rings(&check));
+    assert_eq!(check.said(), None);
     assert_eq!(check.look(), Some(Found::Over("why".to_owned())));
+    assert_eq!(check.said(), Some("why"));
     assert!(check.look().is_none() && !rings(&check));
     check.end();
     assert!(ear.tell(Found::Formed).is_err() && check.look().is_none());

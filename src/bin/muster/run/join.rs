@@ -156,21 +156,20 @@ impl Run<'_, '_> {
     /// parts itself.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
-        match self.job_check.look() {
+        let why = match self.job_check.look() {
+            None => return,
             Some(Found::Formed) => {
                 self.supervisor.formed();
-                self.unclean_exits.formed();
+                return self.unclean_exits.formed();
             }
-            Some(Found::Over(why)) => {
-                self.supervisor.told_why(summary::named_in(&why, &self.children), now);
-                let goes_on = !self.supervisor.is_stopping() && !self.supervisor.finished();
-                if goes_on && !self.report.is_led() {
-                    self.progress.end(self.voice);
-                    self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
-                    self.supervisor.job_is_lost(now);
-                }
-            }
-            None => {}
+            Some(Found::Over(why) | Found::Gone(why)) => why,
+        };
+        self.supervisor.told_why(summary::named_in(&why, &self.children), now);
+        let goes_on = !self.supervisor.is_stopping() && !self.supervisor.finished();
+        if goes_on && !self.report.is_led() {
+            self.progress.end(self.voice);
+            self.voice.say(format!("muster: the job is over: {why}; all processes here are asked to end\n"));
+            self.supervisor.job_is_lost(now);
         }
     }
 
@@ -415,7 +414,8 @@ impl Run<'_, '_> {
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
         let never_joined = self.never_joined.clone();
-        Outcome { verdict, children: counted, endings, never_formed, never_joined, left }
+        let scheduler = summary::scheduler_says(&counted).or_else(|| self.job_check.said().map(str::to_owned));
+        Outcome { verdict, children: counted, endings, scheduler, never_formed, never_joined, left }
     }
 }
 

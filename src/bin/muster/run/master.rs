@@ -165,6 +165,7 @@ fn listen(addresses: &[SocketAddr], all_here: bool) -> Result<Option<TcpListener
 fn cannot_bind(address: &SocketAddr, error: &io::Error, all_here: bool) -> String {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => "; choose another --master_port, or 0 to let the system choose",
+        io::ErrorKind::AddrNotAvailable => "; give an address of this host (MUSTER_SCHED_BIND)",
         _ => "",
     };
     let hosts = match error.kind() {

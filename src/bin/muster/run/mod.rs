@@ -419,6 +419,7 @@ fn wait(
 
 /// The summary for the launcher that leads this one.
 fn told(outcome: &summary::Outcome, text: String) -> Summary {
+    // That of another host says it itself.
     let scheduler = summary::scheduler_says(&outcome.children).unwrap_or_default();
     let Verdict::Failed { first, .. } = outcome.verdict else {
         return Summary { scheduler, ..Summary::default() };

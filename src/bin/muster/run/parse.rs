@@ -213,9 +213,11 @@ fn validate(words: Words, placement: Placement, has_table: bool) -> Result<RunOp
     let first_rank = node_rank.map(|node_rank| node_rank.saturating_mul(local_worker_num));
     let join = words.truth("join")?;
     let max_restarts = max_restarts(&words, join)?;
-    let cluster_time_out = number(&words, "cluster_time_out", "a whole number of seconds", i64::MIN..=i64::MAX)?;
-    let cluster_time_out = cluster_time_out.unwrap_or(600);
-    of_kind("cluster_time_out", Key::ClusterTimeout, &cluster_time_out.to_string())?;
+    let seconds = "a whole number of seconds from 1 to 1000000000, or a negative one for no limit";
+    let cluster_time_out = number(&words, "cluster_time_out", seconds, i64::MIN..=1_000_000_000)?.unwrap_or(600);
+    if cluster_time_out == 0 {
+        return Err(format!("--cluster_time_out is \"0\"; it must be {seconds}"));
+    }
     if words.operands.first().is_none_or(|program| program.is_empty()) {
         return Err("there is no program to run; it comes after the options".to_owned());
     }

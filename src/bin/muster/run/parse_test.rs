@@ -247,9 +247,9 @@ fn complaints_name_option_value_and_what_would_be_right() {
         ("--cluster_time_out=0.5 a", "--cluster_time_out is \"0.5\"; it must be a whole number of seconds"),
         (
             "--cluster_time_out=0 a",
-            "--cluster_time_out is \"0\"; it must be seconds from 0.001 to 1000000000, or a negative number for no limit",
+            "--cluster_time_out is \"0\"; it must be a whole number of seconds from 1 to 1000000000, or a negative one for no limit",
         ),
-        ("--cluster_time_out=1000000001 a", "--cluster_time_out is \"1000000001\"; it must be seconds from 0.001 to"),
+        ("--cluster_time_out=1000000001 a", "--cluster_time_out is \"1000000001\"; it must be a whole number of seconds"),
         ("--join=maybe a", "--join is \"maybe\"; it must be True or False"),
         ("--tail_worker_log=0,x a", "--tail_worker_log is \"0,x\"; it must be ranks"),
         ("--tail_worker_log=-2 a", "-1 for all, or none"),

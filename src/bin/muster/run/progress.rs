@@ -190,11 +190,26 @@ fn asked(host: &str, port: u16) -> Said {
     }
 }
 
+/// Words of the scheduler's sentence about forming, and shorter ones for a narrow row.
+const SHORTER: [(&str, &str); 4] = [
+    ("muster: forming since ", "forming, "),
+    (" have come; missing: ", ", missing "),
+    ("; those that came: ", "; here "),
+    (" have come", ""),
+];
+
 /// The part of the words that fits into a row of that width: longer words would go on in the next row, which is not
 /// wiped.
 fn fitting(words: &str, width: usize) -> String {
+    let mut words = words.to_owned();
+    for (long, short) in SHORTER {
+        if words.chars().count() < width {
+            return words;
+        }
+        words = words.replacen(long, short, 1);
+    }
     if words.chars().count() < width {
-        return words.to_owned();
+        return words;
     }
     let cut: String = words.chars().take(width.saturating_sub(3)).collect();
     format!("{cut}..")
@@ -210,6 +225,14 @@ mod tests {
         assert_eq!(fitting("0123456789", 10), "0123456..");
         assert_eq!(fitting("0123456789", 11), "0123456789");
         assert_eq!(fitting("0123", 2), "..");
+    }
+
+    #[test]
+    fn a_narrow_row_says_it_in_fewer_words() {
+        let words = "muster: forming since 12 s: 2 of 4 workers have come; missing: ranks 1 and 2; those that came: host-a (1), host-b (1)";
+        assert_eq!(fitting(words, 120), words);
+        let short = "forming, 12 s: 2 of 4 workers, missing ranks 1 and 2; here host-a (1), host-b (1)";
+        assert_eq!(fitting(words, 82), short);
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl RunSecret {
             None => draw()?,
         };
         if let Some(directory) = recovery {
-            runtime::prepare_recovery(directory).map_err(|error| io::Error::other(error.message().to_owned()))?;
+            let unfit = |why: &str| format!("{why}; expected a recovery path (MS_RECOVERY_PATH) that can be used");
+            runtime::prepare_recovery(directory).map_err(|error| io::Error::other(unfit(error.message())))?;
             put(&kept::file_of_recovery(directory), &format!("{secret}\n"))?;
         }
         std::env::set_var(VARIABLE, OsString::from(&secret));

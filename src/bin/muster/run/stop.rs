@@ -15,6 +15,9 @@ const SCHEDULER_KILL: Duration = Duration::from_millis(250);
 pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
 /// How long children have after the user's signal. A second one cuts it short.
 pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
+/// A signal that comes so soon after the first is the same one: `timeout` sends it to the launcher and to its process group, and
+/// where a terminal is closed both the shell and the kernel send it.
+pub const SAME_SIGNAL: Duration = Duration::from_millis(300);
 /// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
 /// or that they never came.
 pub const CLOSING: Duration = Duration::from_secs(1);
@@ -38,8 +41,8 @@ pub(super) enum Why {
     Failure,
     /// The scheduler has said that the job is over, before anything failed here.
     JobOver,
-    /// The user has asked for it, by this signal. None: something had failed here before, and that counts.
-    User(Option<i32>),
+    /// The user has asked for it at this time, by this signal. None: something had failed here before, and that counts.
+    User { signal: Option<i32>, at: Duration },
 }
 
 /// How long each of the processes is left alone.
@@ -79,13 +82,13 @@ impl Stop {
 
     /// Whether a failure or the user is the reason: then nobody is started again.
     pub(super) fn is_hard(&self) -> bool {
-        matches!(self.why, Why::Failure | Why::JobOver | Why::User(_))
+        matches!(self.why, Why::Failure | Why::JobOver | Why::User { .. })
     }
 
     /// The user's signal that is the reason.
     pub(super) fn signal(&self) -> Option<i32> {
         match self.why {
-            Why::User(signal) => signal,
+            Why::User { signal, .. } => signal,
             Why::Done | Why::SchedulerEnded | Why::Failure | Why::JobOver => None,
         }
     }
@@ -161,6 +164,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_signal_that_comes_twice_at_once_is_one() {
+        let mut supervisor = Supervisor::new([true, false], true, 0);
+        supervisor.signalled(libc::SIGTERM, SECOND);
+        supervisor.signalled(libc::SIGTERM, SECOND + SAME_SIGNAL - Duration::from_millis(1));
+        let asked = [Action::Terminate(Whom::Workers)];
+        assert_eq!(actions(&mut supervisor), asked, "asked once, and nobody is killed");
+        supervisor.signalled(libc::SIGTERM, SECOND + SAME_SIGNAL);
+        assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
+    }
+
     /// A host without the scheduler, which tells of the complete cluster. One worker has ended with code 0.
     fn elsewhere() -> Supervisor {
         let mut supervisor = Supervisor::new([false, false], false, 0);
@@ -175,6 +189,15 @@ mod tests {
         supervisor.ended(0, Ending::Exit(8), 2 * SECOND);
         assert!(!supervisor.finished());
         supervisor.told_why(Some(1), 2 * SECOND);
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 1, then: vec![0] });
+        // None of them need have ended well: several that end at once are told apart by the word.
+        let mut supervisor = Supervisor::new([false, false], false, 0);
+        supervisor.formed();
+        supervisor.ended(0, Ending::Exit(9), SECOND);
+        supervisor.ended(1, Ending::Exit(5), SECOND);
+        assert!(!supervisor.finished());
+        supervisor.told_why(Some(1), SECOND);
         assert!(supervisor.finished());
         assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 1, then: vec![0] });
         // The word may name nobody here, or not come.

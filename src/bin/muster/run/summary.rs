@@ -31,6 +31,9 @@ const OTHERS_CHARS: usize = 2 * COLUMNS;
 const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
 
+/// What the scheduler says of a rank that called `muster_abort`, before the code.
+const ABORTED: &str = " aborted the job with code ";
+
 /// How a run ended.
 pub struct Outcome {
     /// The child to blame.
@@ -39,6 +42,8 @@ pub struct Outcome {
     pub children: Vec<Child>,
     /// How each child's life that counts ended.
     pub endings: Vec<Ending>,
+    /// Why the scheduler says that the job failed.
+    pub scheduler: Option<String>,
     /// All ended well, and their cluster was never complete: the scheduler said so.
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
@@ -57,7 +62,7 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             (text, Ending::Signal(*signal).code())
         }
         Verdict::Failed { first, then } => {
-            let code = match outcome.endings[*first].code() {
+            let code = match aborted_with(*first, outcome).unwrap_or(outcome.endings[*first].code()) {
                 0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
                 code => code,
             };
@@ -79,24 +84,29 @@ pub fn never_formed(workers: u32) -> String {
 }
 
 fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
-    let Outcome { children, endings, .. } = outcome;
+    let Outcome { children, endings, scheduler: words, .. } = outcome;
     let child = &children[first];
-    let words = scheduler_says(children);
-    let (mut head, mut says) = (String::new(), String::new());
     let mut log = tail_of(&child.log);
-    if let Some(words) = &words {
-        let is_elsewhere = names_another_host(words, children);
-        if is_elsewhere {
-            head = format!("muster: the first failure was on another host: {words}\n");
-        } else {
-            says = format!("muster: the scheduler says: {words}\n");
+    let cause = words.as_ref().map(|words| (words, cause(words, first, endings[first], children)));
+    let line = |what: &str| first_line(what, first, outcome);
+    let (head, mut says) = match &cause {
+        None => (line("first failure"), String::new()),
+        Some((words, Cause::First)) => (line("first failure"), format!("muster: the scheduler says: {words}\n")),
+        Some((words, Cause::Elsewhere)) => {
+            let elsewhere = format!("muster: the first failure was on another host: {words}\n");
+            (elsewhere + &line("first failure here"), String::new())
         }
-        if is_elsewhere || child.part == Part::Scheduler {
-            // If the log says it, too, it is left out there: reading it once is enough.
-            log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
+        Some((words, Cause::Another(named))) => {
+            let named = &children[*named];
+            let (who, its_log) = (format!("{} (pid {})", named.part, named.pid), named.log.display());
+            log = tail_of(&named.log);
+            (format!("muster: the first failure was that of {who}, log {its_log}: {words}\n"), line("first to end"))
         }
+    };
+    if let Some((words, _)) = cause.filter(|(_, cause)| *cause != Cause::First || child.part == Part::Scheduler) {
+        // If the log says it, too, it is left out there: reading it once is enough.
+        log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
     }
-    head += &first_line(first, outcome, words.as_deref(), !head.is_empty());
     for other in then.iter().take(OTHERS) {
         let child = &children[*other];
         let said = match child.part {
@@ -104,7 +114,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             Part::Worker { .. } => telling_lines(&tail_of(&child.log), 1).pop().map(|line| line.trim().to_owned()),
         };
         // Everybody is told the first cause in the same words: reading them once is enough.
-        let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words)));
+        let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words.as_str())));
         let news = news.map(|news| format!(": {}", cut(&news, OTHERS_CHARS))).unwrap_or_default();
         says.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
     }
@@ -122,28 +132,29 @@ fn all_logs(log: &Path) -> String {
     format!("muster: all logs are in {}\n", folder.display())
 }
 
-/// The first line: which process it was, where it ran, how it ended, and where its log is. `words`: the scheduler's.
-fn first_line(first: usize, outcome: &Outcome, words: Option<&str>, is_consequence: bool) -> String {
+/// The line about the first failure that was noticed: which process it was, where it ran, how it ended, and where its log is.
+/// `what` begins it.
+fn first_line(what: &str, first: usize, outcome: &Outcome) -> String {
     let child = &outcome.children[first];
     let restarts = match child.restarts {
         0 => String::new(),
         1 => " after 1 restart".to_owned(),
         several => format!(" after {several} restarts"),
     };
-    let (what, host) = (if is_consequence { " here" } else { "" }, host::name().unwrap_or_else(|_| "?".to_owned()));
+    let host = host::name().unwrap_or_else(|_| "?".to_owned());
     let (how, log) = (how(child, outcome.endings[first]), child.log.display());
-    let mut text = format!("muster: first failure{what}: {how}{restarts}, log {log}, on host {host}\n");
+    let mut text = format!("muster: {what}: {how}{restarts}, log {log}, on host {host}\n");
     if outcome.never_joined.contains(&first) {
         text.push_str("    it ended without joining the cluster (muster_init), for which others waited\n");
     } else if outcome.endings[first] == Ending::Exit(0) {
-        text.push_str(&format!("    {}\n", with_code_0(words)));
+        text.push_str(&format!("    {}\n", with_code_0(outcome.scheduler.as_deref())));
     }
     text
 }
 
 /// Why an end with code 0 is the first failure, by the scheduler's words.
 pub fn with_code_0(words: Option<&str>) -> &'static str {
-    match words.is_some_and(|words| words.contains(" aborted the job with code ")) {
+    match words.is_some_and(|words| words.contains(ABORTED)) {
         true => "it aborted the job (muster_abort), and ended with code 0",
         false => "it ended with code 0, without leaving the cluster (muster_finalize)",
     }
@@ -247,9 +258,34 @@ fn last_words(log: &str) -> Option<&str> {
     of_last_life.into_iter().find_map(|line| line.strip_prefix(LAST_WORDS))
 }
 
-/// Whether these words blame a rank that is none of the children.
-fn names_another_host(words: &str, children: &[Child]) -> bool {
-    words.starts_with("rank ") && named_in(words, children).is_none()
+/// Which process the scheduler's words blame.
+#[derive(Debug, PartialEq)]
+enum Cause {
+    /// The one whose failure was noticed first, or none.
+    First,
+    /// Another child. It had not ended: it was stopped or did not answer, say.
+    Another(usize),
+    /// A rank that is none of the children.
+    Elsewhere,
+}
+
+/// The code with which a worker here aborted the job, if it did, and was told to end before it had ended by itself.
+fn aborted_with(first: usize, outcome: &Outcome) -> Option<i32> {
+    let words = outcome.scheduler.as_deref()?;
+    let (_, code) = words.split_once(ABORTED)?;
+    let code = code.split(':').next()?.parse::<i32>().ok()?;
+    let cause = cause(words, first, outcome.endings[first], &outcome.children);
+    matches!(cause, Cause::Another(_)).then_some(if (1..=255).contains(&code) { code } else { code::FAILED })
+}
+
+/// What these words blame, where the failure of the child `first` was noticed first, which ended so.
+fn cause(words: &str, first: usize, ending: Ending, children: &[Child]) -> Cause {
+    match named_in(words, children) {
+        _ if ending == Ending::Exit(code::FORMING) => Cause::First,
+        Some(named) if named != first => Cause::Another(named),
+        None if words.starts_with("rank ") => Cause::Elsewhere,
+        _ => Cause::First,
+    }
 }
 
 /// The child that the scheduler's last words name: by rank, or by host and process if ranks are not known.

@@ -22,7 +22,8 @@ fn children() -> Vec<Child> {
 }
 
 fn outcome(verdict: Verdict, children: Vec<Child>, endings: &[Ending]) -> Outcome {
-    Outcome { verdict, children, endings: endings.to_vec(), never_formed: false, never_joined: Vec::new(), left: 0 }
+    let (scheduler, endings) = (scheduler_says(&children), endings.to_vec());
+    Outcome { verdict, children, endings, scheduler, never_formed: false, never_joined: Vec::new(), left: 0 }
 }
 
 #[test]
@@ -53,9 +54,8 @@ fn an_end_with_code_0_can_be_the_first_failure() {
     assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
     assert!(text.contains("without leaving the cluster"), "{text}");
     let aborted = "rank 0 (node id \"0\", host a, pid 100) aborted the job with code 7: bad data";
-    outcome.children[0].log = log("aborted", &format!("muster scheduler: {aborted}\n"));
+    outcome.scheduler = Some(aborted.to_owned());
     let (text, _) = summary(&outcome);
-    std::fs::remove_file(&outcome.children[0].log).unwrap();
     assert!(text.contains("it aborted the job (muster_abort)") && !text.contains("without leaving"), "{text}");
     outcome.never_joined.push(1);
     assert!(summary(&outcome).0.contains("without joining the cluster"));
@@ -108,6 +108,42 @@ fn a_cause_on_another_host_is_told_before_its_consequence_here() {
 }
 
 #[test]
+fn a_child_that_the_scheduler_blames_comes_first_even_if_it_had_not_ended() {
+    let mut children = children();
+    let words = "rank 12 (node id \"12\", host h, pid 112) is lost: silent for 5 s, with its connection open";
+    children[0].log = log("silent", &format!("muster scheduler: {words}\n"));
+    let endings = [Ending::Exit(1), Ending::Exit(3), Ending::Exit(3), Ending::Signal(15)];
+    let verdict = Verdict::Failed { first: 1, then: vec![2, 0] };
+    let (text, code) = summary(&outcome(verdict, children.clone(), &endings));
+    std::fs::remove_file(&children[0].log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let log = "/nonexistent/worker_12.log";
+    assert_eq!(lines[0], format!("muster: the first failure was that of worker 12 (pid 112), log {log}: {words}"));
+    assert!(lines[1].starts_with("muster: first to end: worker 0 (pid 100) exited with code 3, log "), "{text}");
+    assert!(!text.contains("the scheduler says"), "{text}");
+    assert_eq!(code, 3, "its own end was this launcher's doing, and gives no code");
+}
+
+/// Python takes a while from an exception to the end of its process.
+#[test]
+fn a_child_that_aborted_and_was_told_to_end_gives_its_words_and_its_code() {
+    let mut children = children();
+    let words = "rank 0 (node id \"0\", host h, pid 100) aborted the job with code 7: ValueError: own fault";
+    (children[0].log, children[1].log) =
+        (log("aborts", &format!("muster scheduler: {words}\n")), log("fault", "Traceback\nValueError: own fault\n"));
+    let verdict = Verdict::Failed { first: 0, then: Vec::new() };
+    let endings = [Ending::Exit(3), Ending::Signal(15), Ending::Signal(15), Ending::Signal(15)];
+    let outcome = outcome(verdict, children.clone(), &endings);
+    let (text, code) = summary(&outcome);
+    children[..2].iter().for_each(|child| std::fs::remove_file(&child.log).unwrap());
+    assert_eq!(code, 7);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("muster: the first failure was that of worker 0 (pid 100), log "), "{text}");
+    assert_eq!(lines[1..3], ["    Traceback", "    ValueError: own fault"]);
+    assert!(lines[3].starts_with("muster: first to end: the scheduler (pid 99) exited with code 3, log "), "{text}");
+}
+
+#[test]
 fn the_last_lines_are_shown_and_those_before_them_that_look_like_errors() {
     let log = "step 1\nTraceback (most recent call last):\n  File\nValueError: x\n\nbye\n";
     assert_eq!(telling_lines(log, 10), ["Traceback (most recent call last):", "  File", "ValueError: x", "bye"]);
@@ -144,7 +180,11 @@ fn without_known_ranks_the_last_words_name_a_process_of_this_host() {
         (host::name().unwrap(), |host: &str| format!("rank 0 (node id \"x\", host {host}, pid 101) is lost"));
     assert_eq!(named_in(&lost(&host), &children), Some(2));
     assert_eq!(named_in(&lost("another"), &children), None, "a process of another host has the same number");
-    assert!(names_another_host(&lost("another"), &children) && !names_another_host(&lost(&host), &children));
+    assert_eq!(cause(&lost("another"), 2, Ending::Exit(1), &children), Cause::Elsewhere);
+    assert_eq!(cause(&lost(&host), 2, Ending::Exit(1), &children), Cause::First);
+    // It is the scheduler if the others were busy. Where forming timed out it has failed itself.
+    assert_eq!(cause(&lost(&host), 0, Ending::Exit(1), &children), Cause::Another(2));
+    assert_eq!(cause(&lost(&host), 0, Ending::Exit(code::FORMING), &children), Cause::First);
     let no_rank = format!("worker (node id \"x\", host {host}, pid 112) is lost");
     assert_eq!(named_in(&no_rank, &children), Some(3));
     assert_eq!(named_in(&format!("node \"x\" on host {host} (pid 112) is lost"), &children), Some(3));

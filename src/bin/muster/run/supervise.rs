@@ -30,7 +30,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use super::stop::{
-    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP,
+    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SAME_SIGNAL, SCHEDULER_AFTER_FAILURE,
+    SCHEDULER_AFTER_GIVING_UP,
 };
 
 /// The processes that an action is for. A child always stands for its whole process group.
@@ -256,12 +257,12 @@ impl Supervisor {
         }
     }
 
-    /// Whether a scheduler elsewhere may still tell that a worker here caused the failure and ended with code 0. Nobody
-    /// here knows that. A run waits for this until it kills what is left.
+    /// Whether a scheduler elsewhere may still tell which worker caused the failure: one here that ended with code 0, or one of
+    /// several that ended at once, or one elsewhere. A run waits for this until it kills what is left.
     fn awaits_word(&self) -> bool {
         let is_early = self.stop.as_ref().is_some_and(|stop| stop.killed_at.is_none());
         let may_hear = self.others_hear && self.word.is_none() && !self.children.iter().any(ChildState::is_scheduler);
-        may_hear && is_early && self.gives_up() && self.children.iter().any(ChildState::ended_well)
+        may_hear && is_early && self.gives_up()
     }
 
     /// The job is over for good, as the scheduler says. What runs here is stopped, as after a failure here.
@@ -308,8 +309,12 @@ impl Supervisor {
     /// The user wants the run to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
         let (why, kill_at) = match self.stop.as_ref().map(|stop| stop.why) {
-            Some(again @ Why::User(_)) => (again, now),
-            _ => (Why::User(self.failures.is_empty().then_some(signal)), now + KILL_AFTER_SIGNAL),
+            Some(Why::User { at, .. }) if now < at + SAME_SIGNAL => return,
+            Some(again @ Why::User { .. }) => (again, now),
+            _ => {
+                let signal = self.failures.is_empty().then_some(signal);
+                (Why::User { signal, at: now }, now + KILL_AFTER_SIGNAL)
+            }
         };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
         self.begin_no_more();
