@@ -203,6 +203,39 @@ static void the_odd_one(void) {
     ranks_finish(ranks);
 }
 
+/* The last rank comes to a broadcast when the others have all called what follows, one of them another thing. Nobody need be awaited
+ * for that broadcast any more, and the last rank's next call is needed to know which rank is odd. */
+static void comes_late(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    muster_group_t *world = muster_world(cluster);
+    int32_t value = rank == 0 ? 7 : 0, sum = 0;
+    if (rank == SIZE - 1) {
+        for (int i = 0; i < SIZE - 1; i++) {
+            await(&ranks->note[rank].go);
+        }
+        pause_ms(10); /* the others' words about each other are to be there, and nothing tells that they are */
+    }
+    muster_status_t status = muster_broadcast(world, &value, 1, MUSTER_INT32, 0);
+    if (status == MUSTER_OK) {
+        CHECK_IS(7, value);
+        CHECK(rank == SIZE - 1 || sem_post(&ranks->note[SIZE - 1].go) == 0);
+        status = rank == 1 ? muster_barrier(world) : muster_allreduce(world, &value, &sum, 1, MUSTER_INT32, MUSTER_SUM);
+    } /* else the scheduler's time for that was over */
+    keep_failure(&ranks->note[rank], cluster, status);
+    leave(cluster);
+}
+
+static void a_late_one(void) {
+    struct ranks *ranks;
+    do {
+        ranks = ranks_start(SIZE, comes_late, NULL);
+        await_all(ranks);
+    } while (some_were_slow(ranks, ALL, 1));
+    check_all(ranks, ALL, MUSTER_ERR_MISMATCH, 1);
+    CHECK(strncmp(ranks->note[0].words, "3 of 4 ranks called allreduce(", 30) == 0);
+    CHECK_IS(2, ranks->note[0].failure.sequence);
+    ranks_finish(ranks);
+}
+
 /* One rank calls a reduce, which returns, and leaves. The others call a barrier. */
 static void reduces_and_leaves(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
@@ -278,6 +311,7 @@ static void a_loss(void) {
 int main(void) {
     a_bystander();
     the_odd_one();
+    a_late_one();
     one_that_left();
     a_loss();
     return 0;

@@ -246,9 +246,7 @@ impl Collectives {
                 let moved = link.receive(&sink, piece).map_err(ended)?;
                 if moved == Moved::Done {
                     exchange.receive = None;
-                    if let Some(failure) = link.word_behind() {
-                        return Err(Stop::Heard(Box::new(failure)));
-                    }
+                    link.word_behind().map_or(Ok(()), |failure| running.ends_by(failure))?;
                 }
                 Ok(moved != Moved::Nothing)
             }
@@ -282,7 +280,7 @@ impl Collectives {
         }
         let (receiving, sending) =
             (exchange.receive.map(|(peer, _)| peer as usize), exchange.send.map(|(peer, _)| peer as usize));
-        if self.watch_links(driver, receiving, sending)? {
+        if self.watch_links(driver, running, receiving, sending)? {
             return Ok(());
         }
         also.into_iter().for_each(|descriptor| driver.watch.add(Token(DOORBELL), descriptor, true, false));
@@ -314,6 +312,7 @@ impl Collectives {
     pub(super) fn watch_links(
         &self,
         driver: &mut Driver,
+        running: &Running<'_>,
         receiving: Option<usize>,
         sending: Option<usize>,
     ) -> Result<bool, Stop> {
@@ -325,13 +324,10 @@ impl Collectives {
             // A rank that gives up says why after all that it sent before. This rank may not come to read that for
             // long.
             if receiving != Some(peer) {
-                if let Some(failure) = link.peers_last_word() {
-                    return Err(Stop::Heard(Box::new(failure)));
-                }
+                link.peers_last_word().map_or(Ok(()), |failure| running.ends_by(failure))?;
             }
             if (receiving == Some(peer) || !link.is_waited_for()) && !link.transport().may_sleep() {
-                return if receiving == Some(peer) { Ok(()) } else { peers.serve(&self.context, peer as u32) }
-                    .map(|()| true);
+                return if receiving == Some(peer) { Ok(()) } else { peers.serve(running, peer as u32) }.map(|()| true);
             }
             // Data that nobody has asked for yet stays unread; the peer's end behind it is told once.
             let (reads, writes) = (receiving == Some(peer) || !link.is_waited_for(), sending == Some(peer));
@@ -370,7 +366,7 @@ impl Collectives {
                 link.transport().is_reported();
             }
             if receiving != Some(token) {
-                peers.serve(&self.context, token as u32)?;
+                peers.serve(running, token as u32)?;
             }
         }
         Ok(())

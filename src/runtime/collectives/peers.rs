@@ -1,9 +1,9 @@
 //! The peers of a group's collectives, by rank: where the link to each is, and what is said on it beside a call's data.
 
-use super::stop::Stop;
+use super::stop::{Running, Stop};
 use crate::error::Failure;
 use crate::runtime::base::link_key::LinkKey;
-use crate::runtime::links::link::{Arrival, Link};
+use crate::runtime::links::link::{Arrival, Link, LinkEnd};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::state::context::Context;
 use crate::runtime::state::node_state::AgentCommand;
@@ -40,13 +40,19 @@ impl Peers {
         }
     }
 
-    /// Looks at a link that a call does not read just now: a peer may be giving up, or gone.
-    pub(crate) fn serve(&mut self, context: &Context, peer: u32) -> Result<(), Stop> {
+    /// Looks at a link that this call does not read just now: a peer may be giving up, or gone.
+    pub(crate) fn serve(&mut self, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
         let slot = &mut self.slots[peer as usize];
         let Slot::Up(link) = slot else { return Ok(()) };
         match link.peek() {
             Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // the call that reads it finds out
-            Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
+            Ok(Some(Arrival::Revoke(failure))) => {
+                let ends = running.ends_by(failure.clone());
+                if ends.is_ok() {
+                    *slot = Slot::Ended(LinkEnd::Over(Box::new(failure))); // a later call ends by it
+                }
+                ends
+            }
             Ok(Some(Arrival::Leave)) => {
                 *slot = Slot::Left(None);
                 Ok(())
@@ -55,7 +61,7 @@ impl Peers {
                 // This is evidence; the verdict, if there is one, comes from the scheduler.
                 let evidence = end.in_words();
                 *slot = Slot::Ended(end);
-                context.ask_early(peer, &evidence);
+                running.context.ask_early(peer, &evidence);
                 Ok(())
             }
         }

@@ -41,11 +41,11 @@ impl Collectives {
             if let Slot::Up(link) = &mut peers.slots[peer] {
                 link.note_end(ready.closed);
                 if !link.is_waited_for() {
-                    peers.serve(&self.context, peer as u32)?;
+                    peers.serve(running, peer as u32)?;
                 }
             }
             if let Slot::Up(link) = &mut peers.slots[peer] {
-                link.peers_last_word().map_or(Ok(()), |failure| Err(Stop::Heard(Box::new(failure))))?;
+                link.peers_last_word().map_or(Ok(()), |failure| running.ends_by(failure))?;
             }
         }
         Ok(())

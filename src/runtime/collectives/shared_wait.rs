@@ -103,7 +103,7 @@ impl SharedWait<'_> {
         if let (Err(stop), false) = (driver.peers.link(&self.group.context, peer).map(drop), has_come(shared)) {
             return Err(stop);
         }
-        if self.group.watch_links(driver, None, None)? {
+        if self.group.watch_links(driver, self.running, None, None)? {
             return Ok(());
         }
         driver.watch.add(Token(DOORBELL), shared.own.descriptor(), true, false);

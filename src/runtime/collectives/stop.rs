@@ -1,7 +1,7 @@
 //! One collective under way, and why it could not go on.
 
 use super::turns::Turns;
-use crate::error::{Error, Failure};
+use crate::error::{Error, Failure, Status};
 use crate::runtime::base::interrupts::Attention;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::context::Context;
@@ -86,5 +86,15 @@ impl Running<'_> {
     /// `allreduce #1042 on world`
     pub(crate) fn title(&self) -> String {
         format!("{} #{} on {}", self.call.kind, self.sequence, self.data.group)
+    }
+
+    /// The end of this call that follows from a peer's last word, if one follows. None does where the peer says that ranks called
+    /// different things later than this: it has sent all that belongs to this call. This rank is to come to that later call and say
+    /// what it calls there, for the ranks are counted.
+    pub(crate) fn ends_by(&self, failure: Failure) -> Result<(), Stop> {
+        match failure.status == Status::Mismatch && failure.sequence > self.sequence {
+            true => Ok(()),
+            false => Err(Stop::Heard(Box::new(failure))),
+        }
     }
 }
