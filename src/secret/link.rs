@@ -13,9 +13,16 @@ use std::time::Duration;
 /// How much is read at a time before the other end has proved itself.
 const READ_BYTES: usize = 4096;
 
-/// What the end of a connection means before the other end's proof.
-pub(super) const ENDED: &str =
-    "it ended the connection before it had proved that it knows the job secret: perhaps none is set there (job_secret)";
+/// What the end of a connection means before the other end's proof. An end that has asked for this end's proof has a secret itself.
+pub(super) fn end_of(session: &Session) -> &'static str {
+    match session.is_asked() {
+        true => "it ended the connection before it answered",
+        false => {
+            "it ended the connection before it had proved that it knows the job secret: perhaps none is set there \
+             (job_secret)"
+        }
+    }
+}
 
 /// The transport with the proof.
 pub struct ProvedTransport {
@@ -100,9 +107,9 @@ impl ProvedTransport {
     }
 
     fn ended(&self) -> io::Error {
-        match self.state.going().is_some_and(Session::is_refused) {
-            true => io::Error::new(io::ErrorKind::UnexpectedEof, "it has refused the connection"),
-            false => unproved(ENDED),
+        match self.state.going() {
+            Some(session) if !session.is_refused() => unproved(end_of(session)),
+            _ => io::Error::new(io::ErrorKind::UnexpectedEof, "it has refused the connection"),
         }
     }
 }

@@ -135,6 +135,11 @@ impl Session {
         self.incoming == Incoming::Refused
     }
 
+    /// Whether the other side has sent its nonce, and so knows of secrets.
+    pub fn is_asked(&self) -> bool {
+        self.incoming == Incoming::First
+    }
+
     /// Whether the dialler has not said a byte.
     pub fn is_unasked(&self) -> bool {
         self.incoming == Incoming::Ask && self.inbound.is_empty()

@@ -1,3 +1,4 @@
+use super::super::link::end_of;
 use super::*;
 use crate::membership::testing::worker;
 use crate::wire::{Register, StatusQuery};
@@ -43,8 +44,10 @@ fn both_sides_prove_themselves_before_a_byte_is_passed_on() {
         dialler.take(&message());
         pass(&mut dialler, &mut accepter, piece).unwrap();
         assert!(accepter.readable.is_empty() && !accepter.outgoing.is_empty());
+        assert!(end_of(&dialler).contains("perhaps none is set there"));
         pass(&mut accepter, &mut dialler, piece).unwrap();
         assert!(dialler.writes_freely() && !dialler.reads_freely());
+        assert_eq!(end_of(&dialler), "it ended the connection before it answered", "it has a secret, for it asked");
         pass(&mut dialler, &mut accepter, piece).unwrap();
         assert_eq!(accepter.readable, message());
         assert!(accepter.reads_freely() && accepter.writes_freely());

@@ -74,12 +74,16 @@ impl Dial {
         dial
     }
 
-    /// Adds further addresses of the peer. Those that are known already are not tried again.
+    /// Adds further addresses of the peer. Those whose attempt has failed are tried again, while another attempt is under way: a
+    /// peer may have begun to listen at one while another address swallows what is sent there.
     pub fn add(&mut self, addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) {
         let each: Vec<SocketAddr> = addresses.iter().flat_map(|address| interface::on_each_link(*address)).collect();
         for address in alternating(&each) {
             if !self.known.contains(&address) {
                 self.known.push(address);
+            }
+            let is_tried = self.attempts.iter().any(|(_, attempt)| attempt.peer_address() == address);
+            if !is_tried && !self.waiting.contains(&address) {
                 self.waiting.push_back(address);
             }
         }
@@ -155,10 +159,13 @@ impl Dial {
 
     fn note(&mut self, address: SocketAddr, error: &io::Error) {
         let reason = format!("{address}: {error}");
-        self.failures.push(match error.kind() {
+        let failure = match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => NotDialled::Refused(reason),
             _ => limit::shortage(error).map_or(NotDialled::Other(reason), NotDialled::NoDescriptor),
-        });
+        };
+        if !self.failures.contains(&failure) {
+            self.failures.push(failure);
+        }
     }
 
     /// Whether this report is about one of its attempts.

@@ -124,8 +124,31 @@ fn what_is_unanswered_is_told_behind_what_has_failed() {
     assert!(side.end(&mut dial).is_err() && dial.so_far() == refused);
 }
 
+/// A peer that begins to listen is found although another of its addresses does not answer.
 #[test]
-fn addresses_may_come_later_and_none_is_tried_twice() {
+fn an_address_that_refused_is_tried_again_beside_one_that_does_not_answer() {
+    let (mut side, gone, (_deaf, deaf)) = (Side::new(), nowhere(), deaf());
+    let mut dial = side.start(&[gone, deaf]);
+    assert!(matches!(side.look(&mut dial), Dialled::Pending));
+    for _ in 0..2 {
+        let Side { poller, tokens } = &mut side;
+        dial.add(&[gone, deaf], poller, || next(tokens));
+        let due = side.go_on(&mut dial, 0);
+        side.go_on(&mut dial, due.0);
+        assert!(matches!(side.look(&mut dial), Dialled::Pending));
+        assert_eq!(dial.so_far().matches("refused").count(), 1, "{}", dial.so_far());
+        assert_eq!(dial.attempts.len(), 1, "the one that does not answer is tried once");
+    }
+    let _listens = TcpListener::bind(gone).unwrap();
+    let Side { poller, tokens } = &mut side;
+    dial.add(&[gone, deaf], poller, || next(tokens));
+    let due = side.go_on(&mut dial, 0);
+    side.go_on(&mut dial, due.0);
+    assert_eq!(side.end(&mut dial), Ok(gone));
+}
+
+#[test]
+fn addresses_may_come_later() {
     let (mut side, gone, (_good, good)) = (Side::new(), nowhere(), listener());
     let mut dial = side.start(&[gone]);
     let Side { poller, tokens } = &mut side;
