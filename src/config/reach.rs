@@ -4,6 +4,7 @@
 //! Deliberately not here: any question to the system. The runtime finds out which of these addresses and interfaces
 //! there are. Tested below.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -56,6 +57,14 @@ impl Interfaces {
     /// Whether the interface is named itself, and does not only count because it is not excluded.
     pub fn name(&self, name: &str) -> bool {
         !self.excluded && self.admit(name)
+    }
+}
+
+impl fmt::Display for Interfaces {
+    /// As the setting has it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (excluded, exact) = (if self.excluded { "^" } else { "" }, if self.exact { "=" } else { "" });
+        write!(out, "{excluded}{exact}{}", self.names.join(","))
     }
 }
 

@@ -256,6 +256,8 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
+const NOT_OWN: &str = "this host has no such address; give one of its own";
+
 fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
     let reason = match error.raw_os_error() {
         Some(libc::EADDRINUSE) => {
@@ -263,7 +265,9 @@ fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
              another port"
                 .to_string()
         }
-        Some(libc::EADDRNOTAVAIL) => "this host has no such address; give one of its own".to_string(),
+        Some(libc::EADDRNOTAVAIL) => NOT_OWN.to_string(),
+        // It is valid on one link only, and this host has it on none: so `interface::scoped` has found no link for it.
+        Some(libc::EINVAL) if interface::is_link_local(address.ip()) => NOT_OWN.to_string(),
         Some(libc::EACCES) => "permission denied; ports below 1024 are for the superuser".to_string(),
         _ => error.to_string(),
     };

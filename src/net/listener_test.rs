@@ -83,6 +83,8 @@ fn other_reasons_are_named_too() {
     let error = Listener::bind(&["192.0.2.1:0".parse().unwrap()]).unwrap_err();
     assert_eq!(error.status(), Status::Bind);
     assert!(error.message().contains("192.0.2.1:0: this host has no such address"), "{error}");
+    let error = Listener::bind(&["[fe80::dead:beef]:0".parse().unwrap()]).unwrap_err();
+    assert!(error.message().contains("]:0: this host has no such address; give one of its own"), "{error}");
     assert_eq!(Listener::bind(&[]).unwrap_err().status(), Status::Invalid);
 }
 

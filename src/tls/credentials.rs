@@ -32,6 +32,8 @@ use x509_cert::name::Name;
 
 /// The largest file that is read: a revocation list with a hundred thousand entries fits.
 const FILE_MAX_BYTES: u64 = 16 << 20;
+/// How PKCS#12, as all in DER here, begins.
+const DER_SEQUENCE: u8 = 0x30;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What each end of a connection uses.
@@ -281,13 +283,22 @@ impl Reader<'_> {
     }
 
     /// The CA's certificates. One that is out of its time is left out if there are others: a file may hold the next CA
-    /// beside the last.
+    /// beside the last. One that is no CA's is left out, too: here its key could sign for any name, and so its owner
+    /// could take another node's id. That holds for one that has signed itself as well: rustls trusts no certificate
+    /// for itself alone.
     fn roots(&self, warnings: &mut Vec<String>) -> Result<Roots> {
         let file = &self.file.ca_cert;
         let found = pem::certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
         let (now, mut store, mut left_out) = (UnixTime::now().as_secs(), RootCertStore::empty(), Vec::new());
         let (mut here, mut gone) = (Vec::new(), Vec::new());
         for certificate in found {
+            if is_ca(&certificate) == Some(false) {
+                let whose = subject(&certificate).map(|name| name.to_string()).unwrap_or_default();
+                left_out.push(format!(
+                    "has a certificate of \"{whose}\" that is no CA's (it lacks basicConstraints=CA:TRUE)"
+                ));
+                continue;
+            }
             if let Some(kind) = useless_key(&certificate, Use::Ca) {
                 let right = Use::Ca.right_key();
                 return Err(self.error(file, &format!("has a CA whose key ({kind}) is of no use: expected {right}")));
@@ -357,17 +368,6 @@ impl Reader<'_> {
         })
     }
 
-    /// What to add to an error that says that the CA has not signed: the file that should have the CA has another certificate.
-    fn wrong_ca(&self, error: &rustls::Error) -> String {
-        let is_foreign = matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        let NamedFile { key, path } = &self.file.ca_cert;
-        let found = file::read(path, FILE_MAX_BYTES).ok().and_then(|bytes| pem::certificates(&bytes).ok());
-        match found.filter(|found| is_foreign && found.iter().all(|found| is_ca(found) == Some(false))) {
-            Some(_) => format!("; {key} \"{}\" has no CA's certificate", path.display()),
-            None => String::new(),
-        }
-    }
-
     /// Judges whether others will accept a certificate of ours, now and for some days. Returns the error or the
     /// warning.
     fn judge(
@@ -378,7 +378,7 @@ impl Reader<'_> {
         let now = UnixTime::now();
         judge(now).map_err(|error| match (&error, &self.file.crl) {
             (rustls::Error::InvalidCertRevocationList(why), Some(list)) => self.error(list, &of_list(why)),
-            _ => self.error(file, &format!("others will not take: {}{}", sentence(&error), self.wrong_ca(&error))),
+            _ => self.error(file, &format!("others will not take: {}", sentence(&error))),
         })?;
         let ahead = |days: u32| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + DAY * days);
         let days = self.file.warning_days;
@@ -431,6 +431,7 @@ fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Id
     let unlocked = |wrong: Wrong| wrong.told(password.is_some(), setting);
     let password = password.map_or("", Password::reveal);
     if !is_pem(bytes) {
+        neither(bytes)?;
         return of_pkcs12(pkcs12::open(bytes, password).map_err(unlocked)?);
     }
     let chain = pem::certificates(bytes)?;
@@ -440,6 +441,19 @@ fn identity(bytes: &[u8], password: Option<&Password>, setting: &str) -> Said<Id
         (None, None) => return Err(without_key(&chain)),
     };
     Ok(Identity { chain, key })
+}
+
+/// Names what is not PEM, and at the first look no PKCS#12 either.
+fn neither(bytes: &[u8]) -> Said<()> {
+    let what = match bytes {
+        blank if blank.trim_ascii().is_empty() => "is empty",
+        [DER_SEQUENCE, ..] if subject(&CertificateDer::from(bytes)).is_some() => {
+            "is a certificate in DER, without a key"
+        }
+        [DER_SEQUENCE, ..] => return Ok(()),
+        _ => "is neither PEM nor PKCS#12",
+    };
+    Err(format!("{what}: expected a certificate and its key, in PEM or PKCS#12"))
 }
 
 fn of_pkcs12(opened: Opened) -> Said<Identity> {

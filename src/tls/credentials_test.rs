@@ -2,7 +2,7 @@
 
 use crate::tls::credentials;
 use crate::tls::testing::{ca, ca_with, list, revoked, Files};
-use rcgen::{BasicConstraints, CustomExtension, IsCa, SerialNumber};
+use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair, SerialNumber};
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,12 +35,51 @@ fn files_that_are_not_what_they_should_be() {
     let without_key = "has a certificate, but no key: expected both in one file";
     assert_eq!(wrong(&files), format!("has server_cert_path \"server.pem\", which {without_key}"));
     files.write("server.pem", &own);
-    files.write("ca.pem", &own);
-    let end =
-        "is not signed by the CA that is trusted here (ca_cert_path); ca_cert_path \"ca.pem\" has no CA's certificate";
-    assert!(wrong(&files).ends_with(end), "{}", wrong(&files));
     files.write("tls.json", "{");
     assert!(wrong(&files).starts_with("is not JSON as expected"), "{}", wrong(&files));
+}
+
+/// The owner of a node's key could sign for any node id.
+#[test]
+fn a_certificate_that_is_no_ca_s_signs_for_nobody() {
+    let files = Files::new();
+    let (params, key) = (CertificateParams::new(Vec::new()).unwrap(), KeyPair::generate().unwrap());
+    let (own, itself) = (params.signed_by(&key, &files.ca).unwrap(), params.self_signed(&key).unwrap());
+    let node = Issuer::new(params, key);
+    let (forged, its_key) = (CertificateParams::new(Vec::new()).unwrap(), KeyPair::generate().unwrap());
+    let forged = forged.signed_by(&its_key, &node).unwrap().pem() + &its_key.serialize_pem();
+    for no_ca in [own.pem(), itself.pem()] {
+        files.write("ca.pem", &no_ca);
+        let what =
+            "has a certificate of \"CN=rcgen self signed cert\" that is no CA's (it lacks basicConstraints=CA:TRUE)";
+        let end = "expected a CA's certificate that is valid now";
+        assert_eq!(wrong(&files), format!("has ca_cert_path \"ca.pem\", which {what}: {end}"));
+        files.write("ca.pem", no_ca + &files.ca.pem());
+        assert_eq!(files.read().unwrap(), [format!("ca_cert_path (\"ca.pem\") {what}: it is left out")]);
+        files.write("client.pem", &forged);
+        let end = "its certificate is not signed by the CA that is trusted here (ca_cert_path)";
+        assert!(wrong(&files).ends_with(end), "{}", wrong(&files));
+        files.write("client.pem", files.node("client", |_| ()));
+    }
+}
+
+#[test]
+fn a_file_that_is_neither_pem_nor_pkcs12_is_called_what_it_is() {
+    let files = Files::new();
+    let certificate: &[u8] = files.ca.der();
+    let kinds: [(&[u8], &str); 4] = [
+        (b" \n", "is empty"),
+        (b"Certificate:\n    Data:\n", "is neither PEM nor PKCS#12"),
+        (b"\0", "is neither PEM nor PKCS#12"),
+        (certificate, "is a certificate in DER, without a key"),
+    ];
+    for (bytes, what) in kinds {
+        files.write("server.pem", bytes);
+        let right = "expected a certificate and its key, in PEM or PKCS#12";
+        assert_eq!(wrong(&files), format!("has server_cert_path \"server.pem\", which {what}: {right}"));
+    }
+    files.write("server.pem", &certificate[..certificate.len() - 1]);
+    assert!(wrong(&files).contains("which is no PKCS#12 file as expected: "), "{}", wrong(&files));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use x509_cert::crl::CertificateList;
-use x509_cert::ext::pkix::BasicConstraints;
+use x509_cert::ext::pkix::{BasicConstraints, KeyUsage};
 use x509_cert::name::Name;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 use x509_cert::{Certificate, Version};
@@ -104,11 +104,14 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
     read.ok()
 }
 
-/// Whether a certificate says of itself that it is a CA's. One of version 1 cannot say so.
+/// Whether a certificate says of itself that it is a CA's. One of version 1 cannot say so. As in OpenSSL, one without basic
+/// constraints says so by a key usage that lets it sign certificates.
 pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
     let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
     let constraints = certificate.get::<BasicConstraints>().ok()?;
-    (certificate.version != Version::V1).then(|| constraints.is_some_and(|(_, constraints)| constraints.ca))
+    let usage = certificate.get::<KeyUsage>().ok()?;
+    let may_sign = usage.is_some_and(|(_, usage)| usage.key_cert_sign());
+    (certificate.version != Version::V1).then(|| constraints.map_or(may_sign, |(_, constraints)| constraints.ca))
 }
 
 /// The name of the one that a certificate is for.

@@ -94,7 +94,7 @@ fn what_is_wrong_is_said_once_and_the_old_serves_on() {
     let sentence = "; what was read before goes on serving";
     assert!(remarks.len() == 1 && remarks[0].ends_with(sentence), "{remarks:?}");
     assert!(
-        remarks[0].contains("has server_cert_path \"") && remarks[0].contains("which is no PKCS#12"),
+        remarks[0].contains("has server_cert_path \"") && remarks[0].contains("which is neither PEM nor PKCS#12"),
         "{remarks:?}"
     );
     assert!(!passing.is_new_after(PAUSE, later()) && passing.remarks().is_empty(), "it is said once");

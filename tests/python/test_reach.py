@@ -118,7 +118,8 @@ def test_an_interface_that_is_not_there_is_an_error_at_once_that_lists_those_tha
         with job(hosts, hosts.address("net", 0), [{"MUSTER_IFNAME": "=ib0"}]) as (_, workers):
             assert workers[0].wait(LIMIT) == 1, workers[0].describe()
             words = said(workers[0])
-            assert words["error"] == "BIND" and "MUSTER_IFNAME leaves no address of this host" in words["sentence"], words
+            assert words["error"] == "BIND", words
+            assert "MUSTER_IFNAME is \"=ib0\", which leaves no address of this host" in words["sentence"], words
             assert "net0 (10.77.0.1)" in words["sentence"] and "dead0 (10.99.0.1, down)" in words["sentence"], words
 
 

@@ -169,7 +169,7 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     files.configure(client_cert_path="ca.pem")
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "has a CA's certificate, and no key", "ca_cert_path")
     files.configure(ca_cert_path="client.crt")
-    alone_fails_at_once(files.env(), "CONFIG", "is not signed by the CA", "client.crt\" has no CA's certificate")
+    alone_fails_at_once(files.env(), "CONFIG", "client.crt\", which has a certificate of \"CN=client\" that is no CA's")
     files.configure()
     files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")

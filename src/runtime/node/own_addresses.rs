@@ -105,7 +105,8 @@ impl OwnAddresses {
         Err(Error::new(
             Status::Bind,
             format!(
-                "{} leaves no address of this host: expected an interface that is up; there are {}",
+                "{} is \"{interfaces}\", which leaves no address of this host: expected an interface that is up; \
+                 there are {}",
                 self.names.interfaces,
                 there.join(", ")
             ),

@@ -47,7 +47,7 @@ fn addresses_and_interfaces_are_bound_at_once() {
     assert!(ips(&named).contains(&"127.0.0.1".to_owned()), "{named:?}");
     let error = own(&[("ifname", "=nosuch0")]).listen_at_once().unwrap_err();
     assert_eq!(error.status(), Status::Bind);
-    assert!(error.message().starts_with("ifname leaves no address of this host"), "{error}");
+    assert!(error.message().starts_with("ifname is \"=nosuch0\", which leaves no address of this host"), "{error}");
     assert!(error.message().contains("lo (127.0.0.1)"), "{error}");
 }
 

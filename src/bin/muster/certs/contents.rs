@@ -2,6 +2,8 @@
 
 use super::authority::public_key;
 use super::passwords::Given;
+use ::pkcs12::pbe_params::EncryptedPrivateKeyInfo;
+use der::asn1::AnyRef;
 use der::Decode;
 use muster::tls::names;
 use muster::tls::pem::{encrypted_key, is_pem, parts};
@@ -60,10 +62,7 @@ fn of_pem(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
         }
     }
     if let Some(sealed) = encrypted_key(bytes)? {
-        found.keys.push(match passwords.is_empty() {
-            true => Key::Sealed,
-            false => Key::Open(key(unlocked(passwords, |password| pkcs12::open_key(&sealed, password))?)?),
-        });
+        found.keys.push(sealed_key(&sealed, passwords)?);
     }
     match (found.certificates.len(), found.lists.len(), found.keys.len()) {
         (0, 0, 0) => Err("has PEM in it, but no certificate, key or revocation list".to_owned()),
@@ -81,10 +80,32 @@ fn of_der(bytes: &[u8], passwords: &[Given]) -> Result<Contents, String> {
     if !bytes.starts_with(&[0x30]) {
         return Err("is neither PEM, DER, PKCS#12 nor JSON".to_owned());
     }
+    if let Some(key) = open_key(bytes) {
+        return Ok(Contents { keys: vec![Key::Open(key)], ..Contents::default() });
+    }
+    if EncryptedPrivateKeyInfo::from_der(bytes).is_ok() {
+        return Ok(Contents { keys: vec![sealed_key(bytes, passwords)?], ..Contents::default() });
+    }
     let opened = unlocked(passwords, |password| pkcs12::open(bytes, password))?;
     let certificates = opened.certificates.iter().map(|der| certificate(der)).collect::<Result<_, _>>()?;
     let keys = opened.keys.into_iter().map(|der| key(der).map(Key::Open)).collect::<Result<_, _>>()?;
     Ok(Contents { certificates, keys, lists: Vec::new() })
+}
+
+/// The key that these bytes are: PKCS#8, PKCS#1 or SEC1. rustls looks at their beginning alone, and would take PKCS#12
+/// for a key: its version is 3.
+fn open_key(bytes: &[u8]) -> Option<PrivateKeyDer<'static>> {
+    let whole = AnyRef::from_der(bytes).ok()?;
+    let is_key = matches!(whole.value(), [2, 1, 0 | 1, ..]);
+    PrivateKeyDer::try_from(bytes).ok().filter(|_| is_key).map(|key| key.clone_key())
+}
+
+/// The key of encrypted PKCS#8.
+fn sealed_key(sealed: &[u8], passwords: &[Given]) -> Result<Key, String> {
+    match passwords.is_empty() {
+        true => Ok(Key::Sealed),
+        false => key(unlocked(passwords, |password| pkcs12::open_key(sealed, password))?).map(Key::Open),
+    }
 }
 
 /// Opens with the first password that fits; if there is none, with the empty one.
@@ -133,4 +154,43 @@ pub fn alternative_names(certificate: &Certificate) -> Vec<GeneralName> {
 pub fn belongs(key: &PrivateKeyDer<'_>, certificate: &Certificate) -> Option<bool> {
     let public = public_key(&*any_supported_type(key).ok()?).ok()?;
     Some(public.subject_public_key == certificate.tbs_certificate.subject_public_key_info.subject_public_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestFolder;
+    use super::*;
+    use muster::config::Password;
+    use std::process::Command;
+
+    #[test]
+    fn keys_in_der_are_found() {
+        let folder = TestFolder::new();
+        for line in [
+            "ecparam -name prime256v1 -genkey -noout -outform DER -out sec1",
+            "pkcs8 -topk8 -inform DER -in sec1 -outform DER -nocrypt -out pkcs8",
+            "pkcs8 -topk8 -inform DER -in sec1 -outform DER -passout pass:word -out sealed",
+            "genrsa -out rsa 2048",
+            "rsa -in rsa -traditional -outform DER -out pkcs1",
+        ] {
+            let run = Command::new("openssl").args(line.split(' ')).current_dir(&folder.path).output();
+            let run = run.expect("the tests need the command openssl");
+            assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+        }
+        let read = |file: &str| std::fs::read(folder.path.join(file)).unwrap();
+        let key = |file: &str, given: &[Given]| of(&read(file), given).unwrap().keys.pop().unwrap();
+        for file in ["sec1", "pkcs8", "pkcs1"] {
+            let Key::Open(found) = &key(file, &[]) else { panic!("{file} is not encrypted") };
+            assert_eq!(found.secret_der(), read(file));
+            let bytes = read(file);
+            assert!(of(&bytes[..bytes.len() - 1], &[]).is_err(), "half of {file}");
+        }
+        assert!(matches!(key("sealed", &[]), Key::Sealed));
+        let given =
+            |word: &str| [Given { password: Password::new(word.to_owned()), setting: "--password_file".to_owned() }];
+        let Key::Open(found) = &key("sealed", &given("word")) else { panic!("it is opened") };
+        assert_eq!(found.secret_der(), read("pkcs8"));
+        let why = of(&read("sealed"), &given("other")).err().unwrap();
+        assert!(why.starts_with("does not open with the password of --password_file"), "{why}");
+    }
 }

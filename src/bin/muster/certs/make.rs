@@ -319,6 +319,13 @@ fn asked_for(what: &Revoke, authority: &Authority, given: &[Given]) -> Result<Ve
     for path in &what.files {
         let in_file = in_file(path, given)?.certificates;
         let own = in_file.into_iter().next().ok_or_else(|| format!("{path:?} has no certificate in it"))?;
+        if own.tbs_certificate.subject == authority.certificate.tbs_certificate.subject {
+            return Err(format!(
+                "{path:?} has the certificate of the CA itself, which its own list cannot revoke: expected a node's \
+                 certificate (if nobody is to trust this CA any more, make a new one with muster certs new in another \
+                 folder, and give every node its files)"
+            ));
+        }
         if own.tbs_certificate.issuer != authority.certificate.tbs_certificate.subject {
             return Err(format!("{path:?} has a certificate that another CA has signed: only that CA can revoke it"));
         }

@@ -183,5 +183,25 @@ fn what_cannot_be_revoked_is_said() {
     assert!(why.contains("has no certificate of \"nobody\""), "{why}");
     let why = ask(Vec::new(), vec![other.path.join("node/node.pem")]).unwrap_err();
     assert!(why.contains("another CA has signed: only that CA can revoke it"), "{why}");
+    let list = fs::read(folder.path.join("ca/crl.pem")).unwrap();
+    let why = ask(Vec::new(), ["node/node.pem", "ca/ca.pem"].map(|file| folder.path.join(file)).to_vec()).unwrap_err();
+    assert!(why.contains("ca.pem\" has the certificate of the CA itself, which its own list cannot revoke"), "{why}");
+    assert_eq!(fs::read(folder.path.join("ca/crl.pem")).unwrap(), list, "nothing is revoked then");
     assert!(ask(Vec::new(), vec![folder.path.join("node/node.pem")]).unwrap().contains(" is revoked\n"));
+}
+
+#[test]
+fn each_node_id_that_is_right_has_files_which_are_found_again() {
+    let folder = TestFolder::new();
+    let nodes: Vec<Target> =
+        ["a".repeat(219), "a".repeat(255), "\u{e9}".repeat(127)].iter().map(|id| Target::of_id(id).unwrap()).collect();
+    let what = Make { nodes: nodes.clone(), ..asked(&folder.path, Form::Pem) };
+    new(&what, Vec::new()).unwrap();
+    made(&Make { renew: true, ..what }).unwrap();
+    for target in &nodes {
+        assert_eq!(recorded(&folder.path, target).unwrap().len(), 2);
+        assert_eq!(judged(&folder.path.join(&target.folder)), Ok(Vec::new()));
+    }
+    let said = revoke(&Revoke { folder: folder.path.clone(), nodes, files: Vec::new() }, &[]).unwrap();
+    assert_eq!(said.matches(" is revoked\n").count(), 6, "{said}");
 }

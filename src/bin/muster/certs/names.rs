@@ -1,9 +1,11 @@
 //! The names of nodes: a folder's name, and a certificate's. The library decides what the node id in a certificate
 //! looks like (`tls::names`).
 
+use super::authority::hex;
 use der::asn1::{Ia5String, OctetString};
-use muster::config::Key;
+use muster::config::{is_of_many, Key};
 use muster::tls::names::encoded;
+use ring::digest::{digest, SHA256};
 use rustls::pki_types::DnsName;
 use std::net::IpAddr;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -12,6 +14,12 @@ use x509_cert::ext::pkix::name::GeneralName;
 pub const CA: &str = "ca";
 /// How long a name may be: as long as a common name (RFC 5280).
 const NAME_MAX_CHARS: usize = 64;
+/// How long a folder's name may be: a file's name has 255 bytes at most, and the record of a certificate is called
+/// FOLDER.SERIAL.pem, with 32 digits.
+const FOLDER_MAX_BYTES: usize = 255 - 32 - ".".len() - ".pem".len();
+/// How much of its beginning a longer name keeps, for people; and how many bytes of its hash tell it from others.
+const KEPT_CHARS: usize = 64;
+const HASH_BYTES: usize = 16;
 
 /// A node for which something is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +64,24 @@ impl Target {
             folder = format!("%{:02X}{}", folder.as_bytes()[0], &folder[1..]);
         }
         let cut = id.char_indices().nth(NAME_MAX_CHARS).map_or(id, |(at, _)| &id[..at]);
-        Ok(Target { folder, name: cut.to_owned(), id: Some(id.to_owned()) })
+        Ok(Target { folder: fitting(folder), name: cut.to_owned(), id: Some(id.to_owned()) })
     }
+}
+
+/// The name, or a shorter one in place of one that is too long. No other id leads to a `+`, which would be encoded.
+fn fitting(folder: String) -> String {
+    if folder.len() <= FOLDER_MAX_BYTES {
+        return folder;
+    }
+    let hash = digest(&SHA256, folder.as_bytes());
+    format!("{}+{}", &folder[..KEPT_CHARS], hex(&hash.as_ref()[..HASH_BYTES]))
 }
 
 /// The name that a certificate has for this host: an address, or a DNS name, whose first part may be `*`.
 pub fn host(text: &str) -> Result<GeneralName, String> {
     let address = text.parse::<IpAddr>().ok();
-    let name = match address.filter(|address| !address.is_unspecified()) {
+    let is_of_one = |address: &IpAddr| !address.to_canonical().is_unspecified() && !is_of_many(*address);
+    let name = match address.filter(is_of_one) {
         Some(IpAddr::V4(address)) => OctetString::new(address.octets()).ok().map(GeneralName::IpAddress),
         Some(IpAddr::V6(address)) => OctetString::new(address.octets()).ok().map(GeneralName::IpAddress),
         None if address.is_some() => None,
@@ -100,6 +118,22 @@ mod tests {
             assert_eq!(Target::of_id(id).unwrap().folder, folder);
         }
         assert_eq!(Target::of_id(&"ü".repeat(100)).unwrap().name.chars().count(), NAME_MAX_CHARS);
+    }
+
+    #[test]
+    fn a_long_id_has_a_folder_of_its_own_whose_name_fits() {
+        let folder = |id: &str| Target::of_id(id).unwrap().folder;
+        assert_eq!(folder(&"a".repeat(218)), "a".repeat(218), "it was never too long");
+        let long = folder(&"a".repeat(219));
+        assert_eq!(
+            long,
+            format!("{}+46fb83c58e7b16a8419903e9682211ce", "a".repeat(64)),
+            "it is the same in each version"
+        );
+        let others = [&"a".repeat(220), &long, &"é".repeat(127), &"\u{e9}a".repeat(85)].map(|id| folder(id));
+        for (nth, other) in others.iter().enumerate() {
+            assert!(other.len() <= FOLDER_MAX_BYTES && *other != long && !others[..nth].contains(other), "{other}");
+        }
     }
 
     #[test]

@@ -315,7 +315,8 @@ mod tests {
         let hosts = made("certs --host a.b,10.0.0.1 --host=::1 --host a.b").unwrap();
         let shown: Vec<_> = hosts.iter().filter_map(names::shown_host).collect();
         assert_eq!(shown, ["a.b", "10.0.0.1", "::1"]);
-        for wrong in ["", "a b", "0.0.0.0", "fe80::1%eth0", "*", "ü"] {
+        let of_many = ["224.0.0.1", "255.255.255.255", "ff02::1", "::ffff:224.0.0.1", "::ffff:0.0.0.0", "::"];
+        for wrong in ["", "a b", "0.0.0.0", "fe80::1%eth0", "*", "ü"].into_iter().chain(of_many) {
             let why = names::host(wrong).unwrap_err();
             assert!(why.starts_with(&format!("--host is {wrong:?}; it must be")), "{why}");
         }
