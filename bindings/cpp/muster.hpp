@@ -1942,7 +1942,7 @@ public:
     outcome<std::string> node_id() const {
         const char *id = muster_node_id(handle_);
         return detail::out(id != nullptr ? result<std::string>(id)
-                                         : result<std::string>(detail::failed(static_cast<muster_status_t>(muster_rank(handle_)))));
+                                         : result<std::string>(detail::failed(muster_rank(handle_))));
     }
 
     /// The ranks of the workers that are lost, ascending.

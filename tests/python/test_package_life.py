@@ -1,6 +1,7 @@
 """How a process of Python leaves its cluster, and what its children may not do."""
 
 import signal
+import sys
 
 import pytest
 
@@ -122,6 +123,42 @@ def test_an_exception_that_ends_the_program_is_everybodys_reason():
         assert cluster.workers[0].returncode == 1 and cluster.workers[1].returncode == 0
         assert said(cluster.workers[1])["error"] == "AbortedError"
         assert "RuntimeError: no with here" in said(cluster.workers[1])["sentence"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python ends a child of multiprocessing after the exception is handled")
+def test_a_child_of_multiprocessing_knows_the_exception_that_ends_it_and_none_of_its_parents():
+    lines = """
+        import multiprocessing
+        from multiprocessing import util
+        from muster import _life
+        context = multiprocessing.get_context("fork")
+        def fail():
+            raise ValueError("mine")
+        def fail_as_spawned_by_torch():
+            try:
+                fail()
+            except ValueError:
+                sys.exit(1)
+        def child(queue, end):
+            util.Finalize(None, lambda: queue.put(repr(_life._unhandled())), exitpriority=0)
+            end()
+        def told_by(end):
+            queue = context.SimpleQueue()
+            try:
+                raise OSError("the parent's")
+            except OSError:
+                process = context.Process(target=child, args=[queue, end])
+                process.start()
+            heard = queue.get()
+            process.join()
+            return heard
+        say(well=[told_by(end) for end in (int, sys.exit, lambda: sys.exit(0))],
+            ill=[told_by(end) for end in (fail, fail_as_spawned_by_torch, lambda: sys.exit(1), lambda: sys.exit(3))])
+    """
+    with Process(packaged(lines)) as process:
+        assert process.wait(timeout=60) == 0, process.describe()
+        assert said(process)["well"] == ["None"] * 3
+        assert said(process)["ill"] == ["ValueError('mine')", "ValueError('mine')", "SystemExit(1)", "SystemExit(3)"]
 
 
 CHILD = """

@@ -18,7 +18,7 @@ from packaged import BINDINGS, packaged, the_package
 from torches import TIMEOUT_S, fetch_torch, python
 
 muster = the_package()
-from muster import _library, _memory  # noqa: E402
+from muster import _calls, _library, _memory  # noqa: E402
 
 ADDRESS_OF = {np.ndarray: lambda data: data.ctypes.data, array.array: lambda data: data.buffer_info()[0]}
 
@@ -218,6 +218,19 @@ def test_new_memory_is_like_the_old():
     assert _memory.empty_like(memoryview(array.array("d")), (3,)).format == "d"
     with pytest.raises(muster.InvalidError, match="out: needed for a OnlyDLPack"):
         _memory.empty_like(OnlyDLPack(np.zeros(1)), (3,))
+
+
+@pytest.mark.parametrize("data", [ctypes.c_int(5), OnlyDLPack(np.zeros(1))], ids=["a number of ctypes", "DLPack alone"])
+@pytest.mark.parametrize("call", [
+    lambda data: _calls.allgather(data, None, 1),
+    lambda data: _calls.gather(data, None, 0, True, 1),
+    lambda data: _calls.scatter(data, None, 0, True, 1),
+    lambda data: _calls.reduce_scatter(data, None, "sum", 1),
+    lambda data: _calls.alltoall(data, None, 1),
+], ids=["allgather", "gather", "scatter", "reduce_scatter", "alltoall"])
+def test_a_call_on_what_has_no_length_needs_out(call, data):
+    with pytest.raises(muster.InvalidError, match=f"out: needed for a {type(data).__name__}, "):
+        call(data)
 
 
 def test_half_floats_and_bools_are_reduced():

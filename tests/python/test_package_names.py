@@ -68,11 +68,13 @@ def test_settings_in_code_alone():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    ("muster.init(role='sched')", "ConfigError", ["role", "sched", "MS_SCHED"]),
+    ("muster.init(role='sched')", "ConfigError", ["role is 'sched'", "'worker', 'server' or 'scheduler'"]),
     ("muster.init(worker_nun=2)", "ConfigError", ["worker_nun", "worker_num"]),
     ("muster.init(role='worker')", "ConfigError", ["worker_num"]),
     ("muster.Scheduler(worker_num=0)", "ConfigError", ["worker_num", "0"]),
     ("muster.set_log(print, 'loud')", "InvalidError", ["loud", "warning"]),
+    ("muster.set_log(5)", "InvalidError", ["function: 5 cannot be called"]),
+    ("muster.init().operation(None)", "InvalidError", ["function: None cannot be called"]),
 ])
 def test_wrong_settings_are_told(call, error, words):
     with Process(packaged(f"say(**told(lambda: {call}))")) as process:
@@ -80,6 +82,12 @@ def test_wrong_settings_are_told(call, error, words):
         assert said(process)["error"] == error
         for word in words:
             assert word in said(process)["sentence"], said(process)["sentence"]
+
+
+@pytest.mark.parametrize("role", [*_config.ROLES, *_config.ROLES.values()])
+def test_a_role_has_two_names(role):
+    with _config.Config({"role": role}, environment=False) as config:
+        assert config.get("role") == _config.ROLES.get(role, role)
 
 
 @pytest.mark.parametrize("value, text", [

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from cluster import Process
 from test_status import until_told
 from torches import TIMEOUT_S, Ranks, fetch_torch, python, said
 
@@ -322,3 +323,44 @@ def test_ctrl_c_that_ends_a_program_is_the_others_reason(env, version, call, at)
             assert words["error"] == "DistBackendError"
             heard = rf"{INTERRUPTED.format(at, 'barrier')}|rank {at} .* aborted the job .*KeyboardInterrupt"
             assert re.search(heard, words["sentence"]), words
+
+
+CHILDREN = """
+import json
+import multiprocessing
+import sys
+import torch
+import torch.distributed as dist
+
+def child(rank, file):
+    dist.init_process_group("muster", init_method=f"file://{file}", rank=rank, world_size=2)
+    if rank == 1:
+        raise ValueError("my own fault")
+    try:
+        dist.barrier()
+    except dist.DistBackendError as error:
+        print(json.dumps({"heard": str(error)}), flush=True)
+
+if __name__ == "__main__":
+    how, file = sys.argv[1:]
+    if how == "torch":
+        processes = torch.multiprocessing.spawn(child, [file], nprocs=2, join=False).processes
+    else:
+        processes = [multiprocessing.get_context(how).Process(target=child, args=[rank, file]) for rank in range(2)]
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join()
+    print(json.dumps({"codes": [process.exitcode for process in processes], "is_late": sys.version_info >= (3, 13)}))
+"""
+
+
+@pytest.mark.parametrize("how", ["torch", "spawn", "fork"])
+def test_an_exception_that_ends_a_child_of_multiprocessing_is_the_others_reason(env, version, how, tmp_path):
+    """Python 3.13 ends such a child when it has handled the exception: to the others it has left."""
+    program = tmp_path / "children.py"
+    program.write_text(CHILDREN)
+    with Process([python(version), program, how, tmp_path / "store"], {**env, "OMP_NUM_THREADS": 1}) as process:
+        assert process.wait(TIMEOUT_S) == 0, process.describe()
+        words = said(process)
+    assert words["codes"] == [0, 1] and ("has left" if words["is_late"] else "ValueError: my own fault") in words["heard"], words

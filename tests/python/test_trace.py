@@ -96,6 +96,27 @@ def test_the_file_of_a_rank_that_was_killed_is_taken_as_far_as_it_goes(tmp_path)
     assert "worker 1 has not ended: it was killed, or still runs\n" in said
 
 
+def test_a_rank_that_is_killed_at_once_is_in_the_table_and_a_file_without_its_head_is_named(tmp_path):
+    lines = """
+        c = join()
+        if c.rank == 1:
+            c.store_wait(["0", "2"], 30_000)
+            os.kill(os.getpid(), signal.SIGKILL)
+        c.store_set(str(c.rank), b"has joined")
+        fails(c.world.barrier)
+        c.leave()
+    """
+    traces = tmp_path / "traces"
+    with Cluster(node(lines), workers=3, env={"MUSTER_TRACE": traces}) as cluster:
+        assert [worker.wait(LIMIT) for worker in cluster.workers] == [0, -signal.SIGKILL, 0]
+    said, _ = merged(traces)
+    assert "worker 1 has not ended: it was killed, or still runs\n" in said and "no whole first line" not in said
+    file, = traces.glob("*.worker_1.0.json")
+    file.write_text(file.read_text()[:40])  # as if killed in the middle of it
+    said, _ = merged(traces)
+    assert f"\n{file.name} has no whole first line, so its node is left out: " in said and "worker 1" not in said
+
+
 def test_another_life_of_a_rank_has_a_file_of_its_own(tmp_path):
     lines = """
         c = join()

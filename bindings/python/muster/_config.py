@@ -72,6 +72,9 @@ def _text(key: str, value: Any) -> bytes:
     text = os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
     if key == "role":
         text = ROLES.get(text, text)
+        if text not in ROLES.values():  # the library would name its own words
+            *others, last = map(repr, ROLES)
+            raise ConfigError(f"role is {text!r}: expected {', '.join(others)} or {last}")
     return text_of(text, key)
 
 

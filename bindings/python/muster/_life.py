@@ -46,6 +46,9 @@ _under_way: List[None] = []
 # Interrupted calls come back within 0.3 s, where their thread gets a processor. A function of Python takes its time.
 _LONGEST_WAIT_S = 30.0
 
+# What the parent was handling when it forked this process. Here it ends nothing.
+_inherited: Optional[BaseException] = None
+
 
 class Handle:
     """A handle of the library that is freed with this object, unless it belongs to another process."""
@@ -119,9 +122,27 @@ def waited_for_at_the_end() -> Iterator[None]:
         _under_way.pop()
 
 
-def _unhandled() -> Any:
-    """The exception that ends the program, as far as the interpreter has told. At a prompt an exception ends nothing."""
-    return None if hasattr(sys, "ps1") else getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+def _unhandled() -> Optional[BaseException]:
+    """The exception that ends the program, as far as Python has told. At a prompt an exception ends nothing."""
+    if hasattr(sys, "ps1"):
+        return None
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None) or _on_its_way()
+
+
+def _on_its_way() -> Optional[BaseException]:
+    """The exception that ends a child of multiprocessing. Up to Python 3.12 such a child calls its finalizers before it
+    handles the exception; later ones call them afterwards, and then nothing tells of it.
+    """
+    error = sys.exc_info()[1]
+    if error is _inherited:
+        return None
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return None
+        behind = error.__context__
+        if error.code == 1 and behind is not _inherited:  # torch.multiprocessing.spawn raises it in place of any exception
+            return behind or error
+    return error
 
 
 @atexit.register
@@ -143,7 +164,8 @@ def _await_calls() -> None:
 
 
 def _forget() -> None:
-    global _looking, _looks
+    global _inherited, _looking, _looks
+    _inherited = sys.exc_info()[1]
     _looking, _looks = threading.RLock(), False  # another thread of the parent may have had it
     open_clusters.clear()
     _orphans.clear()

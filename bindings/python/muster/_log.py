@@ -39,6 +39,8 @@ def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
     number = _LEVELS.get(level)
     if number is None:
         raise InvalidError(f"level: {level!r} is none; there are {', '.join(_LEVELS)}")
+    if function is not None and not callable(function):
+        raise InvalidError(f"function: {function!r} cannot be called; a function of level, speaker and line is needed, or None")
     entry = LOG_FN() if function is None else LOG_FN(_guarded(function))
     with _setting:
         _kept.append(entry)  # whatever interrupts what follows: the library may have it

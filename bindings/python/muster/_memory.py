@@ -191,7 +191,9 @@ def writable_memory_of(data: Any, name: str = "out") -> Memory:
 
 def shape_of(data: Any) -> Tuple[int, ...]:
     shape = getattr(data, "shape", None)
-    return tuple(int(length) for length in shape) if shape is not None else (len(data),)
+    if shape is not None:
+        return tuple(int(length) for length in shape)
+    return (len(data),) if hasattr(data, "__len__") else ()  # a number of ctypes, or DLPack alone, has neither
 
 
 def empty_like(data: Any, shape: Tuple[int, ...]) -> Any:

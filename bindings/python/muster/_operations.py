@@ -40,6 +40,8 @@ class Operation:
     """
 
     def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
+        if not callable(function):
+            raise InvalidError(f"function: {function!r} cannot be called; a function of lower, inout and dtype is needed")
         self._cluster = cluster
         self._function = function
         self._lock = threading.Lock()

@@ -99,7 +99,8 @@ fn emptied(path: &Path) -> io::Result<File> {
 }
 
 impl TraceFile {
-    /// Makes the file of this node in a folder. The file of another life stays.
+    /// Makes the file of this node in a folder, with its head, which tells even of a node that is killed at once. The
+    /// file of another life stays.
     pub(crate) fn create(folder: &Path, about: &About, zero: Time, clock: &Clock) -> io::Result<TraceFile> {
         let job: String = about.job.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = folder.join(format!("{}.{}_{}.{}.json", &job[..8], about.role, about.rank, about.restarts));
@@ -126,6 +127,7 @@ impl TraceFile {
         let name = format!("{} {} on {} (pid {})", about.role, about.rank, about.host, std::process::id());
         trace.line("M", "process_name", 0, json!({ "args": { "name": name } }));
         trace.line("M", "process_sort_index", 0, json!({ "args": { "sort_index": process } }));
+        trace.flush(false)?;
         Ok(trace)
     }
 
@@ -222,6 +224,27 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn the_head_is_in_the_file_before_anything_is_recorded() {
+        let folder = std::env::temp_dir().join(format!("muster-head-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let about = About {
+            job: JobInstance([0xab; 16]),
+            role: Role::Worker,
+            rank: 3,
+            restarts: 1,
+            node_id: "3".to_owned(),
+            host: "h".to_owned(),
+            host_key: "key".to_owned(),
+        };
+        let trace = TraceFile::create(&folder, &about, Time::default(), &Clock::start()).unwrap();
+        let text = fs::read_to_string(folder.join("abababab.worker_3.1.json")).unwrap();
+        let head: Value = serde_json::from_str(text.lines().nth(1).unwrap().trim_end_matches(',')).unwrap();
+        assert_eq!((&head["name"], &head["args"]["rank"]), (&json!("muster_trace"), &json!(3)));
+        drop(trace);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_trace_goes_into_no_file_that_has_another_name() {

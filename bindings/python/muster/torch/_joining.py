@@ -5,8 +5,8 @@
 - The environment says which node this process is (MS_ROLE, MUSTER_ROLE), as under `muster run`: it joins.
 - Otherwise torch's own launcher has given ranks and a store. Rank 0 starts a scheduler, and the store tells the others where.
 
-A cluster that was joined here is left by `destroy_process_group`, or when the interpreter ends. A scheduler that rank 0 has
-started serves until the process ends, and then for as long as others need it, at most 30 s.
+A cluster that was joined here is left by `destroy_process_group`, or when the interpreter or a child of multiprocessing ends.
+A scheduler that rank 0 has started serves until the process ends, and then for as long as others need it, at most 30 s.
 """
 
 import atexit
@@ -62,8 +62,8 @@ def _join(options: Any) -> Cluster:
     else:
         cluster = init() if _is_told_its_role() else _form(options, store, rank, size)
         _joined.append(cluster)
-        # A child of multiprocessing ends without what atexit calls.
-        util.Finalize(None, _end, exitpriority=0)
+    # A child of multiprocessing ends without what atexit calls, or calls it when nothing tells of an exception any more.
+    util.Finalize(None, _end, exitpriority=0)
     if (cluster.rank, cluster.size) != (rank, size):
         told = f"rank {cluster.rank} of {cluster.size}"
         _shut_down(cluster)

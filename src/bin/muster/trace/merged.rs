@@ -69,8 +69,8 @@ fn round(us: f64) -> f64 {
     (us * 1000.0).round() / 1000.0
 }
 
-/// The table, and what else there is to say.
-pub fn told(traces: &[Trace], waits: &Waits, clocks: &Clocks, path: &Path) -> String {
+/// The table, and what else there is to say. `headless` names the files that tell nothing.
+pub fn told(traces: &[Trace], headless: &[String], waits: &Waits, clocks: &Clocks, path: &Path) -> String {
     let rows: Vec<[String; 6]> = std::iter::once(HEAD.map(str::to_owned))
         .chain(traces.iter().zip(&waits.sums).map(|(trace, sum)| row(trace, sum)))
         .collect();
@@ -92,6 +92,9 @@ pub fn told(traces: &[Trace], waits: &Waits, clocks: &Clocks, path: &Path) -> St
         let shown = format!("{}{end}{missing}", trace.name);
         text += shown.trim_end_matches(';');
         text.push('\n');
+    }
+    for name in headless {
+        text += &format!("{name} has no whole first line, so its node is left out: it was killed, or has just begun\n");
     }
     text += &said_of(clocks);
     text += &format!("{}: open it with https://ui.perfetto.dev\n", path.display());
@@ -147,10 +150,12 @@ worker 0  1            1.500 s  1.000 s  0            0.000 s
 worker 1  1            0.500 s  0.000 s  1            1.000 s
 
 worker 1 has not ended: it was killed, or still runs; 3 of its collectives were not recorded
+abababab.worker_2.0.json has no whole first line, so its node is left out: it was killed, or has just begun
 2 hosts' clocks agree to 12 us
 a.json: open it with https://ui.perfetto.dev
 ";
-        assert_eq!(told(&traces, &waits::of(&traces), &clocks, Path::new("a.json")), expected);
+        let headless = ["abababab.worker_2.0.json".to_owned()];
+        assert_eq!(told(&traces, &headless, &waits::of(&traces), &clocks, Path::new("a.json")), expected);
     }
 
     #[test]

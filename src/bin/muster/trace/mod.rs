@@ -59,10 +59,10 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
 }
 
 fn merge(options: &Options) -> Result<String, String> {
-    let mut traces = read::folder(&options.folder, options.job.as_deref())?;
+    let read::Found { mut traces, headless } = read::folder(&options.folder, options.job.as_deref())?;
     let clocks = clocks::align(&mut traces);
     let waits = waits::of(&traces);
     let output = merged::output(options, &traces);
     merged::write(&output, &traces, &waits)?;
-    Ok(merged::told(&traces, &waits, &clocks, &output))
+    Ok(merged::told(&traces, &headless, &waits, &clocks, &output))
 }

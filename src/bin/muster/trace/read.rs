@@ -57,21 +57,44 @@ impl Trace {
     }
 }
 
+/// What a folder has of one job.
+#[derive(Debug)]
+pub struct Found {
+    pub traces: Vec<Trace>,
+    /// The names of the files that have no whole first line. Nothing is known of their nodes.
+    pub headless: Vec<String>,
+}
+
 /// All ranks' files of a job in this folder.
-pub fn folder(folder: &Path, job: Option<&str>) -> Result<Vec<Trace>, String> {
+pub fn folder(folder: &Path, job: Option<&str>) -> Result<Found, String> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
     let mut paths: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| is_of_a_rank(path)).collect();
     paths.sort();
-    let mut traces = Vec::new();
+    let (mut traces, mut headless) = (Vec::new(), Vec::new());
     for path in &paths {
-        traces.extend(file(path)?.filter(|trace| trace.job.starts_with(job.unwrap_or_default())));
+        match file(path)? {
+            Some(trace) if trace.job.starts_with(job.unwrap_or_default()) => traces.push(trace),
+            Some(_) => {}
+            None => headless.push(file_name(path).to_owned()),
+        }
     }
     let jobs: BTreeSet<&str> = traces.iter().map(Trace::job_in_short).collect();
     match jobs.len() {
-        0 => Err(format!("{shown} has no trace{}: a run with MUSTER_TRACE={shown} writes them", of_job(job))),
-        1 => Ok(by_place(traces)),
+        0 if headless.is_empty() => {
+            Err(format!("{shown} has no trace{}: a run with MUSTER_TRACE={shown} writes them", of_job(job)))
+        }
+        0 => Err(format!(
+            "{shown} has no trace{}, but files that have no whole first line: {}",
+            of_job(job),
+            headless.join(", ")
+        )),
+        1 => {
+            // The name of a file begins as its job does.
+            headless.retain(|name| name.starts_with(traces[0].job_in_short()));
+            Ok(Found { traces: by_place(traces), headless })
+        }
         _ => {
             let jobs: Vec<&str> = jobs.into_iter().collect();
             Err(format!("{shown} has traces of {} jobs: choose one with --job: {}", jobs.len(), jobs.join(", ")))
@@ -234,7 +257,7 @@ mod tests {
         folder
     }
 
-    fn read(name: &str, files: &[(&str, &str)], job: Option<&str>) -> Result<Vec<Trace>, String> {
+    fn read(name: &str, files: &[(&str, &str)], job: Option<&str>) -> Result<Found, String> {
         let at = folder_with(name, files);
         let read = folder(&at, job).map_err(|why| why.replace(&at.display().to_string(), "DIR"));
         fs::remove_dir_all(at).expect("the folder");
@@ -258,7 +281,8 @@ mod tests {
         let whole =
             format!("{}{{\"name\":\"muster_trace_end\",\"args\":{{\"left_out\":4}}}}\n]\n", begin("aaaaaaaa11", 9));
         let files = [("a.worker_10.0.json", &*text), ("a.worker_9.0.json", &*whole), ("merged.json", "{}")];
-        let traces = read("part", &files, None).expect("two files");
+        let Found { traces, headless } = read("part", &files, None).expect("two files");
+        assert!(headless.is_empty(), "{headless:?}");
         assert_eq!(traces.iter().map(|trace| &*trace.name).collect::<Vec<_>>(), ["worker 9", "worker 10"]);
         assert_eq!((traces[0].is_whole, traces[0].missing, traces[1].is_whole), (true, 4, false));
         let barrier = Recorded {
@@ -293,6 +317,23 @@ mod tests {
             let why = read(name, files, job).expect_err(name);
             assert!(why.starts_with(said), "{why}");
         }
-        assert_eq!(read("chosen", &both, Some("bbb")).expect("one job").len(), 1);
+        assert_eq!(read("chosen", &both, Some("bbb")).expect("one job").traces.len(), 1);
+    }
+
+    #[test]
+    fn a_file_without_a_whole_first_line_is_named_if_it_is_of_the_job() {
+        let whole = begin("aaaaaaaa11", 0);
+        let files = [
+            ("aaaaaaaa.worker_0.0.json", &*whole),
+            ("aaaaaaaa.worker_1.0.json", ""),
+            ("aaaaaaaa.worker_2.0.json", &whole[..40]),
+            ("bbbbbbbb.worker_0.0.json", "[\n"),
+        ];
+        let found = read("headless", &files, None).expect("one job");
+        assert_eq!(found.traces.len(), 1);
+        assert_eq!(found.headless, ["aaaaaaaa.worker_1.0.json", "aaaaaaaa.worker_2.0.json"]);
+        let why = read("nothing", &files[1..3], None).expect_err("no trace");
+        let names = "aaaaaaaa.worker_1.0.json, aaaaaaaa.worker_2.0.json";
+        assert_eq!(why, format!("DIR has no trace, but files that have no whole first line: {names}"));
     }
 }
