@@ -8,3 +8,13 @@ set(MUSTER_ARCHIVE "${_muster_libraries}/libmuster.a")
 if(NOT TARGET muster::muster)
     include("${CMAKE_CURRENT_LIST_DIR}/musterTargets.cmake")
 endif()
+
+# It has no components. One that must be there is missing.
+foreach(muster_component IN LISTS muster_FIND_COMPONENTS)
+  set(muster_${muster_component}_FOUND FALSE)
+  if(muster_FIND_REQUIRED_${muster_component})
+    set(muster_FOUND FALSE)
+    set(muster_NOT_FOUND_MESSAGE "muster has no component ${muster_component}: its targets are muster::muster and muster::static")
+  endif()
+endforeach()
+unset(muster_component)

@@ -89,9 +89,8 @@ impl Prepared {
             return Err(Error::invalid(what));
         }
         if let Some(dtype) = self.call.dtype.filter(|dtype| op.is_exact() && !op.is_for(*dtype)) {
-            let call = format!("{}: op is {op}, and", self.call.kind);
-            let call = if op == ReduceOp::SumOfAddends { "allreduce_addends:" } else { call.as_str() };
-            let what = format!("{call} dtype is {dtype}: expected a float type");
+            let op = if op == ReduceOp::SumOfAddends { String::new() } else { format!("op is {op}, and ") };
+            let what = format!("{}: {op}dtype is {dtype}: expected a float type", self.name());
             return Err(Error::invalid(what));
         }
         Ok(self)
@@ -173,9 +172,17 @@ impl Prepared {
     pub fn bytes(&self, count: usize, name: &str) -> Result<usize> {
         let bytes = self.call.dtype.map_or(Some(0), |dtype| dtype.bytes_of(count as u64));
         bytes.ok_or_else(|| {
-            let kind = self.call.kind;
-            Error::invalid(format!("{kind}: by its count {name} has {count} elements: more than any memory holds"))
+            let call = self.name();
+            Error::invalid(format!("{call}: by its count {name} has {count} elements: more than any memory holds"))
         })
+    }
+
+    /// What its entry is called.
+    fn name(&self) -> String {
+        match self.call.op {
+            Some(ReduceOp::SumOfAddends) => "allreduce_addends".to_owned(),
+            _ => self.call.kind.to_string(),
+        }
     }
 }
 
