@@ -38,7 +38,7 @@ fn half(launcher: &Launcher, environment: &Environment) -> Option<String> {
     }
     let (there, missing) = if rank { (launcher.rank, launcher.size) } else { (launcher.size, launcher.rank) };
     let (there, missing) = (spelled(there, environment), spelled(missing, environment));
-    let which = if missing.contains('*') { ", or more than one is and HOSTNAME does not say which" } else { "" };
+    let which = which(&missing);
     Some(format!(
         "{there} is set, but {missing} is not{which}: this process is not taken for one that {} started",
         launcher.name
@@ -54,9 +54,19 @@ fn without_both(launcher: &Launcher, environment: &Environment) -> Option<String
         launcher.host.and_then(|host| environment.names().find(|name| *name == host || task_of(host, name).is_some()));
     let there = host.or(is_above(launcher.local_rank, 0)).or(is_above(launcher.local_size, 1))?;
     let Launcher { name, rank, size, .. } = launcher;
+    let which = which(size);
     Some(format!(
-        "{there} is set, but {rank} and {size} are not: this process is not taken for one that {name} started"
+        "{there} is set, but {rank} and {size} are not{which}: this process is not taken for one that {name} started"
     ))
+}
+
+/// What else may be the matter with this variable, if its name has the task's in it.
+fn which(name: &str) -> &'static str {
+    if name.contains('*') {
+        ", or more than one is and HOSTNAME does not say which"
+    } else {
+        ""
+    }
 }
 
 /// A launcher tells a place, but it is not that of a process.

@@ -108,10 +108,15 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
 /// constraints says so by a key usage that lets it sign certificates.
 pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
     let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
-    let constraints = certificate.get::<BasicConstraints>().ok()?;
-    let usage = certificate.get::<KeyUsage>().ok()?;
-    let may_sign = usage.is_some_and(|(_, usage)| usage.key_cert_sign());
-    (certificate.version != Version::V1).then(|| constraints.map_or(may_sign, |(_, constraints)| constraints.ca))
+    if certificate.version == Version::V1 {
+        return None;
+    }
+    let says_so = || {
+        let (constraints, usage) = (certificate.get::<BasicConstraints>()?, certificate.get::<KeyUsage>()?);
+        let may_sign = usage.is_some_and(|(_, usage)| usage.key_cert_sign());
+        Ok::<_, x509_cert::der::Error>(constraints.map_or(may_sign, |(_, constraints)| constraints.ca))
+    };
+    Some(says_so().unwrap_or(false)) // what cannot be read says nothing
 }
 
 /// The name of the one that a certificate is for.

@@ -31,10 +31,11 @@ impl Running<'_> {
             Stop::Heard(failure) => (self.context.state.heard(self.context.formed(), *failure), false),
             Stop::Ended(peer, end @ (LinkEnd::Ended(_) | LinkEnd::Silent(_))) => self.judge(peer, &end),
             Stop::Unreached(peer, evidence) => (self.failure_of(Unsaid::Alive, peer, &evidence), false),
-            Stop::Ended(_, LinkEnd::Over(failure)) => (
-                Failure { sequence: self.sequence, ..self.context.state.heard(self.context.formed(), *failure) },
-                false,
-            ),
+            Stop::Ended(_, LinkEnd::Over(failure)) => {
+                // A link that cannot be had is no call's matter.
+                let sequence = if failure.sequence == 0 { self.sequence } else { failure.sequence };
+                (Failure { sequence, ..self.context.state.heard(self.context.formed(), *failure) }, false)
+            }
             Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
                 let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
                 (self.failure(Status::Corrupt, None, cause), false)

@@ -246,7 +246,8 @@ impl Collectives {
                 let moved = link.receive(&sink, piece).map_err(ended)?;
                 if moved == Moved::Done {
                     exchange.receive = None;
-                    link.word_behind().map_or(Ok(()), |failure| running.ends_by(failure))?;
+                    let word = link.word_behind();
+                    word.map_or(Ok(()), |failure| driver.peers.later.hear(running, failure))?;
                 }
                 Ok(moved != Moved::Nothing)
             }
@@ -324,7 +325,7 @@ impl Collectives {
             // A rank that gives up says why after all that it sent before. This rank may not come to read that for
             // long.
             if receiving != Some(peer) {
-                link.peers_last_word().map_or(Ok(()), |failure| running.ends_by(failure))?;
+                link.peers_last_word().map_or(Ok(()), |failure| peers.later.hear(running, failure))?;
             }
             if (receiving == Some(peer) || !link.is_waited_for()) && !link.transport().may_sleep() {
                 return if receiving == Some(peer) { Ok(()) } else { peers.serve(running, peer as u32) }.map(|()| true);

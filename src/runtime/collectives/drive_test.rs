@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::{Failure, Status};
 use crate::runtime::base::control::tests::Scripted;
 use crate::runtime::collectives::call_progress::PEER_OPENS;
 use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
@@ -96,4 +97,21 @@ fn a_call_that_waits_hears_a_peer_that_gives_up_behind_a_frame_that_is_not_read(
         let first = bench.group.context.broken().expect("it is revoked");
         assert!(PEERS.iter().any(|rank| first == cause(*rank)), "{first}");
     });
+}
+
+/// Where ranks called different things later, this rank is to come to that call, for the ranks are counted.
+#[test]
+fn a_word_about_a_later_collective_ends_that_and_not_this_one() {
+    for (revoker, piece) in [(3, 0), (3, 7), (1, 0), (1, 7)] {
+        let later = Failure { status: Status::Mismatch, sequence: 2, ..cause(revoker) };
+        let mut bench = Bench::new();
+        bench.peers[2].write_all(&frame(DataHeader::of_first(broadcast(1)))).unwrap();
+        bench.peers[revoker as usize - 1].write_all(&revoke(later.clone())).unwrap();
+        bench.stand(piece);
+        let mut output = [0];
+        let work = Work::plain(broadcast(1), CallBuffers::of(&[], &mut output));
+        bench.group.run(work).expect("all that belongs to it is there");
+        assert_eq!(output, [7]);
+        assert_eq!(bench.call(), later, "rank {revoker} has said so");
+    }
 }

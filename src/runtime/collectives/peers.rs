@@ -15,13 +15,32 @@ pub(crate) struct Peers {
     pub slots: Vec<Slot>,
     /// Looks whether the links to the peers that the call waits for are silent.
     pub silence: SilenceWatch,
+    pub later: Later,
+}
+
+/// A peer's last word about a call that this rank has not reached yet.
+#[derive(Default)]
+pub(crate) struct Later(Option<Box<Failure>>);
+
+impl Later {
+    /// Takes in a peer's last word. It ends this call, or is kept for a later one.
+    pub(crate) fn hear(&mut self, running: &Running<'_>, failure: Failure) -> Result<(), Stop> {
+        running.ends_by(failure.clone())?;
+        self.0 = Some(Box::new(failure));
+        Ok(())
+    }
+
+    /// Whether this call, which begins, ends by the word that was kept.
+    pub(crate) fn hear_again(&self, running: &Running<'_>) -> Result<(), Stop> {
+        self.0.as_ref().map_or(Ok(()), |failure| running.ends_by((**failure).clone()))
+    }
 }
 
 impl Peers {
     /// The peers of a group, before any has a link.
     pub(crate) fn new(context: &Context) -> Peers {
         let slots = context.roster.members.iter().map(|_| Slot::Unused).collect();
-        Peers { slots, silence: SilenceWatch::new(context.bounds) }
+        Peers { slots, silence: SilenceWatch::new(context.bounds), later: Later::default() }
     }
 
     /// The link to a peer, if it is open. A link that nobody has asked for is asked for now.
@@ -47,11 +66,9 @@ impl Peers {
         match link.peek() {
             Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // the call that reads it finds out
             Ok(Some(Arrival::Revoke(failure))) => {
-                let ends = running.ends_by(failure.clone());
-                if ends.is_ok() {
-                    *slot = Slot::Ended(LinkEnd::Over(Box::new(failure))); // a later call ends by it
-                }
-                ends
+                self.later.hear(running, failure.clone())?;
+                *slot = Slot::Ended(LinkEnd::Over(Box::new(failure))); // nothing more comes
+                Ok(())
             }
             Ok(Some(Arrival::Leave)) => {
                 *slot = Slot::Left(None);

@@ -19,8 +19,9 @@ const LINKS: usize = 8;
 
 impl Collectives {
     /// Checks whether peers have revoked the group since the last check. A call that begins now must not succeed
-    /// because of what they sent before.
+    /// because of what they sent before. One of which they had sent all before ranks called different things may.
     pub(crate) fn check_revokes(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
+        driver.peers.later.hear_again(running)?;
         if running.since < driver.next_check {
             return Ok(());
         }
@@ -45,7 +46,7 @@ impl Collectives {
                 }
             }
             if let Slot::Up(link) = &mut peers.slots[peer] {
-                link.peers_last_word().map_or(Ok(()), |failure| running.ends_by(failure))?;
+                link.peers_last_word().map_or(Ok(()), |failure| peers.later.hear(running, failure))?;
             }
         }
         Ok(())

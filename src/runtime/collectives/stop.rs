@@ -89,8 +89,8 @@ impl Running<'_> {
     }
 
     /// The end of this call that follows from a peer's last word, if one follows. None does where the peer says that ranks called
-    /// different things later than this: it has sent all that belongs to this call. This rank is to come to that later call and say
-    /// what it calls there, for the ranks are counted.
+    /// different things later than this. As a rule it has sent all that belongs to this call. This rank is to come to that later call
+    /// and say what it calls there, for the ranks are counted. See `Later`.
     pub(crate) fn ends_by(&self, failure: Failure) -> Result<(), Stop> {
         match failure.status == Status::Mismatch && failure.sequence > self.sequence {
             true => Ok(()),

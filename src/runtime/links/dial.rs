@@ -74,8 +74,8 @@ impl Dial {
         dial
     }
 
-    /// Adds further addresses of the peer. Those whose attempt has failed are tried again, while another attempt is under way: a
-    /// peer may have begun to listen at one while another address swallows what is sent there.
+    /// Adds further addresses of the peer. Those whose attempt has failed are tried again: a peer may have begun to listen at one,
+    /// while the attempt at another address goes on, because that swallows what is sent there.
     pub fn add(&mut self, addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) {
         let each: Vec<SocketAddr> = addresses.iter().flat_map(|address| interface::on_each_link(*address)).collect();
         for address in alternating(&each) {

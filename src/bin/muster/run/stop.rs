@@ -15,9 +15,6 @@ const SCHEDULER_KILL: Duration = Duration::from_millis(250);
 pub const KILL_AFTER_FAILURE: Duration = Duration::from_millis(750);
 /// How long children have after the user's signal. A second one cuts it short.
 pub const KILL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
-/// A signal that comes so soon after the first is the same one: `timeout` sends it to the launcher and to its process group, and
-/// where a terminal is closed both the shell and the kernel send it.
-pub const SAME_SIGNAL: Duration = Duration::from_millis(300);
 /// How long the scheduler may take to end once all workers of the job have ended well: it then knows that they have left,
 /// or that they never came.
 pub const CLOSING: Duration = Duration::from_secs(1);
@@ -41,8 +38,8 @@ pub(super) enum Why {
     Failure,
     /// The scheduler has said that the job is over, before anything failed here.
     JobOver,
-    /// The user has asked for it at this time, by this signal. None: something had failed here before, and that counts.
-    User { signal: Option<i32>, at: Duration },
+    /// The user has asked for it, by this signal. None: something had failed here before, and that counts.
+    User(Option<i32>),
 }
 
 /// How long each of the processes is left alone.
@@ -82,13 +79,13 @@ impl Stop {
 
     /// Whether a failure or the user is the reason: then nobody is started again.
     pub(super) fn is_hard(&self) -> bool {
-        matches!(self.why, Why::Failure | Why::JobOver | Why::User { .. })
+        matches!(self.why, Why::Failure | Why::JobOver | Why::User(_))
     }
 
     /// The user's signal that is the reason.
     pub(super) fn signal(&self) -> Option<i32> {
         match self.why {
-            Why::User { signal, .. } => signal,
+            Why::User(signal) => signal,
             Why::Done | Why::SchedulerEnded | Why::Failure | Why::JobOver => None,
         }
     }
@@ -162,17 +159,6 @@ mod tests {
             supervisor.signalled(libc::SIGINT, 3 * SECOND);
             assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
         }
-    }
-
-    #[test]
-    fn a_signal_that_comes_twice_at_once_is_one() {
-        let mut supervisor = Supervisor::new([true, false], true, 0);
-        supervisor.signalled(libc::SIGTERM, SECOND);
-        supervisor.signalled(libc::SIGTERM, SECOND + SAME_SIGNAL - Duration::from_millis(1));
-        let asked = [Action::Terminate(Whom::Workers)];
-        assert_eq!(actions(&mut supervisor), asked, "asked once, and nobody is killed");
-        supervisor.signalled(libc::SIGTERM, SECOND + SAME_SIGNAL);
-        assert!(actions(&mut supervisor).contains(&Action::Kill(Whom::Workers)));
     }
 
     /// A host without the scheduler, which tells of the complete cluster. One worker has ended with code 0.

@@ -62,17 +62,39 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             (text, Ending::Signal(*signal).code())
         }
         Verdict::Failed { first, then } => {
-            let code = match aborted_with(*first, outcome).unwrap_or(outcome.endings[*first].code()) {
+            let words = outcome.scheduler.as_deref();
+            let cause = words.map(|words| cause(words, *first, outcome.endings[*first], &outcome.children));
+            // One that was told to end before it had ended by itself has no code but this.
+            let told = words.filter(|_| matches!(cause, Some(Cause::Another(_)))).and_then(aborted_with);
+            let code = match told.unwrap_or(outcome.endings[*first].code()) {
                 0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
                 code => code,
             };
             (failed(*first, then, outcome), code)
         }
-        Verdict::JobOver => {
-            let logs = outcome.children.first().map_or(String::new(), |child| all_logs(&child.log));
-            (format!("muster: nothing failed here: all were stopped, for the job is over\n{logs}"), code::FAILED)
+        Verdict::JobOver => job_over(outcome),
+    }
+}
+
+/// All children were told to end, and none had ended by itself.
+fn job_over(outcome: &Outcome) -> (String, i32) {
+    let Outcome { children, scheduler: words, .. } = outcome;
+    let logs = children.first().map_or(String::new(), |child| all_logs(&child.log));
+    let named = words.as_ref().and_then(|words| Some((words, &children[named_in(words, children)?])));
+    match named {
+        None => (format!("muster: nothing failed here: all were stopped, for the job is over\n{logs}"), code::FAILED),
+        Some((words, child)) => {
+            let head = has_not_ended(child, words);
+            let lines = lines_that_fit(&tail_of(&child.log), ROWS.saturating_sub(rows(&head) + rows(&logs)));
+            (head + &lines + &logs, aborted_with(words).unwrap_or(code::FAILED))
         }
     }
+}
+
+/// The first line about a child that the scheduler blames in these words, and that had not ended by itself.
+fn has_not_ended(child: &Child, words: &str) -> String {
+    let Child { part, pid, log, .. } = child;
+    format!("muster: the first failure was that of {part} (pid {pid}), log {}: {words}\n", log.display())
 }
 
 /// A warning about a run that went well, although its workers never were a cluster.
@@ -97,10 +119,8 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             (elsewhere + &line("first failure here"), String::new())
         }
         Some((words, Cause::Another(named))) => {
-            let named = &children[*named];
-            let (who, its_log) = (format!("{} (pid {})", named.part, named.pid), named.log.display());
-            log = tail_of(&named.log);
-            (format!("muster: the first failure was that of {who}, log {its_log}: {words}\n"), line("first to end"))
+            log = tail_of(&children[*named].log);
+            (has_not_ended(&children[*named], words), line("first to end"))
         }
     };
     if let Some((words, _)) = cause.filter(|(_, cause)| *cause != Cause::First || child.part == Part::Scheduler) {
@@ -154,7 +174,7 @@ fn first_line(what: &str, first: usize, outcome: &Outcome) -> String {
 
 /// Why an end with code 0 is the first failure, by the scheduler's words.
 pub fn with_code_0(words: Option<&str>) -> &'static str {
-    match words.is_some_and(|words| words.contains(ABORTED)) {
+    match words.and_then(aborted_with).is_some() {
         true => "it aborted the job (muster_abort), and ended with code 0",
         false => "it ended with code 0, without leaving the cluster (muster_finalize)",
     }
@@ -269,13 +289,11 @@ enum Cause {
     Elsewhere,
 }
 
-/// The code with which a worker here aborted the job, if it did, and was told to end before it had ended by itself.
-fn aborted_with(first: usize, outcome: &Outcome) -> Option<i32> {
-    let words = outcome.scheduler.as_deref()?;
+/// The code with which a rank aborted the job, if these words of the scheduler's say that one did.
+pub fn aborted_with(words: &str) -> Option<i32> {
     let (_, code) = words.split_once(ABORTED)?;
     let code = code.split(':').next()?.parse::<i32>().ok()?;
-    let cause = cause(words, first, outcome.endings[first], &outcome.children);
-    matches!(cause, Cause::Another(_)).then_some(if (1..=255).contains(&code) { code } else { code::FAILED })
+    Some(if (1..=255).contains(&code) { code } else { code::FAILED })
 }
 
 /// What these words blame, where the failure of the child `first` was noticed first, which ended so.
@@ -283,7 +301,7 @@ fn cause(words: &str, first: usize, ending: Ending, children: &[Child]) -> Cause
     match named_in(words, children) {
         _ if ending == Ending::Exit(code::FORMING) => Cause::First,
         Some(named) if named != first => Cause::Another(named),
-        None if words.starts_with("rank ") => Cause::Elsewhere,
+        None if first_rank(words).is_some() => Cause::Elsewhere,
         _ => Cause::First,
     }
 }
@@ -293,8 +311,21 @@ pub fn named(children: &[Child]) -> Option<usize> {
     named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
 }
 
+/// The part of a sentence of the scheduler's that tells whom it blames: up to the first process. Others may follow, such as one that
+/// saw the loss. None if it blames nobody: two have called different things.
+fn blames(words: &str) -> Option<&str> {
+    let ends = words.match_indices("pid ").filter_map(|(at, pid)| {
+        let (from, digits) = (at + pid.len(), words[at + pid.len()..].bytes().take_while(u8::is_ascii_digit).count());
+        (digits > 0 && words[from + digits..].starts_with(')')).then_some(from + digits + 1)
+    });
+    let (who, rest) = words.split_at(ends.min().unwrap_or(words.len()));
+    let is_one_of_two = who.starts_with("rank ") && rest.starts_with(" called ");
+    (!is_one_of_two).then_some(who)
+}
+
 /// The child that these words of the scheduler's name.
 pub fn named_in(words: &str, children: &[Child]) -> Option<usize> {
+    let words = blames(words)?;
     let (host, rank) = (host::name().unwrap_or_default(), first_rank(words));
     // Processes of two hosts may have one number. In pods they have as a rule: the launcher is process 1 in each. So the
     // number counts together with the host, which sentences put in one of these two ways.
@@ -309,7 +340,7 @@ pub fn named_in(words: &str, children: &[Child]) -> Option<usize> {
 
 /// The rank with which the scheduler's sentence about a loss begins.
 pub fn first_rank(words: &str) -> Option<u32> {
-    words.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
+    blames(words)?.strip_prefix("rank ")?.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -124,6 +124,19 @@ fn a_child_that_the_scheduler_blames_comes_first_even_if_it_had_not_ended() {
     assert_eq!(code, 3, "its own end was this launcher's doing, and gives no code");
 }
 
+/// Nothing here has ended by itself: the one that the scheduler blames is told of nevertheless.
+#[test]
+fn the_only_worker_of_a_host_that_aborted_and_was_told_to_end_is_named() {
+    let mut outcome = outcome(Verdict::JobOver, children()[1..2].to_vec(), &[Ending::Signal(15)]);
+    assert!(summary(&outcome).0.starts_with("muster: nothing failed here: all were stopped"));
+    outcome.scheduler =
+        Some("rank 0 (node id \"0\", host h, pid 100) aborted the job with code 7: bad data".to_owned());
+    let (text, code) = summary(&outcome);
+    assert!(code == 7 && text.starts_with("muster: the first failure was that of worker 0 (pid 100), log "), "{text}");
+    outcome.scheduler = Some("rank 5 (node id \"5\", host h, pid 5) is lost".to_owned());
+    assert!(summary(&outcome).0.starts_with("muster: nothing failed here: all were stopped"));
+}
+
 /// Python takes a while from an exception to the end of its process.
 #[test]
 fn a_child_that_aborted_and_was_told_to_end_gives_its_words_and_its_code() {
@@ -168,6 +181,17 @@ fn the_schedulers_last_words_name_a_child() {
     assert_eq!(named_in("rank 1 (node id \"1\", host h, pid 7) was lost", &children), Some(2));
     assert_eq!(named_in("rank 12 (node id \"12\", host h, pid 7) was lost", &children), Some(3));
     assert_eq!(named_in("2 of 4 came", &children), None);
+    // Only the first process in the words is blamed: the others have seen something, or are quoted.
+    let here = host::name().unwrap();
+    let seen = |culprit: &str| {
+        format!("{culprit} is lost: its connection ended, and rank 0 (node id \"0\", host {here}, pid 100) saw so too")
+    };
+    assert_eq!(named_in(&seen(&format!("rank 12 (node id \"12\", host {here}, pid 112)")), &children), Some(3));
+    assert_eq!(named_in(&seen("rank 7 (node id \"7\", host h, pid 5)"), &children), None, "on another host");
+    let odd = format!("3 of 4 ranks called barrier() as collective #1 on world, rank 1 (node id \"1\", host {here}, pid 101) called reduce()");
+    assert_eq!(named_in(&odd, &children), Some(2));
+    let two = format!("rank 0 (node id \"0\", host {here}, pid 100) called barrier(), rank 1 (node id \"1\", host {here}, pid 101) called reduce()");
+    assert!(named_in(&two, &children).is_none() && first_rank(&two).is_none(), "neither of two is to blame");
 }
 
 #[test]

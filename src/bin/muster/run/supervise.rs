@@ -30,8 +30,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use super::stop::{
-    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SAME_SIGNAL, SCHEDULER_AFTER_FAILURE,
-    SCHEDULER_AFTER_GIVING_UP,
+    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP,
 };
 
 /// The processes that an action is for. A child always stands for its whole process group.
@@ -309,12 +308,8 @@ impl Supervisor {
     /// The user wants the run to end.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
         let (why, kill_at) = match self.stop.as_ref().map(|stop| stop.why) {
-            Some(Why::User { at, .. }) if now < at + SAME_SIGNAL => return,
-            Some(again @ Why::User { .. }) => (again, now),
-            _ => {
-                let signal = self.failures.is_empty().then_some(signal);
-                (Why::User { signal, at: now }, now + KILL_AFTER_SIGNAL)
-            }
+            Some(again @ Why::User(_)) => (again, now),
+            _ => (Why::User(self.failures.is_empty().then_some(signal)), now + KILL_AFTER_SIGNAL),
         };
         let kill_at = self.stop.as_ref().map_or(kill_at, |stop| stop.kill_at.min(kill_at));
         self.begin_no_more();

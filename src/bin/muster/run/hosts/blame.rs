@@ -6,7 +6,7 @@
 use super::conduct::{Conduct, End};
 use super::plan::HostShare;
 use crate::code;
-use crate::run::summary::{first_rank, with_code_0};
+use crate::run::summary::{aborted_with, first_rank, with_code_0};
 
 /// How many other hosts are told one by one.
 const OTHERS: usize = 3;
@@ -132,6 +132,11 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
     if told.len() > OTHERS {
         text.push_str(&format!("muster: and {} more\n", told.len() - OTHERS));
     }
+    // A worker that aborted the job and was told to end, as nothing else on its host had failed, has no code but this.
+    let is_named =
+        |host: usize| scheduler_words(ends).and_then(first_rank).is_some_and(|rank| places[host].has_rank(rank));
+    let told = scheduler_words(ends).filter(|_| !failed.iter().any(|host| is_named(*host))).and_then(aborted_with);
+    let code = told.unwrap_or(code);
     (text, if code == 0 { code::FAILED } else { code })
 }
 
@@ -178,6 +183,17 @@ mod tests {
         assert_eq!(lines[2], format!("muster: the scheduler says: {words}"));
         assert_eq!(lines[3], "muster: then host one: worker 0 exited with code 1");
         assert_eq!(lines[4], "muster: then host three: worker 8 exited with code 1");
+    }
+
+    #[test]
+    fn the_code_of_an_abort_counts_where_nothing_ended_by_itself() {
+        let words = "rank 5 (node id \"5\", host two, pid 7) aborted the job with code 7: bad data";
+        let (text, code) =
+            of(vec![(0, told(3, 0, false, words)), (1, told(0, 5, false, "")), (2, told(1, 8, false, ""))]);
+        assert_eq!(code, 7, "{text}");
+        // Its own end counts more.
+        let (text, code) = of(vec![(0, told(3, 0, false, words)), (1, told(9, 5, false, ""))]);
+        assert_eq!(code, 9, "{text}");
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //! `conduct_test.rs`.
 
 use super::report::Summary;
-use crate::run::supervise::SAME_SIGNAL;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -95,8 +94,6 @@ pub struct Conduct {
     failed: Vec<usize>,
     port_known: bool,
     signal: Option<i32>,
-    /// When the user's first signal came.
-    signalled_at: Option<Duration>,
     stop: Option<Stop>,
     answer_by: Duration,
     actions: VecDeque<Action>,
@@ -111,7 +108,6 @@ impl Conduct {
             failed: Vec::new(),
             port_known: false,
             signal: None,
-            signalled_at: None,
             stop: None,
             answer_by: ANSWER,
             actions: VecDeque::new(),
@@ -198,10 +194,6 @@ impl Conduct {
 
     /// The user wants the run to end. If he says so a second time, processes that linger are killed.
     pub fn signalled(&mut self, signal: i32, now: Duration) {
-        if self.signalled_at.is_some_and(|at| now < at + SAME_SIGNAL) {
-            return;
-        }
-        self.signalled_at.get_or_insert(now);
         if self.failed.is_empty() {
             self.signal.get_or_insert(signal);
         }
