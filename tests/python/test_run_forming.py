@@ -44,12 +44,22 @@ def test_a_terminal_shows_how_far_forming_is_and_then_each_ranks_output_in_its_c
 def test_a_row_of_a_narrow_terminal_is_cut(tmp_path):
     words = [MUSTER, "run", *WORDS, f"--log_dir={tmp_path}/logs", *LATE]
     with Terminal(words, env={"HOLD_FOLDER": tmp_path, "NO_COLOR": "1"}, columns=40) as terminal:
-        row = terminal.wait_for(r"\r\x1b\[K(muster: forming since [^\r]*)\r")[1]
+        row = terminal.wait_for(r"\r\x1b\[K(forming, [^\r]*)\r")[1]
         assert len(row) < 40 and row.endswith(".."), row
         (tmp_path / "go").touch()
         (tmp_path / "end").touch()
         assert terminal.wait() == 0
         assert "[rank 1] hello from 1" in terminal.said and "\x1b[3" not in terminal.said
+
+
+def test_a_row_of_80_columns_has_room_for_the_hosts(tmp_path):
+    words = [MUSTER, "run", *WORDS, f"--log_dir={tmp_path}/logs", *LATE]
+    with Terminal(words, env={"HOLD_FOLDER": tmp_path}, columns=80) as terminal:
+        row = terminal.wait_for(r"\r\x1b\[K(forming, [^\r]* from host [^\r]*)\r")[1]
+        assert len(row) < 80 and re.search(r"\d of 3 workers, missing ranks? .*; (here|those that came:) \d from host ", row), row
+        (tmp_path / "go").touch()
+        (tmp_path / "end").touch()
+        assert terminal.wait() == 0
 
 
 def test_output_that_passes_through_another_program_meets_no_row(tmp_path):
