@@ -305,8 +305,8 @@ def test_who_asks_in_another_protocol_is_told_so(payload):
 # No scheduler
 
 
-def refused(port, *parts, words=()):
-    ended = status(f"--sched_port={port}", *words)
+def refused(port, *parts, words=(), env=None):
+    ended = status(f"--sched_port={port}", *words, env=env)
     assert (ended.returncode, ended.stdout) == (4, ""), ended
     assert ended.stderr.startswith("muster status: ") and len(ended.stderr.splitlines()) == 1
     for part in (f"127.0.0.1:{port}", *parts):
@@ -337,9 +337,10 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_something_else_that_listens_is_told_from_a_scheduler(what):
+@pytest.mark.parametrize("what, secret", [*((what, None) for what in ANSWERS), ("http", "s"), ("ssh", "s")])
+def test_something_else_that_listens_is_told_from_a_scheduler(what, secret):
     says, said = ANSWERS[what]
+    env = None if secret is None else {"MUSTER_JOB_SECRET": secret}
 
     def answer(listener):
         connected, _ = listener.accept()
@@ -355,7 +356,7 @@ def test_something_else_that_listens_is_told_from_a_scheduler(what):
         thread = threading.Thread(target=answer, args=[listener])
         thread.start()
         try:
-            refused(listener.getsockname()[1], said, words=["--timeout=30"])
+            refused(listener.getsockname()[1], said, words=["--timeout=30"], env=env)
         finally:
             thread.join()
 
