@@ -6,7 +6,6 @@ cluster_worker.py leave | kill | stop | abort | exit0 | exit5 | raise
 import os
 import signal
 import sys
-import time
 
 import muster_ctypes
 
@@ -20,8 +19,8 @@ def break_it(how, cluster):
         os.kill(os.getpid(), signal.SIGSTOP)
     elif how == "abort":
         cluster.abort(7, "bad data")
-        # As Python's own end may take: longer than the launcher gives those that are left, so it tells this process to end.
-        time.sleep(60)
+        # Python's own end may take longer than the launcher gives those that are left. So it tells this process to end.
+        signal.pause()
     elif how == "raise":
         raise RuntimeError("my own fault")
     elif how.startswith("exit"):
