@@ -113,6 +113,12 @@ impl ConnectionTable {
         self.open.get(&conn)
     }
 
+    /// The host from which a connection comes that has not said what it is for.
+    pub(super) fn strange_host(&self, conn: ConnId) -> Option<&str> {
+        let connection = self.get(conn)?;
+        matches!(connection.purpose, Purpose::Unknown).then(|| host_of(&connection.address))
+    }
+
     /// Where it comes from, in words.
     pub(super) fn address(&self, conn: ConnId) -> String {
         self.get(conn).map_or_else(String::new, |connection| connection.address.clone())
@@ -251,9 +257,8 @@ impl ConnectionTable {
             let (kind, what) = match how {
                 Closed::Garbage => (GARBAGE, "it sent what is not this protocol"),
                 Closed::Ended => (ENDED, ended),
-                // This is also the end of connections that TLS or the job's secret keeps out: a port scan must not
-                // silence why.
-                Closed::Broken => (REFUSED, ended),
+                // A port scan must not silence whom TLS or the job's secret keeps out.
+                Closed::Broken | Closed::Refused => (REFUSED, ended),
             };
             mention(kind, &connection.address, &format!("{what} ({words})"), out);
         }

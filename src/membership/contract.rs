@@ -18,6 +18,8 @@ pub enum Closed {
     Broken,
     /// It sent what is not this protocol; the driver closed it.
     Garbage,
+    /// TLS or the job's secret keeps it out, on this side or on its own.
+    Refused,
 }
 
 /// What a look at a process on the scheduler's own host tells.

@@ -38,11 +38,52 @@ pub(super) struct Forming {
     /// How many lives were refused, and why the first of them were.
     refused: u32,
     reasons: Vec<String>,
+    pub(super) turned_away: TurnedAway,
+}
+
+/// The connections that never came to a registration, because TLS, the job's secret or the protocol was the matter. One of
+/// them may be the node that is missing.
+#[derive(Debug, Default)]
+pub(super) struct TurnedAway {
+    number: u32,
+    /// The first of them. A node that is kept out comes before what may be a port scan.
+    first: Option<(Closed, String)>,
+}
+
+impl TurnedAway {
+    /// A connection from this host has ended before it said what it is for.
+    pub(super) fn note(&mut self, how: Closed, host: &str, words: &str) {
+        if matches!(how, Closed::Ended | Closed::Broken) {
+            return;
+        }
+        self.number = self.number.saturating_add(1);
+        let is_better = |kept: &(Closed, String)| kept.0 == Closed::Garbage && how == Closed::Refused;
+        if self.first.as_ref().is_none_or(is_better) {
+            self.first = Some((how, format!("from {host}: {words}")));
+        }
+    }
+
+    /// `; 1 connection was turned away before it registered, from 10.0.0.5: it does not know our job secret`
+    fn in_words(&self) -> Option<String> {
+        let (_, first) = self.first.as_ref()?;
+        Some(match self.number {
+            1 => format!("; 1 connection was turned away before it registered, {first}"),
+            many => format!("; {many} connections were turned away before they registered, one {first}"),
+        })
+    }
 }
 
 impl Forming {
     pub(super) fn new(deadline: Option<Time>) -> Forming {
-        Forming { deadline, next_key: 0, ranks_held: HashMap::new(), here: [0; 2], refused: 0, reasons: Vec::new() }
+        Forming {
+            deadline,
+            next_key: 0,
+            ranks_held: HashMap::new(),
+            here: [0; 2],
+            refused: 0,
+            reasons: Vec::new(),
+            turned_away: TurnedAway::default(),
+        }
     }
 
     /// The node that has this rank.
@@ -129,7 +170,7 @@ impl Forming {
     pub(super) fn detached(&mut self, cluster: &mut ClusterState, now: Time, key: u32, how: Closed, words: String) {
         let silence = cluster.silence();
         let Some(node) = cluster.nodes.get_mut(key) else { return };
-        if how == Closed::Broken {
+        if matches!(how, Closed::Broken | Closed::Refused) {
             node.attachment.detach(now, how, words, Duration::ZERO);
             return cluster.out.at(now + silence, Due::Judge(key));
         }
@@ -236,6 +277,7 @@ impl Forming {
             let first = if more { ", the first:" } else { ":" };
             let _ = write!(words, "; {} {were} refused{first} {}", self.refused, self.reasons.join("; "));
         }
+        words.extend(self.turned_away.in_words());
         words
     }
 

@@ -1,7 +1,7 @@
 use crate::error::Status;
 use crate::membership::ranks::schedule_peers;
 use crate::membership::testing::{host, named, rules, worker, Bench};
-use crate::membership::{Closed, Rules};
+use crate::membership::{Closed, ConnId, Input, Rules};
 use crate::types::{Role, Secret, Time};
 use crate::wire::{Message, Register, FULL_TABLE_NODES};
 use std::collections::HashSet;
@@ -115,6 +115,31 @@ fn a_worker_that_was_refused_is_told_of_in_the_sentence_of_all_that_wait() {
     let sentence = bench.rejected(1).1;
     let told = format!("; 3 were refused, the first: {}; {}", refused[0], refused[1]);
     assert!(sentence.ends_with(&told), "{sentence}");
+}
+
+#[test]
+fn a_connection_that_is_turned_away_is_told_of_in_the_sentence_of_all_that_wait() {
+    let mut bench = Bench::new(rules(2, 0));
+    bench.join(1, worker(1, 2));
+    // What ends by itself, or breaks, says nothing of a node that is missing.
+    let ends = [
+        (2, Closed::Ended, "end of stream"),
+        (3, Closed::Broken, "unreachable"),
+        (4, Closed::Garbage, "it speaks HTTP"),
+        (5, Closed::Refused, "it has another job secret"),
+        (6, Closed::Refused, "it shows no certificate"),
+    ];
+    for (conn, how, words) in ends {
+        bench.open(conn);
+        bench.feed(Input::Closed(ConnId(conn), how, words.to_owned()));
+    }
+    // A member's connection is no stranger's.
+    bench.close(1, Closed::Garbage);
+    bench.join(7, worker(1, 2));
+    bench.pass(Duration::from_secs(600));
+    let (_, sentence) = bench.rejected(7);
+    let told = "; 3 connections were turned away before they registered, one from 10.0.0.5: it has another job secret";
+    assert!(sentence.ends_with(told), "{sentence}");
 }
 
 #[test]

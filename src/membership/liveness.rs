@@ -183,7 +183,7 @@ impl FailureDetector {
         let heard = node.last_heard(now);
         let ended = match detached.how {
             Closed::Ended => "its connection ended",
-            Closed::Broken => "its connection broke",
+            Closed::Broken | Closed::Refused => "its connection broke",
             Closed::Garbage => "its connection was closed",
         };
         let words = &detached.words;
@@ -243,7 +243,9 @@ impl ClusterState {
         let culprit = node.culprit().to_string();
         let line = match how {
             Closed::Ended => None,
-            Closed::Broken => Some(format!("the connection of {culprit} broke ({words}): it may come back")),
+            Closed::Broken | Closed::Refused => {
+                Some(format!("the connection of {culprit} broke ({words}): it may come back"))
+            }
             Closed::Garbage => Some(format!("the connection of {culprit} was closed: {words}")),
         };
         node.attachment.detach(now, how, words, PROBE_FIRST);

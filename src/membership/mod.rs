@@ -406,6 +406,9 @@ impl Scheduler {
 
     fn closed(&mut self, now: Time, conn: ConnId, how: Closed, words: String) {
         let cluster = &mut self.conductor.cluster;
+        if let Some(host) = cluster.connections.strange_host(conn) {
+            self.conductor.forming.turned_away.note(how, host, &words);
+        }
         let Some(key) = cluster.connections.closed(conn, how, &words, &mut cluster.out) else { return };
         if cluster.nodes.conn(key) != Some(conn) {
             return;

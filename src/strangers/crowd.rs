@@ -61,6 +61,12 @@ impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
         true
     }
 
+    /// Only these stay.
+    pub fn retain(&mut self, stays: impl Fn(&I) -> bool) {
+        let gone: Vec<I> = self.all.keys().filter(|id| !stays(id)).copied().collect();
+        gone.into_iter().for_each(|id| _ = self.leave(id));
+    }
+
     /// Whether this one is here.
     pub fn has(&self, id: I) -> bool {
         self.all.contains_key(&id)
@@ -164,6 +170,8 @@ mod tests {
         assert_eq!((here.len(), here.first_to_go()), (1, Some(3)));
         here.enter(3, "c"); // the number is used again
         assert_eq!((here.len(), here.first_to_go()), (1, Some(3)));
+        here.enter(4, "c");
+        here.retain(|id| *id == 3);
         assert!(here.leave(3) && here.is_empty() && here.silent.of.is_empty() && here.silent.ranked.is_empty());
     }
 

@@ -107,7 +107,12 @@ fn bits(public: &SubjectPublicKeyInfoOwned) -> Option<u32> {
 /// Whether a certificate says of itself that it is a CA's. One of version 1 cannot say so. As in OpenSSL, one without basic
 /// constraints says so by a key usage that lets it sign certificates.
 pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
-    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
+    is_a_ca(&Certificate::from_der(certificate).ok()?)
+}
+
+/// The same of a certificate that has been taken apart.
+pub fn is_a_ca(certificate: &Certificate) -> Option<bool> {
+    let certificate = &certificate.tbs_certificate;
     if certificate.version == Version::V1 {
         return None;
     }

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Deque, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Optional, Tuple
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
@@ -74,7 +74,11 @@ class Handle:
         if self.is_ours():
             self._free(value)
 
-    def __del__(self) -> None:
+    def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Once the interpreter ends, the names of this module may be gone, which free-threaded Python shows. The process
+        # takes the handle with it.
+        if is_at_the_end():
+            return
         if is_called_by_the_library():
             _late.append(self)
         else:

@@ -10,7 +10,7 @@ import ctypes
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _dlpack, _library
 from ._errors import InvalidError
@@ -91,8 +91,9 @@ class _ReadOnlyPin:
         _get_buffer(view, ctypes.byref(self._view), 0)
         self.address: Optional[int] = self._view.buf
 
-    def __del__(self) -> None:
-        _release_buffer(ctypes.byref(self._view))
+    def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_at_the_end():  # as in `_life.Handle`
+            _release_buffer(ctypes.byref(self._view))
 
 
 class Memory:

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generator, Generic, Iterator, List, Optional, Sequence, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterator, List, Optional, Sequence, TypeVar, cast
 
 from . import _life
 from ._calls import Call
@@ -165,7 +166,9 @@ class Request(Generic[T]):
                 os.close(descriptor)
         return self.wait()
 
-    def __del__(self) -> None:
+    def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_at_the_end():
+            return  # as in `_life.Handle`
         handle = getattr(self, "_handle", None)
         if handle is not None and self._group._owner.is_ours():
             _life.adopt(handle, (self._group, self._call))

@@ -9,8 +9,7 @@
 //! its first half, the accepter with its second; of two crossing attempts the one dialled by the lower index survives. A hello
 //! that comes before this node knows its cluster waits until it does.
 //!
-//! Deliberately absent: any decision about what a failed link means. The group is told, and asks the scheduler. Tested in
-//! `mesh_test.rs`, where the test drives two meshes, or one mesh and a stranger.
+//! Deliberately absent: any decision about what a failed link means. The group asks the scheduler. Tested in `mesh_test.rs`.
 
 use super::address_lookup::AddressLookup;
 use super::complaints::{Complaints, UNPROVED};
@@ -374,7 +373,7 @@ impl Mesh {
             (Judged::Early, _) => {
                 shake.stage = Stage::Held(hello.clone());
                 match self.rosters.is_proved(hello) {
-                    true => self.connections.is_proved(token),
+                    true => self.connections.stays(token, hello.from),
                     false => self.connections.waits_unproved(token),
                 }
             }
@@ -402,8 +401,9 @@ impl Mesh {
                     self.connections.give_way(key, token);
                     self.redials.forget(key);
                     self.open.insert(key);
+                } else {
+                    self.connections.stays(token, hello.from);
                 }
-                self.connections.is_proved(token);
             }
         }
         true

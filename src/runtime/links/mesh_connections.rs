@@ -22,6 +22,8 @@ pub const FIRST_TOKEN: usize = 1 << 20;
 pub(super) const UNPROVED_MAX: usize = 1024;
 /// How many may have proved nothing where this process is short of descriptors.
 pub(super) const UNPROVED_WHEN_SHORT: usize = 32;
+/// How many connections of members may wait for groups or stay beside links, beyond two for each node.
+pub(super) const STAYING_SPARE: usize = 1024;
 /// How many hellos may wait beyond their time until the scheduler announces their epoch: it may be away.
 pub(super) const EARLY_MAX: usize = 128;
 
@@ -36,6 +38,9 @@ pub(crate) struct MeshConnections {
     pub(super) handshakes: HashMap<Token, Handshake>,
     /// The handshakes that others opened and that have proved nothing yet.
     crowd: Crowd<Token, IpAddr>,
+    /// The connections of members, by index, that wait for a group or stay beside links: hellos for groups that are not known
+    /// yet, words, and watches. Some have ended since.
+    members: Crowd<Token, u32>,
     /// The handshakes that are looked at when it is their turn.
     pub(super) line: Line<Token>,
     next_token: usize,
@@ -45,8 +50,8 @@ impl MeshConnections {
     /// A table without connections.
     pub fn new(wrap: Wrap) -> MeshConnections {
         let (dials, reached, handshakes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (peerless, crowd, line) = (Vec::new(), Crowd::default(), Line::default());
-        MeshConnections { wrap, dials, reached, peerless, handshakes, crowd, line, next_token: FIRST_TOKEN }
+        let (peerless, crowd, members, line) = (Vec::new(), Crowd::default(), Crowd::default(), Line::default());
+        MeshConnections { wrap, dials, reached, peerless, handshakes, crowd, members, line, next_token: FIRST_TOKEN }
     }
 
     /// A new epoch has begun. Of the handshakes, only those go on that have not been answered yet, or have been rejected.
@@ -175,8 +180,10 @@ impl MeshConnections {
         self.dials.keys().map(|key| (*key, None)).chain(stand).collect()
     }
 
-    /// The other attempts at a link give way to this attempt of the peer: this node's own, and an earlier one of the peer's.
+    /// The other attempts at a link give way to this attempt of the peer, which has proved itself: this node's own, and an earlier
+    /// one of the peer's.
     pub fn give_way(&mut self, key: LinkKey, to: Token) {
+        self.is_proved(to);
         self.dials.remove(&key);
         self.reached.remove(&key);
         self.handshakes.retain(|token, shake| {
@@ -227,6 +234,22 @@ impl MeshConnections {
     /// The peer on this connection has shown that it knows the epoch's secret.
     pub fn is_proved(&mut self, token: Token) {
         self.crowd.leave(token);
+        self.members.leave(token);
+    }
+
+    /// The member with this index has proved itself on this connection, which becomes no link now.
+    pub fn stays(&mut self, token: Token, member: u32) {
+        self.is_proved(token);
+        self.members.enter(token, member);
+    }
+
+    /// Takes out a connection of the member that has most of those that stay, if there are more than `most`.
+    pub fn take_beyond(&mut self, most: usize) -> Option<Handshake> {
+        if self.members.len() > most {
+            self.members.retain(|token| self.handshakes.contains_key(token));
+        }
+        let first = self.members.first_to_go().filter(|_| self.members.len() > most)?;
+        self.remove(first)
     }
 
     /// Wraps and watches a connection. If it cannot be watched it is dropped, and its stage is returned.
@@ -285,7 +308,7 @@ impl MeshConnections {
 
     /// Takes a connection out of the table.
     pub fn remove(&mut self, token: Token) -> Option<Handshake> {
-        self.crowd.leave(token);
+        self.is_proved(token);
         self.handshakes.remove(&token)
     }
 

@@ -1,12 +1,13 @@
 //! A node's port: how it lets connections in. It lets in all of them at once, so that a peer never waits behind
 //! strangers. Those that have proved nothing yet are a [`Crowd`](crate::strangers::Crowd) with a limit, which is lower
 //! where the process is short of descriptors. Beyond it the crowd says which one is closed. A peer that meets with that
-//! dials again (`redial`). Tested in `port_test.rs`.
+//! dials again (`redial`). A second crowd is that of the members' connections that are no links: each member knows the secret, and one
+//! may open many. Tested in `port_test.rs`.
 
 use super::complaints::CROWD;
 use super::handshake::{Stage, HELLO_WAIT};
 use super::mesh::Mesh;
-use super::mesh_connections::{UNPROVED_MAX, UNPROVED_WHEN_SHORT};
+use super::mesh_connections::{STAYING_SPARE, UNPROVED_MAX, UNPROVED_WHEN_SHORT};
 use crate::net::{limit, listener, Listener, Poller, TcpTransport, Transport};
 use crate::types::Time;
 use std::io;
@@ -33,6 +34,7 @@ impl Mesh {
             let most = if limit::is_short(transport.descriptor()) { UNPROVED_WHEN_SHORT } else { UNPROVED_MAX };
             self.insert(transport, poller, now + HELLO_WAIT, stage, Vec::new());
             while self.connections.unproved() > most && self.put_out_one() {}
+            self.keep_staying(if most == UNPROVED_MAX { STAYING_SPARE } else { UNPROVED_WHEN_SHORT });
         }
         now
     }
@@ -45,7 +47,7 @@ impl Mesh {
         error: &io::Error,
     ) -> Option<(TcpTransport, Stage)> {
         limit::shortage(error)?;
-        if self.put_out_one() {
+        if self.put_out_one() || self.keep_staying(0) {
             return listener.accept().ok().map(|(transport, _)| (transport, Stage::Accepted));
         }
         let (transport, whose) = self.spare.accept(listener, now, error)?;
@@ -58,6 +60,19 @@ impl Mesh {
         let why = "too many have proved nothing yet, and it is the oldest from there";
         self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);
         true
+    }
+
+    /// Closes connections of members that are no links, where there are more than two for each node and so many. Returns whether
+    /// there were.
+    fn keep_staying(&mut self, spare: usize) -> bool {
+        let most = 2 * self.rosters.nodes() + spare;
+        let (mut any, why) =
+            (false, "too many connections wait beside the links, and most are of the member that it shows");
+        while let Some(shake) = self.connections.take_beyond(most) {
+            any = true;
+            self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);
+        }
+        any
     }
 
     /// Dials the links again whose last attempt ended without an answer. Returns when to come again.

@@ -299,3 +299,39 @@ fn a_peer_that_closes_each_attempt_is_given_up_after_so_many() {
     assert_eq!(attempts, REDIALS_MAX + 1);
     assert!(side.is_idle());
 }
+
+/// A member knows the secret, and may say of each connection that it is for another group that this node does not know yet.
+#[test]
+fn a_member_that_opens_more_and_more_loses_its_own_oldest_connections() {
+    let mut side = one(&plain(), nowhere());
+    let mut group = 7;
+    let mut open = |side: &mut Side| {
+        let mut peer = Peer::dial(side);
+        group += 1;
+        peer.say(LinkKind::Hello, &LinkHello { group: GroupId(group), ..hello() });
+        until(|| {
+            side.accept();
+            side.turn();
+            side.mesh.connections.unproved().eq(&0).then_some(())
+        });
+        peer
+    };
+    let mut first = open(&mut side);
+    let mut second = open(&mut side);
+    for _ in 0..20 {
+        drop(open(&mut side)); // what its peer has closed does not count
+    }
+    side.turn();
+    // As if these were too many.
+    assert!(side.mesh.connections.take_beyond(2).is_none() && !first.ended);
+    let went = side.mesh.connections.take_beyond(1).expect("there are two");
+    assert_eq!(went.transport.peer_address(), first.stream.local_addr().unwrap(), "the oldest of those goes");
+    drop(went);
+    first.hear_end(&mut side);
+    assert!(side.mesh.connections.take_beyond(1).is_none());
+    let mut third = Peer::dial(&side);
+    third.say(LinkKind::Hello, &LinkHello { channel: Channel::Word, ..hello() });
+    assert_eq!(third.hear(&mut side).header.kind, LinkKind::Accept as u8);
+    assert!(side.mesh.connections.take_beyond(1).is_some(), "a word counts, too");
+    second.hear_end(&mut side);
+}

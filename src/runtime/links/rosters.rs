@@ -65,6 +65,11 @@ impl Rosters {
         self.formed.as_ref()
     }
 
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.formed.as_ref().map_or(0, |formed| formed.worker_num as usize + formed.server_num as usize)
+    }
+
     /// The epoch's secret.
     pub fn secret(&self) -> Option<Secret> {
         self.formed.as_ref().map(|formed| formed.secret)

@@ -377,7 +377,8 @@ impl Serving {
         if is_news {
             let how = match end {
                 ControlEnd::Ended(_) => Closed::Ended,
-                ControlEnd::Broken(_) | ControlEnd::Refused(_) => Closed::Broken,
+                ControlEnd::Broken(_) => Closed::Broken,
+                ControlEnd::Refused(_) => Closed::Refused,
                 ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
             };
             self.feed(Input::Closed(id, how, end.reason().to_owned()));

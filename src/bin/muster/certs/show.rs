@@ -8,13 +8,12 @@ use super::passwords::Given;
 use crate::status::text::plain;
 use muster::config::TlsFile;
 use muster::tls::names;
-use muster::tls::parts::kind_of_key;
+use muster::tls::parts::{is_a_ca, kind_of_key};
 use std::fmt::Write;
 use std::path::Path;
 use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
 use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::BasicConstraints;
 use zeroize::Zeroizing;
 
 /// How many entries of a revocation list are shown.
@@ -83,8 +82,7 @@ fn shown(contents: &Contents, now: u64) -> String {
 
 fn of_certificate(text: &mut String, certificate: &Certificate, now: u64) {
     let own = &certificate.tbs_certificate;
-    let is_ca = own.get::<BasicConstraints>().ok().flatten().is_some_and(|(_, constraints)| constraints.ca);
-    let what = if is_ca { "CA certificate" } else { "certificate" };
+    let what = if is_a_ca(certificate) == Some(true) { "CA certificate" } else { "certificate" };
     let _ = writeln!(text, "  {what}: {}", plain(&own.subject.to_string()));
     let mut line = |called: &str, words: &str| {
         let _ = writeln!(text, "    {called:<10} {}", plain(words));

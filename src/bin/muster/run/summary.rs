@@ -70,7 +70,7 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
                 0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
                 code => code,
             };
-            (failed(*first, then, outcome), code)
+            (failed(*first, then, outcome, cause.as_ref()), code)
         }
         Verdict::JobOver => job_over(outcome),
     }
@@ -105,13 +105,13 @@ pub fn never_formed(workers: u32) -> String {
     )
 }
 
-fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
+fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>) -> String {
     let Outcome { children, endings, scheduler: words, .. } = outcome;
     let child = &children[first];
     let mut log = tail_of(&child.log);
-    let cause = words.as_ref().map(|words| (words, cause(words, first, endings[first], children)));
+    let cause = words.as_ref().zip(cause);
     let line = |what: &str| first_line(what, first, outcome);
-    let (head, mut says) = match &cause {
+    let (head, mut says) = match cause {
         None => (line("first failure"), String::new()),
         Some((words, Cause::First)) => (line("first failure"), format!("muster: the scheduler says: {words}\n")),
         Some((words, Cause::Elsewhere)) => {
@@ -123,7 +123,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome) -> String {
             (has_not_ended(&children[*named], words), line("first to end"))
         }
     };
-    if let Some((words, _)) = cause.filter(|(_, cause)| *cause != Cause::First || child.part == Part::Scheduler) {
+    if let Some((words, _)) = cause.filter(|(_, cause)| **cause != Cause::First || child.part == Part::Scheduler) {
         // If the log says it, too, it is left out there: reading it once is enough.
         log = log.lines().filter(|line| !line.contains(words)).map(|line| format!("{line}\n")).collect();
     }
