@@ -419,7 +419,7 @@ impl Line {
                 return Some("it takes connections, but says nothing".to_owned());
             }
             State::Registered | State::Attached if now >= self.pulse.silent_at() => {
-                return Some(format!("nothing heard from it for {}", seconds(self.pulse.patience())));
+                return Some(format!("its connection was dropped after {} of silence", seconds(self.pulse.patience())));
             }
             State::Registered | State::Attached if now >= self.pulse.beat_at() => self.beat(now, out),
             _ => {}

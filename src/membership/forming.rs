@@ -19,6 +19,8 @@ const FREED: Kind = Kind { name: "nodes that were gone before the cluster was co
 /// When the log first says how far forming is. From then on it says so every second.
 pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
 const LINE_EVERY: Duration = Duration::from_secs(1);
+/// A node whose time is up has the scheduler's own time-out if this part of that is left at most, or a second.
+const NEAR: u32 = 10;
 /// How many hosts, and how many runs of missing ranks, a sentence lists.
 const LISTED_MAX: usize = 8;
 /// How many refusals a sentence gives the reasons of.
@@ -220,9 +222,9 @@ impl Forming {
 
     /// The time is up, by the clock of this node or, without one, by the scheduler's own.
     pub(super) fn time_is_up(&self, cluster: &mut ClusterState, now: Time, of: Option<u32>) {
-        // A node's clock may have begun a little earlier than this scheduler's: both count the same budget.
+        // A node's clock may have begun a little earlier than this scheduler's: both count the same budget then.
         let waited = now.since(cluster.started);
-        let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY;
+        let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY.min(*budget / NEAR);
         let budget = cluster.rules.forming_timeout.filter(near);
         let setting = &cluster.rules.forming_setting;
         let whose = match of.and_then(|key| cluster.nodes.get(&key)).filter(|_| budget.is_none()) {

@@ -156,6 +156,18 @@ fn a_node_whose_own_time_is_up_ends_it_for_all() {
                 MS_CLUSTER_TIMEOUT is 600): 2 of 3 workers have come";
     assert!(first.1.starts_with(said), "{first:?}");
     assert!(bench.ended.is_some());
+    // The scheduler's own time-out is named only where a small part of it is left.
+    let cases =
+        [(30, 29_500, "within 30 s (MS_"), (30, 28_500, "within 28 s (worker "), (3, 2_000, "within 2 s (worker ")];
+    for (budget, waited, within) in cases {
+        let forming_timeout = Some(Duration::from_secs(budget));
+        let mut bench = Bench::new(Rules { forming_timeout, ..rules(3, 0) });
+        bench.join(1, worker(1, 3));
+        bench.now = Time(waited * 1_000_000);
+        bench.say(1, Message::TimeUp);
+        let (_, sentence) = bench.rejected(1);
+        assert!(sentence.contains(within), "{sentence}");
+    }
     // It comes too late, and is not acted on.
     let mut bench = Bench::formed(&["here"]);
     bench.say(0, Message::TimeUp);

@@ -231,7 +231,7 @@ def test_without_a_scheduler_the_sentence_names_its_address():
 
 
 OTHERS = {
-    "nothing": (b"", "does not answer as a muster scheduler of this version does", "nothing heard from it for 4.0 s"),
+    "nothing": (b"", "does not answer as a muster scheduler of this version does", "its connection was dropped after 4.0 s of silence"),
     "HTTP": (b"<!DOCTYPE html>", "is not a muster scheduler", 'not a frame of this protocol: it begins with "<!DO"'),
 }
 

@@ -75,6 +75,16 @@ impl ChildState {
         self.stage == Stage::Ended(Ending::Exit(0)) && !self.told
     }
 
+    /// Whether it was told to end before it was seen to have ended.
+    pub(super) fn was_told(&self) -> bool {
+        self.told
+    }
+
+    /// Whether it is a scheduler that has ended by itself, with this code.
+    pub(super) fn is_scheduler_that_says(&self, code: i32) -> bool {
+        self.is_scheduler() && !self.told && self.ending() == Some(Ending::Exit(code))
+    }
+
     /// Whether the present life has ended badly, by itself.
     pub(super) fn failed(&self) -> bool {
         !self.told && self.ending().is_some_and(|ending| ending != Ending::Exit(0))

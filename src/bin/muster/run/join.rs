@@ -52,8 +52,7 @@ struct Run<'a, 'b> {
     told_of_killing: bool,
 }
 
-/// Waits until the run is over. `named` is asked, once, which child the scheduler's last words blame. On an error the
-/// children have been stopped.
+/// Waits until the run is over. On an error the children have been stopped.
 pub fn join(
     launch: &mut Launch<'_>,
     children: Vec<Child>,
@@ -61,7 +60,6 @@ pub fn join(
     report: &Report,
     signals: &Signals,
     voice: &Voice,
-    named: impl FnOnce(&[Child]) -> Option<usize>,
 ) -> io::Result<Outcome> {
     let schedulers: Vec<bool> = children.iter().map(|child| child.part == Part::Scheduler).collect();
     let max_restarts = options.max_restarts;
@@ -104,7 +102,7 @@ pub fn join(
         told_of_killing: false,
     };
     run.wait(signals).inspect_err(|_| children::stop_now(&run.children))?;
-    let outcome = run.outcome(named);
+    let outcome = run.outcome();
     run.exit_report.finish();
     Ok(outcome)
 }
@@ -393,7 +391,7 @@ impl Run<'_, '_> {
         deadline.map(|deadline| deadline.saturating_sub(self.began.elapsed()))
     }
 
-    fn outcome(&self, named: impl FnOnce(&[Child]) -> Option<usize>) -> Outcome {
+    fn outcome(&self) -> Outcome {
         let left = self.tell_of_left();
         let mut counted = self.children.clone();
         let mut endings = Vec::new();
@@ -404,7 +402,11 @@ impl Run<'_, '_> {
             }
             endings.extend(before.or(self.supervisor.ending(index)));
         }
-        let verdict = self.supervisor.verdict(named(&counted));
+        let (at_first, was_told) = (self.unclean_exits.at_first(), |index| self.supervisor.was_told(index));
+        let said = summary::scheduler_says(&counted).or_else(|| self.job_check.said().map(str::to_owned));
+        let scheduler = summary::why(at_first, said, &counted, was_told);
+        let named = scheduler.as_deref().and_then(|words| summary::named_in(words, &counted));
+        let verdict = self.supervisor.verdict(named);
         for child in &self.children {
             if verdict != Verdict::Success {
                 // This is for a kernel that does not tell of orphans: their group at least is known.
@@ -414,7 +416,6 @@ impl Run<'_, '_> {
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
         let never_joined = self.never_joined.clone();
-        let scheduler = summary::scheduler_says(&counted).or_else(|| self.job_check.said().map(str::to_owned));
         Outcome { verdict, children: counted, endings, scheduler, never_formed, never_joined, left }
     }
 }

@@ -395,7 +395,7 @@ fn wait(
             .inspect_err(|error| voice.say(format!("muster: the workers' output can't be shown here: {error}\n")))
             .ok(),
     };
-    let outcome = join::join(launch, children, options, report, signals, voice, summary::named)
+    let outcome = join::join(launch, children, options, report, signals, voice)
         .map_err(|error| format!("can't wait for the children, and stopped them: {error}"))?;
     let limit = match outcome.verdict {
         Verdict::Interrupted(_) => Some(PATIENCE),
@@ -425,7 +425,7 @@ fn told(outcome: &summary::Outcome, text: String) -> Summary {
         return Summary { scheduler, ..Summary::default() };
     };
     let (child, ending) = (&outcome.children[first], outcome.endings[first]);
-    let killed = supervise::is_from_elsewhere(ending);
+    let killed = restarts::is_from_elsewhere(ending);
     Summary { how: summary::how(child, ending), killed, text, scheduler }
 }
 

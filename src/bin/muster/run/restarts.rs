@@ -4,6 +4,7 @@
 //! followed by a pause, and each further one in a row by a pause twice as long. A program that dies as it starts must
 //! not keep the machine busy.
 
+use crate::code;
 use crate::sys::Ending;
 use std::time::Duration;
 
@@ -73,6 +74,14 @@ fn pause(short: u32) -> Duration {
 pub fn gave_up(ending: Option<Ending>) -> bool {
     !matches!(ending, Some(Ending::Signal(signal)) if signal != libc::SIGABRT)
 }
+
+/// Whether a signal from elsewhere ended it. Programs raise SIGABRT and SIGPIPE to give up when they lost another.
+pub fn is_from_elsewhere(ending: Ending) -> bool {
+    matches!(ending, Ending::Signal(signal) if signal != libc::SIGABRT && signal != libc::SIGPIPE)
+}
+
+/// The codes of a scheduler that has said why it ends: another start would not find the job, or end in the same way.
+pub const ENDS_BY_ITSELF: [i32; 6] = [0, code::FAILED, code::USAGE, code::ABORTED, code::UNABLE, code::FORMING];
 
 #[cfg(test)]
 mod tests {

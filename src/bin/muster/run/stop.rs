@@ -31,8 +31,8 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 pub(super) enum Why {
     /// All workers have ended well, and nothing is left to do.
     Done,
-    /// The scheduler here has ended by itself: the job is broken for good. Its workers have time to say how, and one
-    /// that was killed may be started again.
+    /// The scheduler here has ended by itself: the job is broken for good, or all have left, and one of them was killed after that.
+    /// The workers have time to say how, and one that was killed may be started again.
     SchedulerEnded,
     /// Something failed here.
     Failure,
@@ -75,6 +75,12 @@ impl Stop {
         let (workers_at, scheduler_at) = (Some(now + COLLECT), Some(now + scheduler_after));
         let kill_scheduler_at = now + scheduler_after + SCHEDULER_KILL;
         Stop { workers_at, scheduler_at, kill_scheduler_at, ..Stop::new(why, now + KILL_AFTER_FAILURE) }
+    }
+
+    /// The scheduler has ended by itself: the workers are asked after [`OVER`].
+    pub(super) fn after_the_scheduler(now: Duration) -> Stop {
+        let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
+        Stop { workers_at, ..Stop::new(Why::SchedulerEnded, kill_at) }
     }
 
     /// Whether a failure or the user is the reason: then nobody is started again.
@@ -214,5 +220,57 @@ mod tests {
         let mut supervisor = elsewhere();
         supervisor.told_why(Some(0), 2 * SECOND);
         assert!(!supervisor.is_stopping());
+    }
+
+    /// A scheduler and two workers that may be started again.
+    fn returning() -> Supervisor {
+        Supervisor::new([true, false, false], true, 3)
+    }
+
+    #[test]
+    fn one_that_is_killed_when_all_have_left_has_a_while_and_no_more() {
+        let mut supervisor = returning();
+        supervisor.ended(0, Ending::Exit(0), SECOND);
+        supervisor.tick(60 * SECOND);
+        assert!(actions(&mut supervisor).is_empty(), "all have left, and may take their time");
+        supervisor.ended(1, Ending::Exit(0), 60 * SECOND);
+        supervisor.ended(2, Ending::Signal(libc::SIGKILL), 60 * SECOND);
+        assert_eq!(actions(&mut supervisor), [Action::Clear(2), Action::Start(2)]);
+        assert!(supervisor.is_over() && supervisor.runs(2));
+        supervisor.tick(60 * SECOND + OVER);
+        assert_eq!(actions(&mut supervisor), [Action::Terminate(Whom::Workers)]);
+        supervisor.ended(2, Ending::Signal(libc::SIGTERM), 60 * SECOND + OVER);
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
+        assert_eq!(supervisor.ending_before(2), Some(Ending::Signal(libc::SIGKILL)));
+    }
+
+    #[test]
+    fn one_that_fails_just_before_all_have_left_is_not_started_again() {
+        let mut supervisor = returning();
+        supervisor.ended(1, Ending::Exit(0), SECOND);
+        supervisor.ended(2, Ending::Exit(9), SECOND / 2); // a short life, so there is a pause
+        supervisor.ended(0, Ending::Exit(0), SECOND / 2);
+        supervisor.tick(2 * SECOND);
+        assert!(!actions(&mut supervisor).contains(&Action::Start(2)));
+        assert!(supervisor.finished());
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
+    }
+
+    #[test]
+    fn a_job_that_was_aborted_has_failed_however_its_workers_end() {
+        let mut supervisor = returning();
+        supervisor.ended(0, Ending::Exit(code::ABORTED), SECOND);
+        supervisor.ended(1, Ending::Exit(0), SECOND);
+        supervisor.ended(2, Ending::Exit(0), SECOND);
+        assert_eq!(supervisor.verdict(Some(1)), Verdict::Failed { first: 1, then: vec![0] });
+        assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 0, then: vec![] });
+        // One that the launcher has told to end has said nothing.
+        let mut supervisor = returning();
+        supervisor.ended(1, Ending::Exit(0), SECOND);
+        supervisor.ended(2, Ending::Exit(0), SECOND);
+        supervisor.tick(SECOND + CLOSING);
+        supervisor.ended(0, Ending::Exit(code::ABORTED), SECOND + CLOSING);
+        assert_eq!(supervisor.verdict(None), Verdict::Success);
     }
 }

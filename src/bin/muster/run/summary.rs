@@ -6,6 +6,7 @@ use super::children::{Child, NEXT_LIFE};
 use super::folder;
 use super::part::Part;
 use super::supervise::Verdict;
+use super::unclean_exits::AtFirst;
 use crate::code;
 use crate::scheduler::LAST_WORDS;
 use crate::sys::Ending;
@@ -33,6 +34,9 @@ const TELLING: [&str; 8] =
 
 /// What the scheduler says of a rank that called `muster_abort`, before the code.
 const ABORTED: &str = " aborted the job with code ";
+
+/// What it says of a rank that left while others needed it, behind the rank.
+const LEFT: &str = ") has left the cluster, ";
 
 /// How a run ended.
 pub struct Outcome {
@@ -64,10 +68,11 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
         Verdict::Failed { first, then } => {
             let words = outcome.scheduler.as_deref();
             let cause = words.map(|words| cause(words, *first, outcome.endings[*first], &outcome.children));
-            // One that was told to end before it had ended by itself has no code but this.
-            let told = words.filter(|_| matches!(cause, Some(Cause::Another(_)))).and_then(aborted_with);
-            let code = match told.unwrap_or(outcome.endings[*first].code()) {
-                0 => code::FAILED, // an end with code 0 is a failure if the child did not leave
+            let ending = outcome.endings[*first].code();
+            // One that was told to end before it had ended by itself, or ended with code 0, has no code but that of its abort.
+            let has_none = ending == 0 || matches!(cause, Some(Cause::Another(_)));
+            let code = match words.filter(|_| has_none).and_then(aborted_with).unwrap_or(ending) {
+                0 => code::FAILED, // an end with code 0 is a failure if the others still needed the child
                 code => code,
             };
             (failed(*first, then, outcome, cause.as_ref()), code)
@@ -174,9 +179,25 @@ fn first_line(what: &str, first: usize, outcome: &Outcome) -> String {
 
 /// Why an end with code 0 is the first failure, by the scheduler's words.
 pub fn with_code_0(words: Option<&str>) -> &'static str {
-    match words.and_then(aborted_with).is_some() {
-        true => "it aborted the job (muster_abort), and ended with code 0",
-        false => "it ended with code 0, without leaving the cluster (muster_finalize)",
+    match words {
+        Some(words) if aborted_with(words).is_some() => "it aborted the job (muster_abort), and ended with code 0",
+        Some(words) if words.contains(LEFT) => "it left the cluster (muster_finalize) while others still needed it",
+        _ => "it ended with code 0, without leaving the cluster (muster_finalize)",
+    }
+}
+
+/// Why the job failed: as it was told when the first failure was noticed here, else as it was `said` in the end. If the job was
+/// whole then, a child that this launcher has told to end since is no cause.
+pub fn why(
+    at_first: &AtFirst,
+    said: Option<String>,
+    children: &[Child],
+    was_told: impl Fn(usize) -> bool,
+) -> Option<String> {
+    match at_first {
+        AtFirst::Unknown => said,
+        AtFirst::Broken(why) => Some(why.clone()),
+        AtFirst::Whole => said.filter(|words| !named_in(words, children).is_some_and(was_told)),
     }
 }
 
@@ -306,11 +327,6 @@ fn cause(words: &str, first: usize, ending: Ending, children: &[Child]) -> Cause
     }
 }
 
-/// The child that the scheduler's last words name: by rank, or by host and process if ranks are not known.
-pub fn named(children: &[Child]) -> Option<usize> {
-    named_in(last_words(&tail_of(&scheduler_of(children)?.log))?, children)
-}
-
 /// The part of a sentence of the scheduler's that tells whom it blames: up to the first process. Others may follow, such as one that
 /// saw the loss. None if it blames nobody: two have called different things.
 fn blames(words: &str) -> Option<&str> {
@@ -323,7 +339,7 @@ fn blames(words: &str) -> Option<&str> {
     (!is_one_of_two).then_some(who)
 }
 
-/// The child that these words of the scheduler's name.
+/// The child that these words of the scheduler's name: by rank, or by host and process if ranks are not known.
 pub fn named_in(words: &str, children: &[Child]) -> Option<usize> {
     let words = blames(words)?;
     let (host, rank) = (host::name().unwrap_or_default(), first_rank(words));

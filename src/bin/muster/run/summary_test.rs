@@ -55,8 +55,13 @@ fn an_end_with_code_0_can_be_the_first_failure() {
     assert!(text.contains("without leaving the cluster"), "{text}");
     let aborted = "rank 0 (node id \"0\", host a, pid 100) aborted the job with code 7: bad data";
     outcome.scheduler = Some(aborted.to_owned());
-    let (text, _) = summary(&outcome);
+    let (text, code) = summary(&outcome);
+    assert_eq!(code, 7, "that of its abort");
     assert!(text.contains("it aborted the job (muster_abort)") && !text.contains("without leaving"), "{text}");
+    let left = "rank 0 (node id \"0\", host a, pid 100) has left the cluster, and allreduce #2 on world needs it";
+    outcome.scheduler = Some(left.to_owned());
+    let (text, code) = summary(&outcome);
+    assert!(code == 1 && text.contains("it left the cluster (muster_finalize) while others still needed it"), "{text}");
     outcome.never_joined.push(1);
     assert!(summary(&outcome).0.contains("without joining the cluster"));
 }
@@ -219,4 +224,17 @@ fn a_scheduler_says_why_in_its_last_life_and_not_in_one_before() {
     let log = "muster scheduler: the disk is full\n--- muster: the scheduler ended with 5; restart 1 of 1\n";
     assert_eq!(last_words(log), None);
     assert_eq!(last_words(&format!("{log}a line\n{LAST_WORDS}rank 1 is lost\n")), Some("rank 1 is lost"));
+}
+
+#[test]
+fn what_came_of_this_launchers_own_doing_is_no_cause() {
+    let (children, killed) = (children(), "rank 0 (node id \"0\", host h, pid 100) is lost: its process has ended");
+    let said = || Some(killed.to_owned());
+    let nobody = |_| false;
+    assert_eq!(why(&AtFirst::Unknown, said(), &children, |_| true), said());
+    assert_eq!(why(&AtFirst::Whole, said(), &children, nobody), said(), "it ended by itself");
+    assert_eq!(why(&AtFirst::Whole, said(), &children, |child| child == 1), None);
+    assert_eq!(why(&AtFirst::Whole, None, &children, nobody), None);
+    let before = AtFirst::Broken("rank 1 is lost".to_owned());
+    assert_eq!(why(&before, said(), &children, nobody).as_deref(), Some("rank 1 is lost"), "what was first");
 }

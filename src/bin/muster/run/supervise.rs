@@ -5,15 +5,15 @@
 //! then drain [`Supervisor::next_action`] until there is none. Nothing else changes its state. Time is what has passed
 //! since the launcher began.
 //!
-//! After the first failure the survivors have a moment, [`COLLECT`], to say themselves what they lost. Then the rest is
-//! told to end. What is still there [`KILL_AFTER_FAILURE`] after the failure is killed. The kernel does not tell in
+//! After the first failure the survivors have a moment, `stop::COLLECT`, to say themselves what they lost. Then the rest is
+//! told to end. What is still there `stop::KILL_AFTER_FAILURE` after the failure is killed. The kernel does not tell in
 //! which order children ended that are found dead in one look. So the verdict weighs evidence among those. They are told
 //! of with one time, and those of another look with another.
 //!
 //! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
 //! failure. A scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by
-//! itself the job is over. Then only a worker that was killed comes back, for it may have been about to end well. What
-//! the last lives of all workers say is then the result. Tested in `supervise_test.rs`.
+//! itself the job is over. Then only a worker that was killed comes back, for it may have been about to end well, and all have a
+//! while ([`OVER`]). What the last lives of all workers say is then the result, unless one of them has aborted the job. Tested in `supervise_test.rs`.
 //!
 //! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: the torn end is
 //! cut off, and the disk may have room again. A journal that fails as the scheduler starts is not tried again: on a
@@ -21,7 +21,7 @@
 //! goes on where it was.
 
 use super::child_state::ChildState;
-use super::restarts::gave_up;
+use super::restarts::{gave_up, is_from_elsewhere, ENDS_BY_ITSELF};
 use super::stop::{Stop, Why};
 use crate::code;
 use crate::sys::Ending;
@@ -29,9 +29,7 @@ use muster::types::Role;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-pub use super::stop::{
-    CLOSING, COLLECT, KILL_AFTER_FAILURE, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP,
-};
+pub use super::stop::{CLOSING, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP};
 
 /// The processes that an action is for. A child always stands for its whole process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +142,11 @@ impl Supervisor {
         self.children[child].before().unwrap_or(Ending::Exit(0))
     }
 
+    /// Whether this child was told to end before it was seen to have ended.
+    pub fn was_told(&self, child: usize) -> bool {
+        self.children[child].was_told()
+    }
+
     /// How often this child was started again, or is about to be.
     pub fn restarts(&self, child: usize) -> u32 {
         self.children[child].restarts().used()
@@ -167,12 +170,17 @@ impl Supervisor {
         if !one.ends(ending) {
             return;
         }
-        let (failed, aborted) = (one.failed(), one.is_scheduler() && ending == Ending::Exit(code::ABORTED));
-        if failed && aborted {
+        let failed = one.failed();
+        if self.scheduler_says(code::ABORTED) {
             self.fail_those_lost(|_| true, now);
+        } else if self.scheduler_says(0) {
+            self.fail_those_lost(gave_up, now);
         }
         if failed {
             self.lost(child, now);
+        }
+        if self.scheduler_says(0) && self.children.iter().any(|one| one.starts_at().is_some()) {
+            self.stop.get_or_insert_with(|| Stop::after_the_scheduler(now));
         }
         self.tick(now);
     }
@@ -226,8 +234,7 @@ impl Supervisor {
             // The first failure decides the times; a later one doesn't prolong them.
             Some(stop) if stop.is_hard() || stop.leaves_time() => {}
             None if ended_itself && one.restarts().can_return() => {
-                let (workers_at, kill_at) = (Some(now + OVER), now + OVER + KILL_AFTER_FAILURE - COLLECT);
-                self.stop = Some(Stop { workers_at, ..Stop::new(Why::SchedulerEnded, kill_at) });
+                self.stop = Some(Stop::after_the_scheduler(now));
                 self.fail_those_lost(gave_up, now);
             }
             _ => self.stop_all(Why::Failure, now),
@@ -287,8 +294,12 @@ impl Supervisor {
 
     /// Whether all have left, or the others cannot come back: the scheduler has ended, and said so.
     fn job_is_over(&self) -> bool {
-        let ends = [0, code::FAILED].map(|code| Some(Ending::Exit(code)));
-        self.children.iter().any(|one| one.is_scheduler() && ends.contains(&one.ending()))
+        self.scheduler_says(0) || self.scheduler_says(code::FAILED)
+    }
+
+    /// Whether the scheduler has ended by itself, with this code. 0 means that all have left.
+    fn scheduler_says(&self, code: i32) -> bool {
+        self.children.iter().any(|one| one.is_scheduler_that_says(code))
     }
 
     /// Starts no process again: a process that was to be started again stays what it is.
@@ -331,6 +342,10 @@ impl Supervisor {
         self.close_when_done(now);
         if self.stop.as_ref().and_then(|stop| stop.workers_at).is_some_and(|at| at <= now) {
             self.begin_no_more();
+            // One that has come back, and has not ended well in its time, is what failed where the job itself went well.
+            let is_late = |child: &usize| self.scheduler_says(0) && self.runs(*child);
+            let late: Vec<usize> = self.lost.iter().copied().filter(is_late).collect();
+            self.failures.extend(late);
         }
         for (index, one) in self.children.iter_mut().enumerate() {
             if one.begins_if_due(now) {
@@ -399,7 +414,8 @@ impl Supervisor {
         let workers_failed = self.failures.iter().any(|child| !self.children[*child].is_scheduler());
         let job_over = self.stop.as_ref().is_some_and(|stop| stop.why == Why::JobOver);
         let nothing_failed = self.failures.is_empty() && !job_over;
-        self.signal().is_none() && (nothing_failed || restarts && !workers_failed && self.all_done())
+        let is_forgiven = restarts && !workers_failed && self.all_done() && !self.scheduler_says(code::ABORTED);
+        self.signal().is_none() && (nothing_failed || is_forgiven)
     }
 
     /// Whether a failure ends the run, and nobody is started again.
@@ -471,14 +487,6 @@ impl Supervisor {
         Verdict::Failed { first, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
 }
-
-/// Whether a signal from elsewhere ended it. Programs raise SIGABRT and SIGPIPE to give up when they lost another.
-pub fn is_from_elsewhere(ending: Ending) -> bool {
-    matches!(ending, Ending::Signal(signal) if signal != libc::SIGABRT && signal != libc::SIGPIPE)
-}
-
-/// The codes of a scheduler that has said why it ends: another start would not find the job, or end in the same way.
-const ENDS_BY_ITSELF: [i32; 6] = [0, code::FAILED, code::USAGE, code::ABORTED, code::UNABLE, code::FORMING];
 
 fn tell(children: &mut [ChildState], role: Role) {
     children.iter_mut().for_each(|one| one.tell(role));

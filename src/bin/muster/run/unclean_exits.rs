@@ -7,7 +7,7 @@
 //! worker has: a program may well end without `muster_finalize` when all is done.) While the cluster forms and somebody
 //! waits, a worker that has no place has ended without joining. A scheduler that does not answer is asked again. If a
 //! worker has failed, which ends the run in any case, the scheduler is asked at once whether it had joined, so that the
-//! user is told.
+//! user is told. The answer also says whether the job was broken by then ([`AtFirst`]).
 //!
 //! A launcher on a host without the scheduler may see all its workers end with code 0 before any of that. So it asks once
 //! more, at once, before it ends well itself ([`Later`]). A port that refuses is an answer then: the job is over.
@@ -19,7 +19,9 @@
 
 use super::children::Child;
 use super::question::Question;
+use super::stop::COLLECT;
 use crate::status::ask::ask;
+use crate::status::text::plain;
 use muster::error::Culprit;
 use muster::net::host;
 use muster::types::{Process, Role};
@@ -42,6 +44,8 @@ struct Told {
     phase: JobPhase,
     /// The one that has broken it, if it is known.
     culprit: Option<Culprit>,
+    /// Why it is broken, if it is.
+    why: Option<String>,
     /// Its nodes; not all of them if nobody is awaited in the job.
     nodes: Vec<StatusNode>,
 }
@@ -65,6 +69,18 @@ pub enum Later {
     Leaving,
 }
 
+/// How the job was when the first failure was noticed here, before this launcher asked the others to end. What is said later may
+/// only be what came of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtFirst {
+    /// Nobody has told in time.
+    Unknown,
+    /// Nothing had broken it.
+    Whole,
+    /// It was broken, for this reason.
+    Broken(String),
+}
+
 /// What an awaited worker did not do before it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
@@ -85,6 +101,9 @@ pub struct UncleanExits {
     later: Later,
     /// The cluster of this run was complete. One that forms at its port is another.
     has_formed: bool,
+    /// The worker that failed first, and when that was noticed.
+    first: Option<(usize, Duration)>,
+    at_first: AtFirst,
     /// Until when an answer to the last question is waited for, if it is being asked.
     settles_by: Option<Duration>,
 }
@@ -100,6 +119,8 @@ impl UncleanExits {
             asked: None,
             later,
             has_formed: false,
+            first: None,
+            at_first: AtFirst::Unknown,
             settles_by: None,
         }
     }
@@ -119,7 +140,13 @@ impl UncleanExits {
     /// This worker has failed, and ends the run.
     pub fn failed(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);
+        self.first.get_or_insert((child, now));
         (self.asks_at, self.pause) = (now, PAUSES[0]);
+    }
+
+    /// How the job was when the first failure was noticed.
+    pub fn at_first(&self) -> &AtFirst {
+        &self.at_first
     }
 
     /// Whether nothing is left to ask about these workers. All workers here have ended, and the run would end well. If there
@@ -163,6 +190,9 @@ impl UncleanExits {
             Some(Err(NotTold { is_refused })) => return self.is_not_told(is_refused, now),
             None => return self.is_not_told(false, now),
         };
+        if self.first.is_some_and(|(child, at)| about.contains(&child) && now < at + COLLECT) {
+            self.at_first = told.why.clone().map_or(AtFirst::Whole, AtFirst::Broken);
+        }
         let without = |child: usize| Some((child, self.without(&told, &children[child], lives(child))?));
         let found: Vec<(usize, Without)> = about.into_iter().filter_map(without).collect();
         let mut doubtful = std::mem::take(&mut self.doubtful);
@@ -224,8 +254,9 @@ impl UncleanExits {
             let wanted = |job: &StatusJob| waits(job.phase) || lists(job.worker_num.saturating_add(job.server_num));
             match ask(&host, port, PATIENCE, wanted) {
                 Ok(told) => {
+                    let why = told.job.failure.as_ref().map(|failure| plain(&failure.to_string()));
                     let culprit = told.job.failure.and_then(|failure| failure.culprit);
-                    Ok(Told { phase: told.job.phase, culprit, nodes: told.nodes })
+                    Ok(Told { phase: told.job.phase, culprit, why, nodes: told.nodes })
                 }
                 Err(why) => Err(NotTold { is_refused: why.is_refused }),
             }

@@ -249,7 +249,8 @@ fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
 #[test]
 fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
     let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), Later::Leaving);
-    let told = Told { phase: JobPhase::Forming, culprit: None, nodes: vec![node(2, 99, NodeStanding::Member)] };
+    let told =
+        Told { phase: JobPhase::Forming, culprit: None, why: None, nodes: vec![node(2, 99, NodeStanding::Member)] };
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), Some(Without::Joining(1)));
     exits.formed();
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), None);
