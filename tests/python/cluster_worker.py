@@ -1,6 +1,8 @@
 """A worker for the launcher's tests: all-gathers until its time has come, and rank 1 then breaks it as it is told.
 
-cluster_worker.py leave | kill | stop | abort | exit0 | exit5 | raise
+cluster_worker.py leave | kill | stop | abort | exit0 | exit5 | raise | left9 | left0
+
+With left9 and left0 rank 1 leaves in order, and exits with that code. With left9 the others are in no call then.
 """
 
 import os
@@ -23,6 +25,9 @@ def break_it(how, cluster):
         signal.pause()
     elif how == "raise":
         raise RuntimeError("my own fault")
+    elif how.startswith("left"):
+        cluster.leave()
+        os._exit(int(how.removeprefix("left")))
     elif how.startswith("exit"):
         os._exit(int(how.removeprefix("exit")))
 
@@ -34,6 +39,8 @@ def main():
     for step in range(ROUNDS):
         if rank == 1 and step == ROUNDS // 2:
             break_it(sys.argv[1], cluster)
+        elif sys.argv[1] == "left9" and step == ROUNDS // 2:
+            signal.pause()
         cluster.world.allgather(rank)
     cluster.leave()
 

@@ -259,6 +259,37 @@ def test_an_abort_ends_the_run(tmp_path):
         job.nothing_left()
 
 
+def test_an_abort_is_no_success_though_all_exit_with_0(tmp_path):
+    lines = """
+        c = join()
+        c.world.barrier()
+        if c.rank == 2:
+            c.abort(5, "on purpose")
+        else:
+            say(**fails(lambda: (c.world.barrier(), c.world.barrier())))
+        os._exit(0)
+    """
+    with Job(tmp_path, *node(lines), restarts=1) as job:
+        assert job.wait(LIMIT) == 5, job.describe()
+        pid = job.child("worker 2")
+        assert f"muster: first failure: worker 2 (pid {pid}) exited with code 0, log " in job.stderr
+        assert "it aborted the job (muster_abort), and ended with code 0" in job.stderr
+        job.nothing_left()
+
+
+def test_one_that_fails_when_all_have_left_is_not_waited_for(tmp_path):
+    lines = """
+        c = join()
+        c.world.barrier()
+        c.leave()
+        os._exit(9 if os.environ["MS_NODE_ID"] == "1" else 0)
+    """
+    with Job(tmp_path, *node(lines), restarts=1, words=["--cluster_time_out=600"]) as job:
+        assert job.wait(LIMIT) == 9, job.describe()
+        assert "muster: first failure: worker 1 " in job.stderr
+        job.nothing_left()
+
+
 @pytest.mark.parametrize("last", ["os._exit(7)", "hold('never')"], ids=["who end at once", "who do not end"])
 def test_after_an_abort_nobody_is_started_again_whatever_the_survivors_do(last, tmp_path):
     """A life of a second: after a shorter one a restart has a pause, in which the others may have ended."""

@@ -45,6 +45,25 @@ def test_the_worker_that_broke_the_job_is_the_first(how, code, said):
         launch.nothing_left()
 
 
+def test_a_worker_that_the_launcher_has_ended_itself_is_not_blamed():
+    """Rank 1 has left, so the scheduler knows of no loss but those of the others, which the launcher causes."""
+    with Launch(*WORDS, WORKER, "left9") as launch:
+        assert launch.wait(timeout=60) == 9
+        pid = launch.child("worker 1")
+        assert failures(launch)[0].startswith(f"muster: first failure: worker 1 (pid {pid}) exited with code 9, log ")
+        assert "is lost" not in launch.stderr, launch.stderr
+        launch.nothing_left()
+
+
+def test_a_worker_that_leaves_while_others_need_it_is_said_to_have_left():
+    with Launch(*WORDS, WORKER, "left0") as launch:
+        assert launch.wait(timeout=60) == 1
+        pid = launch.child("worker 1")
+        assert failures(launch)[0].startswith(f"muster: first failure: worker 1 (pid {pid}) exited with code 0, log ")
+        assert "\n    it left the cluster (muster_finalize) while others still needed it\n" in launch.stderr
+        launch.nothing_left()
+
+
 def test_a_worker_that_is_stopped_is_named_before_those_that_notice_it():
     with Launch(*WORDS, WORKER, "stop", env={"MUSTER_NODE_TIMEOUT": 1}) as launch:
         assert launch.wait(timeout=60) == 1, "the code of the first that ended by itself"
