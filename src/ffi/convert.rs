@@ -92,7 +92,7 @@ pub(super) unsafe fn give_text(
         unsafe { needed.write(with_zero) };
     }
     if buf.is_null() && cap == 0 {
-        return if needed.is_null() { Err(null("buf")) } else { Ok(Status::Ok) };
+        return if needed.is_null() { Err(null("needed")) } else { Ok(Status::Ok) };
     }
     if buf.is_null() {
         return Err(null("buf"));

@@ -279,6 +279,11 @@ def least(lower, inout, dtype):
     b[:] = np.where(a["loss"] < b["loss"], a, b)
 many = np.full(3000, pairs[0], pair)
 assert set(w.allreduce(many, op=c.operation(least)).tolist()) == {(0.25, 3)}
+def add(lower, inout, dtype):
+    assert (dtype, lower.format, inout.format, lower.ndim) == ("V16", "B", "B", 1) and len(lower) == len(inout)
+    b = np.frombuffer(inout, np.complex128)
+    b += np.frombuffer(lower, np.complex128)
+same(w.allreduce(z.copy(), op=c.operation(add)), np.array([6 + 4j, -6]))
 texts = np.array(["rank %d" % rank], "U10")
 assert w.sendrecv(texts, (rank + 1) % 4, out := np.empty(1, "U10"), (rank - 1) % 4).dtype == "V40"
 assert out[0] == "rank %d" % ((rank - 1) % 4)
@@ -401,6 +406,11 @@ for value in (1.0, 13.0):
     ("w.scatter(root=1 - rank)", ["out", "root"]),
     ("w.allgather(np.full(1, 7, np.uint8), np.zeros(2, bool))", ["bool", "uint8"]),
     ("w.send(b'', 9)", ["9"]),
+    ("w.send(b'', 2**40)", ["to: is 1099511627776; expected 0 to the group's size less 1"]),
+    ("w.send(b'', 0, tag=2**31)", ["tag: is 2147483648; expected 0 to 2147483647"]),
+    ("w.irecv(bytearray(1), -2**40)", ["source: is -1099511627776", "or muster.ANY_SOURCE"]),
+    ("w.sendrecv(b'', 0, bytearray(1), out_tag=2**31)", ["out_tag: is 2147483648", "or muster.ANY_TAG"]),
+    ("w.broadcast(np.zeros(2), root=2**31)", ["root: is 2147483648; expected 0 to the group's size less 1"]),
     ("w.broadcast(np.zeros(2), root=5)", ["root", "5"]),
     ("w.set_timeout(-3)", ["-3", "seconds"]),
     ("w.scatter_object([1], root=rank)", ["1 given", "2 members"]),

@@ -382,12 +382,16 @@ def test_the_end_of_the_interpreter_while_a_thread_waits_for_the_others(tmp_path
 
 def test_what_is_found_while_the_library_calls_is_freed_later():
     lines = """
+        import concurrent.futures
         from array import array
         with muster.init() as c:
-            dropped = [c.world.split(0), c.world.irecv(bytearray(1), tag=7)]
-            handle = dropped[0]._owner
-            owned = handle._owned
-            del handle
+            dropped = []
+            def make():
+                dropped.extend((c.world.split(0), c.world.irecv(bytearray(1), tag=7)))
+                return dropped[0]._owner._owned
+            # In a thread that has ended: free-threaded Python leaves an object's end to the thread that made it, while that lives.
+            with concurrent.futures.ThreadPoolExecutor() as maker:
+                owned = maker.submit(make).result()
             def add(lower, inout, dtype):
                 dropped.clear()  # as the garbage collector may, in the middle of anything
             c.world.allreduce(array("f", [1.0] * 64), op=c.operation(add))

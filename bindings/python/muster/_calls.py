@@ -12,7 +12,7 @@ from ._errors import InvalidError
 from ._library import NOBODY, ReceivedStruct
 from ._memory import Data, Memory, empty_like, memory_of, name_of, shape_of, writable_memory_of
 from ._operations import Op, Operation, operation_number
-from ._text import whole
+from ._text import rank_of, source_of, tag_of, wanted_tag_of, whole
 
 
 class Call(NamedTuple):
@@ -56,7 +56,7 @@ def barrier() -> Call:
 
 
 def broadcast(buf: Data, root: int, is_root: bool) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     memory = memory_of(buf, "buf") if is_root else writable_memory_of(buf, "buf")
     return Call((memory.place, memory.count, memory.dtype, root), (memory,), buf)
 
@@ -83,7 +83,7 @@ def allreduce_addends(buf: Data, out: Data) -> Call:
 
 
 def reduce(buf: Data, out: Optional[Data], op: Op, root: int, is_root: bool) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     if not is_root:
         given = memory_of(buf)
         return Call(_reduced(given, None, given.count, op, root), (given,), None, _function_of(op))
@@ -102,7 +102,7 @@ def allgather(buf: Data, out: Optional[Data], size: int) -> Call:
 
 
 def gather(buf: Data, out: Optional[Data], root: int, is_root: bool, size: int) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     if is_root:
         call = allgather(buf, out, size)
         return call._replace(words=(*call.words, root))
@@ -111,7 +111,7 @@ def gather(buf: Data, out: Optional[Data], root: int, is_root: bool, size: int) 
 
 
 def scatter(buf: Optional[Data], out: Optional[Data], root: int, is_root: bool, size: int) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     if not is_root:
         if out is None:
             raise InvalidError("out: needed where this rank is not the root, for nothing else says how much comes")
@@ -208,7 +208,7 @@ def gatherv(
     is_root: bool,
     size: int,
 ) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     if is_root:
         if counts is None:
             raise InvalidError("counts: needed at the root")
@@ -227,7 +227,7 @@ def scatterv(
     is_root: bool,
     size: int,
 ) -> Call:
-    whole(root, "root")
+    rank_of(root, "root")
     taken = writable_memory_of(out)
     if not is_root:
         return Call((None, None, None, taken.place, taken.count, taken.dtype, root), (taken,), out)
@@ -273,17 +273,17 @@ def alltoallv(
 
 def send(buf: Data, to: int, tag: int) -> Call:
     given = memory_of(buf)
-    words = (given.place, given.count, given.dtype, whole(to, "to"), whole(tag, "tag"))
+    words = (given.place, given.count, given.dtype, rank_of(to, "to"), tag_of(tag))
     return Call(words, (given,), None)
 
 
-def recv(out: Data, source: int, tag: int) -> Call:
+def recv(out: Data, source: int, tag: int, tag_name: str = "tag") -> Call:
     taken, received = writable_memory_of(out), ReceivedStruct(NOBODY)
-    whence = (whole(source, "source"), whole(tag, "tag"))
+    whence = (source_of(source), wanted_tag_of(tag, tag_name))
     words = (taken.place, taken.count, taken.dtype, *whence, ctypes.byref(received), ctypes.sizeof(received))
     return Call(words, (taken, received), None, None, received)
 
 
 def sendrecv(buf: Data, to: int, out: Data, source: int, tag: int, out_tag: int) -> Call:
-    given, taken = send(buf, to, tag), recv(out, source, out_tag)
+    given, taken = send(buf, to, tag), recv(out, source, out_tag, "out_tag")
     return Call((*given.words, *taken.words), (*given.keep, *taken.keep), None, None, taken.received)

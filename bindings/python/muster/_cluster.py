@@ -14,7 +14,7 @@ from ._group import Group
 from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
 from ._store import Store
-from ._text import text_of, whole
+from ._text import rank_of, text_of, whole
 from ._times import DEFAULT, milliseconds
 
 _BACKENDS = (None, "hccl", "nccl", "mccl")
@@ -127,7 +127,7 @@ class Cluster:
         all members have called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s),
         None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
         """
-        numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
+        numbers = (ctypes.c_int32 * len(ranks))(*[rank_of(rank, "ranks", "the number of workers") for rank in ranks])
         words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout))
         made = Group._made(self._owner, self._checked, LIBRARY.muster_group_create_members, self._handle, *words)
         assert made is not None  # the library gives one out with OK
@@ -138,9 +138,13 @@ class Cluster:
 
         The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks.
         Both are memoryviews of one dimension, with the elements' type; of the floats of 16 bits they have the bits,
-        as unsigned integers. numpy.frombuffer makes arrays of them. It is called on any stretch of the elements, from
-        a thread of the library, and must not call muster. Where it raises, the call raises `ReductionError` on every
-        rank. Calls of other threads with the same operation that are under way meanwhile do so, too.
+        as unsigned integers. numpy.frombuffer makes arrays of them. Elements of other types, such as complex numbers
+        and structures, come as bytes, and `dtype` tells only how long one is, as "V16". So the function names their
+        type itself: `numpy.frombuffer(lower, numpy.complex128)`.
+
+        It is called on any stretch of the elements, from a thread of the library, and must not call muster. Where it
+        raises, the call raises `ReductionError` on every rank. Calls of other threads with the same operation that are
+        under way meanwhile do so, too.
 
         Ranks that reduce together make theirs in the same order; a process that was started again makes its own again.
         Without `commutative` contributions are folded in order of rank. The result is the same for any number of ranks

@@ -9,7 +9,7 @@ from ._errors import ROLES, Failure, Status, failure_of
 from ._library import LIBRARY, FailureStruct, MemberStruct
 from ._nonblocking import Starts
 from ._objects import Objects
-from ._text import whole
+from ._text import rank_of, whole
 from ._times import milliseconds
 
 _STATES = {0: "present", 1: "lost", 2: "left"}
@@ -71,16 +71,17 @@ class Group(Objects, Starts):
 
     def world_rank(self, rank: int) -> int:
         """The rank among all workers of the member with this rank. Raises `NotFoundError` where that is no worker."""
-        return self._checked(LIBRARY.muster_group_to_world(self._handle, whole(rank, "rank")))
+        return self._checked(LIBRARY.muster_group_to_world(self._handle, rank_of(rank, "rank")))
 
     def rank_of(self, world_rank: int) -> int:
         """The rank in this group of the worker with this rank. Raises `NotFoundError` where that is no member."""
-        return self._checked(LIBRARY.muster_group_from_world(self._handle, whole(world_rank, "world_rank")))
+        rank = rank_of(world_rank, "world_rank", "the number of workers")
+        return self._checked(LIBRARY.muster_group_from_world(self._handle, rank))
 
     def member(self, rank: int) -> Member:
         """Describes a member. In clusters of more than 1,024 nodes this may ask the scheduler."""
         struct = MemberStruct()
-        words = (whole(rank, "rank"), ctypes.byref(struct), ctypes.sizeof(struct))
+        words = (rank_of(rank, "rank"), ctypes.byref(struct), ctypes.sizeof(struct))
         self._checked(LIBRARY.muster_group_member(self._handle, *words))
         texts = [getattr(struct, name).decode(errors="replace") for name in ("node_id", "host", "address")]
         return Member(ROLES[struct.role], struct.rank, struct.local_rank, struct.pid, _STATES[struct.state], *texts)
@@ -111,7 +112,7 @@ class Group(Objects, Starts):
 
         A collective: all members of this group call it, with the same list. Those that are not in it get None.
         """
-        numbers = (ctypes.c_int32 * len(ranks))(*[whole(rank, "ranks") for rank in ranks])
+        numbers = (ctypes.c_int32 * len(ranks))(*[rank_of(rank, "ranks") for rank in ranks])
         return Group._made(self._cluster, self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:

@@ -8,7 +8,7 @@ from ._group_base import GroupBase
 from ._library import ANY_SOURCE, ANY_TAG, IN_PROGRESS, LIBRARY, ReceivedStruct
 from ._memory import Data
 from ._requests import Received, Request, received_of
-from ._text import whole
+from ._text import source_of, wanted_tag_of
 
 
 class Messages(GroupBase):
@@ -54,14 +54,14 @@ class Messages(GroupBase):
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Received:
         """Waits for a message that a receive of this source and tag would get, and describes it; it stays where it is."""
         received = ReceivedStruct()
-        words = (whole(source, "source"), whole(tag, "tag"), ctypes.byref(received), ctypes.sizeof(received))
+        words = (source_of(source), wanted_tag_of(tag), ctypes.byref(received), ctypes.sizeof(received))
         self._checked(LIBRARY.muster_probe(self._handle, *words))
         return received_of(received)
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Received]:
         """As `probe`, without waiting: None where there is no such message yet."""
         received = ReceivedStruct()
-        words = (whole(source, "source"), whole(tag, "tag"), ctypes.byref(received), ctypes.sizeof(received))
+        words = (source_of(source), wanted_tag_of(tag), ctypes.byref(received), ctypes.sizeof(received))
         status = self._checked(LIBRARY.muster_iprobe(self._handle, *words))
         return None if status == IN_PROGRESS else received_of(received)
 
