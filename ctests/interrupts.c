@@ -154,6 +154,11 @@ static muster_status_t exchange(void *of) {
     return muster_sendrecv(muster_world(of), big, BIG, MUSTER_UINT8, 1, 5, &here, 1, MUSTER_UINT8, 1, 5, NULL, 0);
 }
 
+static muster_status_t exchange_with_any(void *of) {
+    char here;
+    return muster_sendrecv(muster_world(of), big, BIG, MUSTER_UINT8, 1, 5, &here, 1, MUSTER_UINT8, MUSTER_ANY_SOURCE, 5, NULL, 0);
+}
+
 static muster_status_t probe(void *of) {
     muster_received_t received;
     return muster_probe(muster_world(of), 1, 5, &received, sizeof received);
@@ -203,7 +208,8 @@ static const struct row {
     {"group_create #1 on world", make_group, GROUP_OVER},
     {"recv with rank 1", receive, NOTHING},
     {"send with rank 1", send_big, NOTHING},
-    {"sendrecv with any rank", exchange, NOTHING},
+    {"sendrecv with rank 1", exchange, NOTHING},
+    {" and from any rank on world", exchange_with_any, NOTHING},
     {"probe", probe, NOTHING},
     {"store get of \"nobody sets this\"", get, NOTHING},
     {"store wait for \"nobody sets this\"", wait_for_keys, NOTHING},

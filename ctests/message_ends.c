@@ -165,6 +165,13 @@ static void cancelled(muster_cluster_t *cluster, int rank, void *context) {
     still_works(world, rank);
 }
 
+/* What this process has heard of that rank. */
+static int32_t state_of(muster_group_t *group, int rank) {
+    muster_member_t member;
+    CHECK_OK(muster_group_member(group, rank, &member, sizeof member));
+    return member.state;
+}
+
 /* A rank that has left is missed only by those that need it; what it sent before still counts. */
 static void left(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
@@ -179,6 +186,9 @@ static void left(muster_cluster_t *cluster, int rank, void *context) {
         muster_request_t *any = irecv(world, 100, MUSTER_ANY_SOURCE, 7);
         CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "rank 1 (node id \"1\"", muster_recv(world, memory, 100, MUSTER_UINT8, 1, 3, NULL, 0));
         CHECK_CONTAINS(muster_last_error(), "has left the cluster");
+        CHECK_IS(MUSTER_MEMBER_LEFT, state_of(world, 1));
+        CHECK_IS(MUSTER_MEMBER_LEFT, state_of(muster_universe(cluster), 1));
+        CHECK_IS(MUSTER_MEMBER_PRESENT, state_of(world, 2));
         CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "has left the cluster", muster_probe(world, 1, 3, &received, sizeof received));
         CHECK_FAILS(MUSTER_ERR_PEER_LEFT, "has left the cluster", muster_iprobe(world, 1, 3, &received, sizeof received));
         CHECK_OK(muster_probe(world, 1, MUSTER_ANY_TAG, &received, sizeof received)); /* what it sent before */

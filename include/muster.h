@@ -1770,7 +1770,8 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
  * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
  * MUSTER_ERR_LIMIT. So is any call on the store while this process has 1,024 others waiting for their answers. An
- * empty key is MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
+ * empty key is MUSTER_ERR_INVALID. So is, in every call on the store, a length or a list that no memory can hold (more than
+ * PTRDIFF_MAX bytes). `value` may be NULL where `len` is 0.
  *
  * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
  * the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.

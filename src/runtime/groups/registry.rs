@@ -204,10 +204,12 @@ impl Registry {
             failure.status == status
                 && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
         };
-        // A call mostly learns over its link that a member has left: then the group's first cause says so. In the case
-        // of a group that was made, this may mean that the member left the group only.
+        // A call mostly learns over its link that a member has left: then the group's first cause says so, or, after a
+        // message, which ends alone, the group's messages. In the case of a group that was made, this may mean that the
+        // member left the group only.
         let left = |group: &Arc<Group>| {
-            !group.is_made() && group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft))
+            let ended_by_it = || group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft));
+            !group.is_made() && (ended_by_it() || group.messages.has_missed(index))
         };
         let is_first = |failure: &Failure| blames(failure, Status::PeerLost);
         let standing = match () {

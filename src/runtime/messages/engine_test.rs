@@ -249,8 +249,24 @@ fn receives_whose_sender_leaves_wait_for_another_message() {
     bench.comes(1, &bytes);
     assert_eq!(first.test(), got(1, 5, 10), "what the sender had sent whole goes to whom it had promised another");
     assert_eq!((second.test(), status(&third)), (None, Some(Status::PeerLeft)));
+    assert!(bench.engine.transfers.missed.contains(1));
     bench.comes(2, &eager(1, 5, 20));
     assert_eq!(second.test(), got(2, 5, 20));
+}
+
+#[test]
+fn a_peer_that_has_left_is_missed_once_a_message_ends_because_of_it() {
+    let missed = |bench: &Bench| [1, 2].map(|rank| bench.engine.transfers.missed.contains(rank));
+    for waits in [true, false] {
+        let mut bench = Bench::new();
+        let early = waits.then(|| bench.receive(Some(1), 5, 10).0);
+        let of_any = bench.receive(None, 5, 10).0;
+        bench.comes(1, &leave());
+        assert_eq!(missed(&bench), [waits, false], "nothing else needed it");
+        let needs = early.unwrap_or_else(|| bench.send(1, 5, 10));
+        assert_eq!((status(&needs), of_any.test()), (Some(Status::PeerLeft), None));
+        assert_eq!(missed(&bench), [true, false]);
+    }
 }
 
 #[test]

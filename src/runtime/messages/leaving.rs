@@ -30,6 +30,9 @@ impl Transfers {
         let needs = |operation: &Operation| operation.peer().map_or(all_left, |peer| peer == rank);
         let ended: Vec<OpId> =
             self.operations.iter().filter(|(_, operation)| needs(operation)).map(|(op, _)| *op).collect();
+        if !ended.is_empty() {
+            self.missed.insert(rank);
+        }
         for op in ended {
             self.matching.take_posted(op);
             self.end(op, Err(error.clone()));

@@ -64,6 +64,7 @@ use crate::types::Time;
 use crate::wire::{Channel, MessageWait, WAITS_AFTER};
 use engine::Engine;
 use matching::{OpId, Wanted};
+use operation::call_title;
 use std::hint::spin_loop;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -131,16 +132,12 @@ impl Messages {
 
     /// Carries out a send, a receive, or both together, and returns when they have ended.
     pub fn run(self: &Arc<Self>, first: Post, second: Option<Post>) -> Outcome {
-        let peer = match (first.direction, &second) {
-            (Direction::Send { to, .. }, None) => Some(to),
-            (Direction::Receive { from, .. } | Direction::Probe { from, .. }, None) => from,
-            _ => None,
-        };
-        let title = second.as_ref().map_or(first.direction.name(), |_| "sendrecv");
+        let asked = (first.direction, second.as_ref().map(|post| post.direction));
+        let peer = if second.is_none() { first.direction.peer() } else { None };
         let attention = self.context.state.program.interrupts.attention();
         let outcome = self.guarded(|| {
             let (request, ended) = self.post_messages(first, second, Caller::Waits(peer))?;
-            ended.unwrap_or_else(|| self.await_message(&request, peer, title, &attention))
+            ended.unwrap_or_else(|| self.await_message(&request, peer, asked, &attention))
         });
         self.context.told_by(outcome)
     }
@@ -256,7 +253,13 @@ impl Messages {
     }
 
     /// Drives messages for a short while, as `polling` says; then sleeps.
-    fn await_message(&self, request: &Request, peer: Option<u32>, title: &str, attention: &Attention<'_>) -> Outcome {
+    fn await_message(
+        &self,
+        request: &Request,
+        peer: Option<u32>,
+        asked: (Direction, Option<Direction>),
+        attention: &Attention<'_>,
+    ) -> Outcome {
         let state = &self.context.state;
         let Some(handle) = self.handle.get() else {
             return Err(Error::new(Status::Internal, "messages without a handle"));
@@ -268,8 +271,7 @@ impl Messages {
         if let Some(outcome) = outcome {
             return outcome;
         }
-        let with = || peer.map_or("any rank".to_owned(), |rank| self.context.describe(rank));
-        let title = || format!("{title} with {} on {}", with(), self.context.id());
+        let title = || call_title(asked, &self.context.roster);
         for limit in [Some(WAITS_AFTER), Some(WARN_AFTER - WAITS_AFTER), None] {
             match self.context.requests.wait_in(request, limit, attention) {
                 Ok(Some(outcome)) => return outcome,
@@ -368,6 +370,12 @@ impl Messages {
     /// The newest message whose time was up, if the group still holds.
     pub(crate) fn late(&self) -> Option<Failure> {
         self.handle.get().and_then(|handle| lock(&handle.engine).late.clone())
+    }
+
+    /// Whether a message ended because the member with this index has left the cluster, or freed the group.
+    pub(crate) fn has_missed(&self, index: u32) -> bool {
+        let (Some(handle), Some(rank)) = (self.handle.get(), self.context.rank_of(index)) else { return false };
+        lock(&handle.engine).transfers.missed.contains(rank)
     }
 
     /// Goes on with the last words. Returns whether all of them have reached the peers.

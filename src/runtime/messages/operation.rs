@@ -3,6 +3,7 @@
 use super::matching::{MessageId, Wanted};
 use crate::runtime::base::request::Completer;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::runtime::state::roster::Roster;
 use crate::types::{DType, GroupId, Time};
 use crate::wire::MessageWait;
 use std::time::Duration;
@@ -95,6 +96,14 @@ impl Direction {
         }
     }
 
+    /// The rank that it names, if it names one.
+    pub(super) fn peer(self) -> Option<u32> {
+        match self {
+            Direction::Send { to, .. } => Some(to),
+            Direction::Receive { from, .. } | Direction::Probe { from, .. } => from,
+        }
+    }
+
     /// What a receive or a probe asks for.
     pub(super) fn wanted(self) -> Option<Wanted> {
         match self {
@@ -102,6 +111,19 @@ impl Direction {
             Direction::Send { .. } => None,
         }
     }
+}
+
+/// What a call that waits is called: `recv with rank 1 (...) on world`. A receive with a send beside it:
+/// `sendrecv to rank 1 (...) and from any rank on world`.
+pub(super) fn call_title((first, send): (Direction, Option<Direction>), roster: &Roster) -> String {
+    let name = |peer: Option<u32>| peer.map_or("any rank".to_owned(), |rank| roster.describe(rank));
+    let from = first.peer();
+    let words = match send.map(Direction::peer) {
+        None => format!("{} with {}", first.name(), name(from)),
+        Some(to) if to == from => format!("sendrecv with {}", name(to)),
+        Some(to) => format!("sendrecv to {} and from {}", name(to), name(from)),
+    };
+    format!("{words} on {}", roster.id)
 }
 
 impl Post {
@@ -165,10 +187,9 @@ impl Operation {
 
     /// The operation's peer, if it names one.
     pub(super) fn peer(&self) -> Option<u32> {
-        match (self.post.direction, self.stage) {
-            (Direction::Send { to, .. }, _) => Some(to),
-            (_, Stage::Met(message) | Stage::Coming(message, _)) => Some(message.source),
-            (Direction::Receive { from, .. } | Direction::Probe { from, .. }, _) => from,
+        match self.stage {
+            Stage::Met(message) | Stage::Coming(message, _) => Some(message.source),
+            _ => self.post.direction.peer(),
         }
     }
 }
@@ -176,4 +197,32 @@ impl Operation {
 /// The words about a message that does not fit the receive that it met.
 pub(super) fn misfit(sent: (u64, DType), room: (u64, DType), from: &str, to: &str) -> String {
     format!("{from} sent {} {} where {to} receives at most {} {}", sent.0, sent.1, room.0, room.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::links::mesh::tests::formed;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_call_that_waits_names_all_that_it_waits_for() {
+        let nowhere = ([127, 0, 0, 1], 1).into();
+        let roster = Roster::of(GroupId::WORLD, vec![0, 1], &Arc::new(formed(0, [nowhere; 2])));
+        let [own, other] = [0, 1].map(|rank| roster.describe(rank));
+        let receive = |from| Direction::Receive { from, tag: None };
+        let probe = |from| Direction::Probe { from, tag: None };
+        let send = |to| Direction::Send { to, tag: 5 };
+        for (asked, words) in [
+            ((receive(Some(1)), None), format!("recv with {other}")),
+            ((receive(None), None), "recv with any rank".to_owned()),
+            ((probe(Some(1)), None), format!("probe with {other}")),
+            ((send(1), None), format!("send with {other}")),
+            ((receive(Some(1)), Some(send(1))), format!("sendrecv with {other}")),
+            ((receive(Some(0)), Some(send(1))), format!("sendrecv to {other} and from {own}")),
+            ((receive(None), Some(send(1))), format!("sendrecv to {other} and from any rank")),
+        ] {
+            assert_eq!(call_title(asked, &roster), format!("{words} on world"));
+        }
+    }
 }

@@ -18,6 +18,11 @@ impl Ranks {
         self.count == 0
     }
 
+    pub(super) fn contains(&self, rank: u32) -> bool {
+        let (at, bit) = place(rank);
+        self.words[at] & bit != 0
+    }
+
     pub(super) fn insert(&mut self, rank: u32) {
         let (at, bit) = place(rank);
         self.count += usize::from(self.words[at] & bit == 0);
@@ -72,7 +77,7 @@ mod tests {
                     set.insert(rank);
                 }
             }
-            assert_eq!(ranks.is_empty(), set.is_empty());
+            assert_eq!((ranks.is_empty(), ranks.contains(rank)), (set.is_empty(), set.contains(&rank)));
         }
         while let Some(rank) = set.pop_first() {
             assert_eq!(ranks.pop_first(), Some(rank));

@@ -38,6 +38,8 @@ pub(super) struct Transfers {
     pub wanted: Vec<u32>,
     /// Peers whose link ended, or is silent.
     pub suspects: Vec<SuspectedPeer>,
+    /// Peers that have left the cluster, or freed the group, and because of which an operation has ended.
+    pub missed: Ranks,
     /// Buffers that were needed before, and will be needed again: so in the long run nothing is allocated.
     pub pool: BufferPool,
 }
@@ -56,6 +58,7 @@ impl Transfers {
             dirty: Ranks::none_of(roster.members.len()),
             wanted: Vec::new(),
             suspects: Vec::new(),
+            missed: Ranks::none_of(roster.members.len()),
             pool: BufferPool::default(),
         }
     }
@@ -84,6 +87,7 @@ impl Transfers {
         let peer = self.peers.entry(rank).or_default();
         if let Slot::Left(culprit) = &peer.slot {
             let culprit = culprit.clone();
+            self.missed.insert(rank);
             return Some(self.left_error(rank, culprit.as_ref()));
         }
         if matches!(peer.slot, Slot::Unused) {
