@@ -287,14 +287,10 @@ impl Supervisor {
         };
         let over = match one.is_scheduler() {
             true => matches!(ending, Some(Ending::Exit(code)) if ENDS_BY_ITSELF.contains(&code)),
-            false => self.job_is_over() && gave_up(ending),
+            // All have left, or the others cannot come back.
+            false => gave_up(ending) && (self.scheduler_says(0) || self.scheduler_says(code::FAILED)),
         };
         one.restarts().any_left() && goes_on && !over
-    }
-
-    /// Whether all have left, or the others cannot come back: the scheduler has ended, and said so.
-    fn job_is_over(&self) -> bool {
-        self.scheduler_says(0) || self.scheduler_says(code::FAILED)
     }
 
     /// Whether the scheduler has ended by itself, with this code. 0 means that all have left.
