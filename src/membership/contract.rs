@@ -18,7 +18,7 @@ pub enum Closed {
     Broken,
     /// It sent what is not this protocol; the driver closed it.
     Garbage,
-    /// TLS or the job's secret keeps it out, on this side or on its own.
+    /// TLS, the job's secret or its protocols keep it out, on this side or on its own.
     Refused,
 }
 

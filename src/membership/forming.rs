@@ -19,7 +19,7 @@ const FREED: Kind = Kind { name: "nodes that were gone before the cluster was co
 /// When the log first says how far forming is. From then on it says so every second.
 pub(super) const FIRST_LINE: Duration = Duration::from_secs(3);
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// A node whose time is up has the scheduler's own time-out if this part of that is left at most, or a second.
+/// A node's time-out counts as the scheduler's own if the two differ by less than a tenth of it, and by less than a second.
 const NEAR: u32 = 10;
 /// How many hosts, and how many runs of missing ranks, a sentence lists.
 const LISTED_MAX: usize = 8;
@@ -43,7 +43,7 @@ pub(super) struct Forming {
     pub(super) turned_away: TurnedAway,
 }
 
-/// The connections that never came to a registration, because TLS, the job's secret or the protocol was the matter. One of
+/// The connections that never came to a registration, because TLS, the job's secret or what it sent was the matter. One of
 /// them may be the node that is missing.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
@@ -225,7 +225,7 @@ impl Forming {
         // A node's clock may have begun a little earlier than this scheduler's: both count the same budget then.
         let waited = now.since(cluster.started);
         let near = |budget: &Duration| waited.max(*budget) - waited.min(*budget) < LINE_EVERY.min(*budget / NEAR);
-        let budget = cluster.rules.forming_timeout.filter(near);
+        let budget = cluster.rules.forming_timeout.filter(|budget| of.is_none() || near(budget));
         let setting = &cluster.rules.forming_setting;
         let whose = match of.and_then(|key| cluster.nodes.get(&key)).filter(|_| budget.is_none()) {
             Some(node) => format!("{} waits no longer; here {setting}", node.culprit()),

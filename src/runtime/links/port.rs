@@ -39,7 +39,8 @@ impl Mesh {
         now
     }
 
-    /// There is no descriptor: a stranger that has one loses it. Only if there is no such stranger, the spare descriptor is used.
+    /// There is no descriptor: a stranger that has one loses it, or a member that has too many beside its links. Only if there is
+    /// neither, the spare descriptor is used.
     fn accept_in_want(
         &mut self,
         listener: &mut Listener,

@@ -169,3 +169,18 @@ impl ChildState {
         };
     }
 }
+
+/// The workers that were lost after all had left, and have come back, or are about to.
+pub(super) fn back_after_the_end(children: &[ChildState]) -> Vec<usize> {
+    let end = children.iter().find(|one| one.is_scheduler_that_says(0)).map(ChildState::lost_at);
+    let is_back = |one: &ChildState| {
+        let comes_back = one.starts_at().is_some() || one.runs() && one.before().is_some();
+        comes_back && !one.is_scheduler() && end.is_some_and(|end| one.lost_at() >= end)
+    };
+    (0..children.len()).filter(|child| is_back(&children[*child])).collect()
+}
+
+/// Those of this role are told to end, if they still run.
+pub(super) fn tell(children: &mut [ChildState], role: Role) {
+    children.iter_mut().for_each(|one| one.tell(role));
+}

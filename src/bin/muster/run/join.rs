@@ -254,10 +254,10 @@ impl Run<'_, '_> {
             if self.children[index].part != Part::Scheduler {
                 self.exit_report.saw(index, self.children[index].pid, self.children[index].launch, ending);
             }
-            let gave_up = self.supervisor.gives_up();
+            let (gave_up, was_over) = (self.supervisor.gives_up(), self.supervisor.is_over());
             self.supervisor.ended(index, ending, now);
             let is_first = self.supervisor.gives_up() && !gave_up && !self.supervisor.is_interrupted();
-            if self.children[index].part == Part::Scheduler && self.supervisor.is_over() {
+            if self.supervisor.is_over() && !was_over {
                 let (how, time) = (summary::how(&self.children[index], ending), OVER.as_secs());
                 let words = format!("muster: {how}: the job is over, and the workers have {time} s to end\n");
                 self.voice.say(words);
@@ -313,6 +313,7 @@ impl Run<'_, '_> {
                     if whom == Whom::Scheduler && self.supervisor.is_closing() {
                         self.never_formed = self.is_forming();
                     }
+                    self.unclean_exits.others_are_told();
                     send(libc::SIGTERM, whom, &self.children);
                 }
                 Action::Kill(whom) => {

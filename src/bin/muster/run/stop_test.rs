@@ -136,7 +136,7 @@ fn one_that_is_killed_when_all_have_left_has_a_while_and_no_more() {
 #[test]
 fn one_that_fails_just_before_all_have_left_is_not_started_again() {
     let mut supervisor = returning();
-    supervisor.ended(1, Ending::Exit(0), SECOND);
+    supervisor.ended(1, Ending::Exit(0), SECOND / 4);
     supervisor.ended(2, Ending::Exit(9), SECOND / 2); // a short life, so there is a pause
     supervisor.ended(0, Ending::Exit(0), SECOND / 2);
     supervisor.tick(2 * SECOND);
@@ -160,4 +160,36 @@ fn a_job_that_was_aborted_has_failed_however_its_workers_end() {
     supervisor.tick(SECOND + CLOSING);
     supervisor.ended(0, Ending::Exit(code::ABORTED), SECOND + CLOSING);
     assert_eq!(supervisor.verdict(None), Verdict::Success);
+}
+
+#[test]
+fn what_was_lost_and_forgiven_long_before_is_no_failure_at_the_end() {
+    let killed = Ending::Signal(libc::SIGKILL);
+    let mut supervisor = returning();
+    supervisor.ended(1, killed, 2 * SECOND);
+    assert_eq!(actions(&mut supervisor), [Action::Clear(1), Action::Start(1)]);
+    supervisor.ended(0, Ending::Exit(0), 20 * SECOND); // worker 1 has come back, and has left; it works on
+    supervisor.ended(2, killed, 21 * SECOND);
+    assert_eq!(actions(&mut supervisor), [Action::Clear(2), Action::Start(2)]);
+    supervisor.ended(2, Ending::Exit(0), 22 * SECOND);
+    supervisor.tick(60 * SECOND);
+    assert!(actions(&mut supervisor).is_empty() && !supervisor.is_stopping(), "again it may take its time");
+    supervisor.ended(1, Ending::Exit(0), 61 * SECOND);
+    assert_eq!(supervisor.verdict(None), Verdict::Success);
+    // Where another fails, that one is to blame.
+    let mut supervisor = returning();
+    supervisor.ended(1, killed, 2 * SECOND);
+    supervisor.ended(0, Ending::Exit(0), 20 * SECOND);
+    supervisor.ended(2, Ending::Exit(9), 21 * SECOND);
+    supervisor.tick(21 * SECOND + COLLECT);
+    supervisor.ended(1, Ending::Signal(libc::SIGTERM), 22 * SECOND);
+    assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
+    // So it is where it fails as it comes back.
+    let mut supervisor = returning();
+    supervisor.ended(0, Ending::Exit(0), 20 * SECOND);
+    supervisor.ended(2, killed, 21 * SECOND);
+    supervisor.ended(2, Ending::Exit(9), 22 * SECOND);
+    supervisor.tick(23 * SECOND);
+    assert!(actions(&mut supervisor).contains(&Action::Terminate(Whom::Workers)), "worker 1 is stopped");
+    assert_eq!(supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
 }

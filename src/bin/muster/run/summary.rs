@@ -70,7 +70,11 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             let cause = words.map(|words| cause(words, *first, outcome.endings[*first], &outcome.children));
             let ending = outcome.endings[*first].code();
             // One that was told to end before it had ended by itself, or ended with code 0, has no code but that of its abort.
-            let has_none = ending == 0 || matches!(cause, Some(Cause::Another(_)));
+            let has_none = match cause {
+                Some(Cause::Another(_)) => true,
+                Some(Cause::First) => ending == 0,
+                Some(Cause::Elsewhere) | None => false,
+            };
             let code = match words.filter(|_| has_none).and_then(aborted_with).unwrap_or(ending) {
                 0 => code::FAILED, // an end with code 0 is a failure if the others still needed the child
                 code => code,
@@ -115,7 +119,8 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>
     let child = &children[first];
     let mut log = tail_of(&child.log);
     let cause = words.as_ref().zip(cause);
-    let line = |what: &str| first_line(what, first, outcome);
+    let of_first = cause.filter(|(_, cause)| **cause == Cause::First).map(|(words, _)| words.as_str());
+    let line = |what: &str| first_line(what, first, outcome, of_first);
     let (head, mut says) = match cause {
         None => (line("first failure"), String::new()),
         Some((words, Cause::First)) => (line("first failure"), format!("muster: the scheduler says: {words}\n")),
@@ -158,8 +163,8 @@ fn all_logs(log: &Path) -> String {
 }
 
 /// The line about the first failure that was noticed: which process it was, where it ran, how it ended, and where its log is.
-/// `what` begins it.
-fn first_line(what: &str, first: usize, outcome: &Outcome) -> String {
+/// `what` begins it; `words` are the scheduler's if they are about this process.
+fn first_line(what: &str, first: usize, outcome: &Outcome, words: Option<&str>) -> String {
     let child = &outcome.children[first];
     let restarts = match child.restarts {
         0 => String::new(),
@@ -172,7 +177,7 @@ fn first_line(what: &str, first: usize, outcome: &Outcome) -> String {
     if outcome.never_joined.contains(&first) {
         text.push_str("    it ended without joining the cluster (muster_init), for which others waited\n");
     } else if outcome.endings[first] == Ending::Exit(0) {
-        text.push_str(&format!("    {}\n", with_code_0(outcome.scheduler.as_deref())));
+        text.push_str(&format!("    {}\n", with_code_0(words)));
     }
     text
 }

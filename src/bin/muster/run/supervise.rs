@@ -13,14 +13,15 @@
 //! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
 //! failure. A scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by
 //! itself the job is over. Then only a worker that was killed comes back, for it may have been about to end well, and all have a
-//! while ([`OVER`]). What the last lives of all workers say is then the result, unless one of them has aborted the job. Tested in `supervise_test.rs`.
+//! while ([`OVER`]). What the last lives of all workers say is then the result, unless the scheduler here says that one has
+//! aborted the job. Tested in `supervise_test.rs`.
 //!
 //! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: the torn end is
 //! cut off, and the disk may have room again. A journal that fails as the scheduler starts is not tried again: on a
 //! full disk restarts and pauses would only pass the time. The user mends the disk and starts the run once more: it
 //! goes on where it was.
 
-use super::child_state::ChildState;
+use super::child_state::{back_after_the_end, tell, ChildState};
 use super::restarts::{gave_up, is_from_elsewhere, ENDS_BY_ITSELF};
 use super::stop::{Stop, Why};
 use crate::code;
@@ -170,16 +171,18 @@ impl Supervisor {
         if !one.ends(ending) {
             return;
         }
-        let failed = one.failed();
+        let (failed, all_have_left) = (one.failed(), one.is_scheduler_that_says(0));
         if self.scheduler_says(code::ABORTED) {
             self.fail_those_lost(|_| true, now);
-        } else if self.scheduler_says(0) {
+        } else if all_have_left {
             self.fail_those_lost(gave_up, now);
+            let waits = |one: &&mut ChildState| one.is_scheduler() || one.starts_at().is_some();
+            self.children.iter_mut().filter(waits).for_each(|one| one.is_found_lost(now));
         }
         if failed {
             self.lost(child, now);
         }
-        if self.scheduler_says(0) && self.children.iter().any(|one| one.starts_at().is_some()) {
+        if !back_after_the_end(&self.children).is_empty() {
             self.stop.get_or_insert_with(|| Stop::after_the_scheduler(now));
         }
         self.tick(now);
@@ -336,12 +339,19 @@ impl Supervisor {
     /// Time has passed.
     pub fn tick(&mut self, now: Duration) {
         self.close_when_done(now);
+        let late = back_after_the_end(&self.children);
+        let has_time = self.stop.as_ref().is_some_and(Stop::leaves_time);
+        if has_time && self.scheduler_says(0) && late.is_empty() {
+            // Those that came back have ended: again all others may take their time.
+            self.stop = None;
+            if !self.failures.is_empty() {
+                self.stop_all(Why::Failure, now);
+            }
+        }
         if self.stop.as_ref().and_then(|stop| stop.workers_at).is_some_and(|at| at <= now) {
             self.begin_no_more();
-            // One that has come back, and has not ended well in its time, is what failed where the job itself went well.
-            let is_late = |child: &usize| self.scheduler_says(0) && self.runs(*child);
-            let late: Vec<usize> = self.lost.iter().copied().filter(is_late).collect();
-            self.failures.extend(late);
+            // The job itself went well: what has come back, and has not ended in its time, is what failed.
+            self.failures.extend(late.into_iter().filter(|child| has_time && self.children[*child].runs()));
         }
         for (index, one) in self.children.iter_mut().enumerate() {
             if one.begins_if_due(now) {
@@ -482,10 +492,6 @@ impl Supervisor {
         let Some(first) = unclean.or(failures.first().copied()) else { return Verdict::JobOver };
         Verdict::Failed { first, then: failures.into_iter().filter(|child| *child != first).collect() }
     }
-}
-
-fn tell(children: &mut [ChildState], role: Role) {
-    children.iter_mut().for_each(|one| one.tell(role));
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@
 
 use super::children::Child;
 use super::question::Question;
-use super::stop::COLLECT;
 use crate::status::ask::ask;
 use crate::status::text::plain;
 use muster::error::Culprit;
@@ -101,8 +100,8 @@ pub struct UncleanExits {
     later: Later,
     /// The cluster of this run was complete. One that forms at its port is another.
     has_formed: bool,
-    /// The worker that failed first, and when that was noticed.
-    first: Option<(usize, Duration)>,
+    /// The worker that failed first, until others are asked to end.
+    first: Option<usize>,
     at_first: AtFirst,
     /// Until when an answer to the last question is waited for, if it is being asked.
     settles_by: Option<Duration>,
@@ -140,8 +139,14 @@ impl UncleanExits {
     /// This worker has failed, and ends the run.
     pub fn failed(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);
-        self.first.get_or_insert((child, now));
+        // A question that is under way may have been asked before.
+        (self.first, self.asked) = (Some(child), None);
         (self.asks_at, self.pause) = (now, PAUSES[0]);
+    }
+
+    /// Others are asked to end now: what the scheduler says from now on may be what came of it.
+    pub fn others_are_told(&mut self) {
+        self.first = None;
     }
 
     /// How the job was when the first failure was noticed.
@@ -190,7 +195,7 @@ impl UncleanExits {
             Some(Err(NotTold { is_refused })) => return self.is_not_told(is_refused, now),
             None => return self.is_not_told(false, now),
         };
-        if self.first.is_some_and(|(child, at)| about.contains(&child) && now < at + COLLECT) {
+        if self.first.is_some_and(|child| about.contains(&child)) {
             self.at_first = told.why.clone().map_or(AtFirst::Whole, AtFirst::Broken);
         }
         let without = |child: usize| Some((child, self.without(&told, &children[child], lives(child))?));
