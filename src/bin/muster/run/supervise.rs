@@ -171,8 +171,9 @@ impl Supervisor {
         if !one.ends(ending) {
             return;
         }
-        let (failed, all_have_left) = (one.failed(), one.is_scheduler_that_says(0));
-        if self.scheduler_says(code::ABORTED) {
+        let failed = one.failed();
+        let [aborted, all_have_left] = [code::ABORTED, 0].map(|code| one.is_scheduler_that_says(code));
+        if aborted {
             self.fail_those_lost(|_| true, now);
         } else if all_have_left {
             self.fail_those_lost(gave_up, now);
