@@ -92,7 +92,10 @@ pub(super) unsafe fn give_text(
         unsafe { needed.write(with_zero) };
     }
     if buf.is_null() && cap == 0 {
-        return if needed.is_null() { Err(null("needed")) } else { Ok(Status::Ok) };
+        if needed.is_null() {
+            return Err(Error::invalid("buf and needed are both NULL: expected memory for the text or for its length"));
+        }
+        return Ok(Status::Ok);
     }
     if buf.is_null() {
         return Err(null("buf"));
