@@ -6,7 +6,7 @@
 #   make install  copies what was built to /usr/local: make install [PREFIX=...] [LIBDIR=lib64] [DESTDIR=...]
 #   make uninstall   takes it away again; with the same words
 #   make deb      Debian's source and binary packages, in target/deb: needs debhelper and dh-python
-#   make wheel    the Python package, for pip: target/wheels; make wheel ARCH=aarch64 where rustup has that processor's standard library
+#   make wheel    the Python package, for pip: target/wheels; make wheel ARCH=aarch64 for that processor
 #   make demo     runs the all-gather from C and from Python, and trains on 4 workers; under TLS: make demo TLS=1
 #   make test     everything that must hold before a change is merged
 #   make test-install   what needs Debian's tools or root, or builds from nothing: the packages, and a packager's first minutes
@@ -29,7 +29,7 @@
 #   make bench-overlap   allreduces that go on while the program computes, beside Open MPI's and PyTorch's
 #   make bench-python   what a call from Python costs more than one from C, beside mpi4py
 #   make sanitize the tests with sockets under AddressSanitizer and under Valgrind's helgrind; also needs rustup's rust-src
-#   make aarch64  the library for aarch64, and the C tests there, on a simulated processor, which it installs
+#   make aarch64  the library and the wheel for aarch64, and their tests, on a simulated processor, which it installs
 #   make fuzz FUZZ_TARGET=messages   libFuzzer on one decoder, for 20 minutes (FUZZ_SECONDS)
 #   make fuzz-all   the same for all decoders, each for 20 minutes of processor time
 #   make header   writes include/muster.h anew from src/ffi
@@ -113,11 +113,14 @@ deb:
 ## The Python package
 
 ARCH ?= x86_64
+# Rust's standard library for a processor.
+RUST_FOR = [ -d "$$(rustc --print sysroot)/lib/rustlib/$(1)" ] || rustup target add $(1)
 WHEEL_TOOLS := $(VENV)/has_hatchling $(VENV)/has_cargo-zigbuild $(VENV)/has_ziglang
 
 # bindings/python/hatch_build.py builds the library anew, so that it runs where glibc is old.
 .PHONY: wheel
 wheel: $(WHEEL_TOOLS)
+	@$(call RUST_FOR,$(ARCH)-unknown-linux-gnu)
 	cd bindings/python && ARCH=$(ARCH) $(PYTHON) -m hatchling build -t wheel -d $(TARGET)/wheels
 
 # The library for this machine and that of the wheel. The compiler builds each on one processor, for it is one unit of code.
@@ -436,17 +439,17 @@ helgrind: valgrind $(CMAKE_THERE)
 	$(call RUN_CTESTS,$(VALGRIND))
 
 # Debian's package, where it may be installed.
-# The library for aarch64, and the C tests there. A simulated processor shows that what depends on it is right: how it rounds, what
+# The library for aarch64, the C tests there, and the wheel with Debian's Python. A simulated processor shows that what depends on it is right: how it rounds, what
 # system calls look like. It does not order memory accesses as freely as a real one; `make loom` tries those orders.
 AARCH64 := $(TARGET)/aarch64
 AARCH64_TRIPLE := aarch64-unknown-linux-gnu
 AARCH64_BUILT := $(AARCH64)/$(AARCH64_TRIPLE)/release
 
-aarch64: $(CMAKE_THERE)
+aarch64: $(CMAKE_THERE) library $(VENV)/has_pytest
 	@command -v qemu-aarch64 aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ >/dev/null || { [ "$$(id -u)" = 0 ] \
 	    && apt-get install --yes --no-install-recommends qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross; } \
 	    || { echo "make aarch64 needs a compiler for it and qemu: apt-get install qemu-user g++-aarch64-linux-gnu" >&2; exit 1; }
-	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(AARCH64_TRIPLE)" ] || rustup target add $(AARCH64_TRIPLE)
+	@$(call RUST_FOR,$(AARCH64_TRIPLE))
 	CARGO_TARGET_DIR=$(AARCH64) CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
 	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --release --lib --target $(AARCH64_TRIPLE)
 	ln -sf libmuster.so $(AARCH64_BUILT)/libmuster.so.1
@@ -456,6 +459,9 @@ aarch64: $(CMAKE_THERE)
 	    -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/aarch64/left_out.txt
 	$(CMAKE) --build $(AARCH64)/ctests --parallel $(JOBS)
 	$(CTEST) --test-dir $(AARCH64)/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
+	$(MAKE) wheel ARCH=aarch64
+	scripts/fetch_aarch64_python.py $(AARCH64)/debian
+	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/aarch64
 
 valgrind:
 	@[ -e /usr/include/valgrind/helgrind.h ] || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends valgrind; } \

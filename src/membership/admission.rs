@@ -185,10 +185,13 @@ impl<'a> Newcomer<'a> {
             Presence::Left => "was held, until it left, by",
             Presence::Lost { .. } => "was held, until it was lost, by",
         };
+        let rule = match holder.presence {
+            Presence::Left => "a node that has left does not come back, and MS_NODE_ID must be unique",
+            Presence::Member | Presence::Lost { .. } => "MS_NODE_ID must be unique",
+        };
         if held.node_id == register.node_id {
             return refused(format!(
-                "node id {:?} of the {} on host {} (pid {}) {state} the {} on host {} (pid {}), registered {} ago: \
-                 MS_NODE_ID must be unique",
+                "node id {:?} of the {} on host {} (pid {}) {state} the {} on host {} (pid {}), registered {} ago: {rule}",
                 register.node_id,
                 register.role,
                 register.host.name,

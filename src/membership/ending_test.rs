@@ -54,6 +54,14 @@ fn an_abort_names_rank_code_and_reason() {
 }
 
 #[test]
+fn an_abort_without_a_reason_says_so() {
+    let mut bench = Bench::formed(&["here", "there"]);
+    bench.say(1, Message::Abort(Abort { code: 3, reason: String::new() }));
+    let failure = bench.verdict(0).expect("told").to_string();
+    assert!(failure.ends_with("aborted the job with code 3, without a reason"), "{failure}");
+}
+
+#[test]
 fn a_node_that_says_that_it_ends_without_leaving_is_lost() {
     let mut bench = Bench::formed(&["there", "there", "there"]);
     bench.say(1, Message::Gone);

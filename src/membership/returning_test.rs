@@ -188,7 +188,7 @@ fn the_place_of_one_that_has_left_is_not_free() {
     bench.say(1, Message::Leave);
     bench.join(10, life(1, 2, 1, "here"));
     let (status, reason) = rejected(&bench, 10).expect("it is refused");
-    assert!(status == Status::Rejected && reason.contains("until it left"), "{reason}");
+    assert!(status == Status::Rejected && reason.contains("a node that has left does not come back"), "{reason}");
 }
 
 #[test]

@@ -430,6 +430,9 @@ record! {
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = (0..=self.reason.len().min(REASON_MAX)).rev().find(|end| self.reason.is_char_boundary(*end));
-        write!(f, "aborted the job with code {}: {}", self.code, &self.reason[..end.unwrap_or(0)])
+        match &self.reason[..end.unwrap_or(0)] {
+            "" => write!(f, "aborted the job with code {}, without a reason", self.code),
+            reason => write!(f, "aborted the job with code {}: {reason}", self.code),
+        }
     }
 }

@@ -318,7 +318,7 @@ enum Cause {
 /// The code with which a rank aborted the job, if these words of the scheduler's say that one did.
 pub fn aborted_with(words: &str) -> Option<i32> {
     let (_, code) = words.split_once(ABORTED)?;
-    let code = code.split(':').next()?.parse::<i32>().ok()?;
+    let code = code.split([':', ',']).next()?.parse::<i32>().ok()?;
     Some(if (1..=255).contains(&code) { code } else { code::FAILED })
 }
 

@@ -53,11 +53,13 @@ fn an_end_with_code_0_can_be_the_first_failure() {
     assert_eq!(code, 1, "and not the next one's");
     assert!(text.starts_with("muster: first failure: worker 0 (pid 100) exited with code 0"), "{text}");
     assert!(text.contains("without leaving the cluster"), "{text}");
-    let aborted = "rank 0 (node id \"0\", host a, pid 100) aborted the job with code 7: bad data";
-    outcome.scheduler = Some(aborted.to_owned());
-    let (text, code) = summary(&outcome);
-    assert_eq!(code, 7, "that of its abort");
-    assert!(text.contains("it aborted the job (muster_abort)") && !text.contains("without leaving"), "{text}");
+    for reason in [": bad data", ", without a reason"] {
+        outcome.scheduler =
+            Some(format!("rank 0 (node id \"0\", host a, pid 100) aborted the job with code 7{reason}"));
+        let (text, code) = summary(&outcome);
+        assert_eq!(code, 7, "that of its abort");
+        assert!(text.contains("it aborted the job (muster_abort)") && !text.contains("without leaving"), "{text}");
+    }
     let left = "rank 0 (node id \"0\", host a, pid 100) has left the cluster, and allreduce #2 on world needs it";
     outcome.scheduler = Some(left.to_owned());
     let (text, code) = summary(&outcome);
