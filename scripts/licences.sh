@@ -3,9 +3,10 @@
 set -eu
 cached=${CARGO_HOME:-$HOME/.cargo}/registry/src
 # Where a packager has put the crates (`cargo vendor`), cargo knows their folders: name@version|folder. Otherwise it tells them only if
-# the crates of the tests have been downloaded, too, and there is its cache.
+# the crates of the tests have been downloaded, too, and there is its cache. An id without a name is that of a folder with the name
+# of its package: muster itself, or nothing that is carried.
 known=$(cargo metadata --locked --offline --format-version 1 "$@" 2>/dev/null | tr ',' '\n' |
-    sed -n -e 's/^"id":".*[#/]\(.*@.*\)"$/=\1/p' -e 's/^"manifest_path":"\(.*\)\/Cargo.toml".*$/\1/p' |
+    sed -n -e 's/^"id":".*[#/]\(.*@.*\)"$/=\1/p;t' -e 's/^"id":.*$/=/p' -e 's/^"manifest_path":"\(.*\)\/Cargo.toml".*$/\1/p' |
     while read -r line; do
         case $line in
             =*) crate=${line#=} ;;

@@ -241,8 +241,11 @@ impl Reader<'_> {
         }
         if self.set_by(Key::SchedHost).is_none() {
             let hint = placement.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+            let told = placement.given.get(&Key::WorkerNum).map(|given| &given.origin);
+            let by = self.name(Key::WorkerNum);
+            let by = if told == Some(&by) { String::new() } else { format!(" (by {by})") };
             return Err(Error::config(format!(
-                "{} started this process as one of {worker_num}, but nothing says where the scheduler is: set {} (or \
+                "{} started this process as one of {worker_num}{by}, but nothing says where the scheduler is: set {} (or \
                  {}) to the address of the host of rank 0{hint}",
                 placement.launcher.name,
                 Key::SchedHost.setting().variable(),

@@ -28,7 +28,8 @@ pub(super) unsafe fn broadcast(
     dtype: i32,
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Broadcast).elements(count, dtype)?.root(group, root)?;
+    let mut call = Prepared::of(CallKind::Broadcast);
+    call.elements(count, dtype)?.root(group, root)?;
     // SAFETY: as promised by the caller; a broadcast uses the output only.
     unsafe { call.buffers(NO_INPUT, (buf, count), InPlace::Never) }
 }
@@ -41,8 +42,9 @@ pub(super) unsafe fn allreduce(
     count: usize,
     (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
+    let mut call = Prepared::of(CallKind::Allreduce);
     // SAFETY: as promised by the caller.
-    let call = unsafe { Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, op)? };
+    unsafe { call.elements(count, dtype)?.op(group, op)? };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, count), InPlace::InputAt(0)) }
 }
@@ -55,8 +57,9 @@ pub(super) unsafe fn allreduce_addends(
     count: usize,
     dtype: i32,
 ) -> Result<Work<'static>> {
+    let mut call = Prepared::of(CallKind::Allreduce);
     // SAFETY: no function is given.
-    let call = unsafe { Prepared::of(CallKind::Allreduce).elements(count, dtype)?.op(group, Operator::Addends)? };
+    unsafe { call.elements(count, dtype)?.op(group, Operator::Addends)? };
     let mut input_parts = Parts { counts: group.list(), displs: group.list() };
     memory::more(&mut input_parts.counts, group.size() as usize, "the ranks' numbers of addends")?;
     memory::more(&mut input_parts.displs, group.size() as usize, "the ranks' numbers of addends")?;
@@ -67,7 +70,7 @@ pub(super) unsafe fn allreduce_addends(
     let all = addends.checked_mul(count).ok_or_else(|| {
         Error::invalid(format!("addends is {addends} and count {count}: more elements than any memory holds"))
     })?;
-    let call = call.layout(Layout { own: addends as u64, input: input_parts, output: Parts::default() });
+    call.layout(Layout { own: addends as u64, input: input_parts, output: Parts::default() });
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, all), (output, count), InPlace::InputAt(0)) }
 }
@@ -81,8 +84,9 @@ pub(super) unsafe fn reduce(
     (dtype, op): (i32, Operator),
     root: i32,
 ) -> Result<Work<'static>> {
+    let mut call = Prepared::of(CallKind::Reduce);
     // SAFETY: as promised by the caller.
-    let call = unsafe { Prepared::of(CallKind::Reduce).elements(count, dtype)?.op(group, op)?.root(group, root)? };
+    unsafe { call.elements(count, dtype)?.op(group, op)?.root(group, root)? };
     let output = if call.is_root(group) { (output, count) } else { NO_OUTPUT };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), output, InPlace::InputAt(0)) }
@@ -96,7 +100,8 @@ pub(super) unsafe fn allgather(
     count: usize,
     dtype: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Allgather).elements(count, dtype)?;
+    let mut call = Prepared::of(CallKind::Allgather);
+    call.elements(count, dtype)?;
     let place = InPlace::InputAt(own_at(group, count));
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, of_all(group, count)?), place) }
@@ -116,8 +121,10 @@ pub(super) unsafe fn allgatherv(
     let (own_count, own_displ) = own(&output_parts, group);
     check_own("allgatherv", count, own_count, group)?;
     let all = extent(&output_parts);
-    let call = Prepared::of(CallKind::Allgatherv).elements(count, dtype)?.agreed(&output_parts.counts);
-    let call = call.layout(Layout { own: count as u64, input: Parts::default(), output: output_parts });
+    let mut call = Prepared::of(CallKind::Allgatherv);
+    call.elements(count, dtype)?;
+    call.agreed(&output_parts.counts);
+    call.layout(Layout { own: count as u64, input: Parts::default(), output: output_parts });
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), (output, all), InPlace::InputAt(own_displ)) }
 }
@@ -131,7 +138,8 @@ pub(super) unsafe fn gather(
     dtype: i32,
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Gather).elements(count, dtype)?.root(group, root)?;
+    let mut call = Prepared::of(CallKind::Gather);
+    call.elements(count, dtype)?.root(group, root)?;
     let output = if call.is_root(group) { (output, of_all(group, count)?) } else { NO_OUTPUT };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, count), output, InPlace::InputAt(own_at(group, count))) }
@@ -146,11 +154,13 @@ pub(super) unsafe fn gatherv(
     dtype: i32,
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Gatherv).elements(0, dtype)?.root(group, root)?;
+    let mut call = Prepared::of(CallKind::Gatherv);
+    call.elements(0, dtype)?.root(group, root)?;
     let mut layout = Layout { own: count as u64, ..Layout::default() };
     if !call.is_root(group) {
+        call.layout(layout);
         // SAFETY: as promised by the caller.
-        return unsafe { call.layout(layout).buffers((input, count), NO_OUTPUT, InPlace::Never) };
+        return unsafe { call.buffers((input, count), NO_OUTPUT, InPlace::Never) };
     }
     // SAFETY: as promised by the caller.
     layout.output = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
@@ -158,8 +168,9 @@ pub(super) unsafe fn gatherv(
     let (own_count, own_displ) = own(&layout.output, group);
     check_own("gatherv", count, own_count, group)?;
     let all = extent(&layout.output);
+    call.layout(layout);
     // SAFETY: as promised by the caller.
-    unsafe { call.layout(layout).buffers((input, count), (output, all), InPlace::InputAt(own_displ)) }
+    unsafe { call.buffers((input, count), (output, all), InPlace::InputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -171,7 +182,8 @@ pub(super) unsafe fn scatter(
     dtype: i32,
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Scatter).elements(count, dtype)?.root(group, root)?;
+    let mut call = Prepared::of(CallKind::Scatter);
+    call.elements(count, dtype)?.root(group, root)?;
     let input = if call.is_root(group) { (input, of_all(group, count)?) } else { NO_INPUT };
     // SAFETY: as promised by the caller.
     unsafe { call.buffers(input, (output, count), InPlace::OutputAt(own_at(group, count))) }
@@ -186,19 +198,22 @@ pub(super) unsafe fn scatterv(
     dtype: i32,
     root: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Scatterv).elements(0, dtype)?.root(group, root)?;
+    let mut call = Prepared::of(CallKind::Scatterv);
+    call.elements(0, dtype)?.root(group, root)?;
     let mut layout = Layout { own: count as u64, ..Layout::default() };
     if !call.is_root(group) {
+        call.layout(layout);
         // SAFETY: as promised by the caller.
-        return unsafe { call.layout(layout).buffers(NO_INPUT, (output, count), InPlace::Never) };
+        return unsafe { call.buffers(NO_INPUT, (output, count), InPlace::Never) };
     }
     // SAFETY: as promised by the caller.
     layout.input = unsafe { parts(group, (counts, "counts"), (displs, "displs")) }?;
     let (own_count, own_displ) = own(&layout.input, group);
     check_own("scatterv", count, own_count, group)?;
     let all = extent(&layout.input);
+    call.layout(layout);
     // SAFETY: as promised by the caller.
-    unsafe { call.layout(layout).buffers((input, all), (output, count), InPlace::OutputAt(own_displ)) }
+    unsafe { call.buffers((input, all), (output, count), InPlace::OutputAt(own_displ)) }
 }
 
 // SAFETY: (contract) as for the entry of this name, until the work is done.
@@ -209,8 +224,9 @@ pub(super) unsafe fn reduce_scatter(
     count: usize,
     (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
+    let mut call = Prepared::of(CallKind::ReduceScatter);
     // SAFETY: as promised by the caller.
-    let call = unsafe { Prepared::of(CallKind::ReduceScatter).elements(count, dtype)?.op(group, op)? };
+    unsafe { call.elements(count, dtype)?.op(group, op)? };
     let place = InPlace::OutputAt(own_at(group, count));
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, of_all(group, count)?), (output, count), place) }
@@ -228,10 +244,11 @@ pub(super) unsafe fn reduce_scatterv(
     let input_parts = unsafe { parts(group, (counts, "counts"), (std::ptr::null(), "displs")) }?;
     let (own_count, own_displ) = own(&input_parts, group);
     let all = extent(&input_parts);
+    let mut call = Prepared::of(CallKind::ReduceScatterv);
     // SAFETY: as promised by the caller.
-    let call = unsafe { Prepared::of(CallKind::ReduceScatterv).elements(0, dtype)?.op(group, op)? };
-    let call = call.agreed(&input_parts.counts);
-    let call = call.layout(Layout { own: own_count as u64, input: input_parts, output: Parts::default() });
+    unsafe { call.elements(0, dtype)?.op(group, op)? };
+    call.agreed(&input_parts.counts);
+    call.layout(Layout { own: own_count as u64, input: input_parts, output: Parts::default() });
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, all), (output, own_count), InPlace::OutputAt(own_displ)) }
 }
@@ -244,7 +261,8 @@ pub(super) unsafe fn alltoall(
     count: usize,
     dtype: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Alltoall).elements(count, dtype)?;
+    let mut call = Prepared::of(CallKind::Alltoall);
+    call.elements(count, dtype)?;
     let all = of_all(group, count)?;
     // SAFETY: as promised by the caller.
     unsafe { call.buffers((input, all), (output, all), InPlace::InputAt(0)) }
@@ -269,8 +287,9 @@ pub(super) unsafe fn alltoallv(
     // In place what is sent to a rank lies where what comes from it will.
     let place = if input_parts == output_parts { InPlace::InputAt(0) } else { InPlace::Never };
     let (input, output) = ((input, extent(&input_parts)), (output, extent(&output_parts)));
-    let call = Prepared::of(CallKind::Alltoallv).elements(0, dtype)?;
-    let call = call.layout(Layout { own: sent as u64, input: input_parts, output: output_parts });
+    let mut call = Prepared::of(CallKind::Alltoallv);
+    call.elements(0, dtype)?;
+    call.layout(Layout { own: sent as u64, input: input_parts, output: output_parts });
     // SAFETY: as promised by the caller.
     unsafe { call.buffers(input, output, place) }
 }

@@ -123,7 +123,8 @@ unsafe fn allgather_list(
     (outs, counts): (*const *mut c_void, *const usize),
     dtype: i32,
 ) -> Result<Work<'static>> {
-    let call = Prepared::of(CallKind::Allgatherv).elements(count, dtype)?;
+    let mut call = Prepared::of(CallKind::Allgatherv);
+    call.elements(count, dtype)?;
     // SAFETY: as promised by the caller.
     let layout = unsafe { list_parts(group, counts, count) }?;
     check_own("allgather_list", count, own(&layout, group).0, group)?;
@@ -134,8 +135,8 @@ unsafe fn allgather_list(
     let stretches = Stretches { list: &list, parts: &layout, element: call.element() };
     stretches.check_apart(group, "allgather_list: outs")?;
     let placement = stretches.placement(group, (input as usize, in_bytes));
-    let call = call.agreed(&layout.counts);
-    let call = call.layout(Layout { own: count as u64, input: Parts::default(), output: layout });
+    call.agreed(&layout.counts);
+    call.layout(Layout { own: count as u64, input: Parts::default(), output: layout });
     // SAFETY: as promised by the caller; how the buffers lie was just found.
     Ok(unsafe { call.placed((input, in_bytes), (std::ptr::null_mut(), all), placement, Some(list)) })
 }
@@ -147,8 +148,9 @@ unsafe fn reduce_scatter_list(
     (output, count): (*mut c_void, usize),
     (dtype, op): (i32, Operator),
 ) -> Result<Work<'static>> {
+    let mut call = Prepared::of(CallKind::ReduceScatterv);
     // SAFETY: as promised by the caller.
-    let call = unsafe { Prepared::of(CallKind::ReduceScatterv).elements(count, dtype)?.op(group, op)? };
+    unsafe { call.elements(count, dtype)?.op(group, op)? };
     // SAFETY: as promised by the caller.
     let layout = unsafe { list_parts(group, counts, count) }?;
     check_own("reduce_scatter_list", count, own(&layout, group).0, group)?;
@@ -158,8 +160,8 @@ unsafe fn reduce_scatter_list(
     let (all, out_bytes) = (call.bytes(extent(&layout), "ins")?, call.bytes(count, "out")?);
     let stretches = Stretches { list: &list, parts: &layout, element: call.element() };
     let placement = stretches.placement(group, (output as usize, out_bytes));
-    let call = call.agreed(&layout.counts);
-    let call = call.layout(Layout { own: count as u64, input: layout, output: Parts::default() });
+    call.agreed(&layout.counts);
+    call.layout(Layout { own: count as u64, input: layout, output: Parts::default() });
     // SAFETY: as promised by the caller; how the buffers lie was just found.
     Ok(unsafe { call.placed((std::ptr::null(), all), (output, out_bytes), placement, Some(list)) })
 }

@@ -38,7 +38,7 @@ pub(super) enum Operator {
     Given(Option<Function>, *mut c_void, i32),
 }
 
-/// A call that is being put together.
+/// A call that is being put together, where it lies: it is long, and each copy of it would cost a short call a few per cent.
 pub(super) struct Prepared {
     pub call: Call,
     pub function: Option<UserFunction>,
@@ -53,7 +53,7 @@ impl Prepared {
     }
 
     /// Of so many elements of this type.
-    pub fn elements(mut self, count: usize, code: i32) -> Result<Prepared> {
+    pub fn elements(&mut self, count: usize, code: i32) -> Result<&mut Prepared> {
         (self.call.count, self.call.dtype) = (count as u64, Some(dtype(code)?));
         Ok(self)
     }
@@ -62,7 +62,7 @@ impl Prepared {
     ///
     /// # Safety
     /// For as long as the work is not done, a function that is given must be good, as [`UserFunction::new`] says.
-    pub unsafe fn op(mut self, group: &Group, operator: Operator) -> Result<Prepared> {
+    pub unsafe fn op(&mut self, group: &Group, operator: Operator) -> Result<&mut Prepared> {
         let (op, function) = match operator {
             Operator::Numbered(code) => operation(group, code)?,
             Operator::Addends => (ReduceOp::SumOfAddends, None),
@@ -97,7 +97,7 @@ impl Prepared {
     }
 
     /// With this root.
-    pub fn root(mut self, group: &Group, root: i32) -> Result<Prepared> {
+    pub fn root(&mut self, group: &Group, root: i32) -> Result<&mut Prepared> {
         check_member(group, self.call.kind)?;
         let last = i64::from(group.size()) - 1;
         let root = u32::try_from(root).ok().filter(|root| i64::from(*root) <= last).ok_or_else(|| {
@@ -113,16 +113,14 @@ impl Prepared {
     }
 
     /// With parts of these sizes.
-    pub fn layout(mut self, layout: Layout) -> Prepared {
+    pub fn layout(&mut self, layout: Layout) {
         self.layout = Some(layout);
-        self
     }
 
     /// All ranks must agree on these counts.
-    pub fn agreed(mut self, counts: &[u64]) -> Prepared {
+    pub fn agreed(&mut self, counts: &[u64]) {
         self.call.count = counts.iter().sum();
         self.call.layout = hash(counts.iter().copied());
-        self
     }
 
     /// With its buffers: the work. If they overlap, and not in place, the work is on a copy of the input.
@@ -171,10 +169,13 @@ impl Prepared {
     /// How long a buffer of so many elements is.
     pub fn bytes(&self, count: usize, name: &str) -> Result<usize> {
         let bytes = self.call.dtype.map_or(Some(0), |dtype| dtype.bytes_of(count as u64));
-        bytes.ok_or_else(|| {
-            let call = self.name();
-            Error::invalid(format!("{call}: by its count {name} has {count} elements: more than any memory holds"))
-        })
+        bytes.ok_or_else(|| self.too_long(count, name))
+    }
+
+    #[cold]
+    fn too_long(&self, count: usize, name: &str) -> Error {
+        let call = self.name();
+        Error::invalid(format!("{call}: by its count {name} has {count} elements: more than any memory holds"))
     }
 
     /// What its entry is called.
@@ -324,14 +325,17 @@ pub(super) fn dtype(code: i32) -> Result<DType> {
 
 /// The type with this code, which is the argument of this name.
 pub(super) fn dtype_of(code: i32, name: &str) -> Result<DType> {
+    DType::from_code(code).ok_or_else(|| no_dtype(code, name))
+}
+
+#[cold]
+fn no_dtype(code: i32, name: &str) -> Error {
     let (last, most) = (DType::ALL.len() - 1, DType::ELEMENT_BYTES_MAX);
-    DType::from_code(code).ok_or_else(|| {
-        Error::invalid(format!(
-            "{name} is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last}), or MUSTER_ELEMENT ({}) plus the bytes \
-             of an element, 1 to {most}",
-            DType::ELEMENT
-        ))
-    })
+    Error::invalid(format!(
+        "{name} is {code}: expected one of MUSTER_INT8 (0) to MUSTER_FLOAT64 ({last}), or MUSTER_ELEMENT ({}) plus the bytes \
+         of an element, 1 to {most}",
+        DType::ELEMENT
+    ))
 }
 
 fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>)> {
@@ -350,12 +354,16 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
 
 /// Checks the pointer to the elements of a buffer, of which there are so many.
 pub(super) fn check_null(pointer: *const c_void, elements: usize, name: &str) -> Result<()> {
-    if pointer.is_null() && elements > 0 {
-        let many = if elements == 1 { "one element".to_owned() } else { format!("{elements} elements") };
-        let expected = "expected NULL only where there are none";
-        return Err(Error::invalid(format!("{name} is NULL, but by the counts it has {many}: {expected}")));
+    match pointer.is_null() && elements > 0 {
+        true => Err(null_elements(elements, name)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+#[cold]
+fn null_elements(elements: usize, name: &str) -> Error {
+    let many = if elements == 1 { "one element".to_owned() } else { format!("{elements} elements") };
+    Error::invalid(format!("{name} is NULL, but by the counts it has {many}: expected NULL only where there are none"))
 }
 
 /// The same, where the count is an argument with a name.

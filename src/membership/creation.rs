@@ -26,13 +26,18 @@ impl Groups {
             self.tell_made(cluster, key, parent, nth);
             return true;
         };
-        // Perhaps the node's own earlier life wanted the other groups: so no process is named.
+        let culprit = cluster.nodes.get(&key).map(|node| node.culprit());
         let cause = format!(
-            "{} came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
-             that comes back makes its groups again in the order in which it first did",
-            cluster.nodes.in_words(key)
+            "came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
+             that comes back makes its groups again in the order in which it first did"
         );
-        self.disagree(cluster, now, parent, wanted.sequence, cause);
+        let (status, epoch, group) = (Status::Mismatch, cluster.epoch, Some(parent));
+        self.revoke_group(
+            cluster,
+            now,
+            parent,
+            Failure { status, culprit, cause, epoch, group, sequence: wanted.sequence },
+        );
         true
     }
 

@@ -40,6 +40,9 @@ pub(super) struct Forming {
     /// How many lives were refused, and why the first of them were.
     refused: u32,
     reasons: Vec<String>,
+    /// How many lives were sent on, for their launcher's job is another, and why the first was.
+    sent_on: u32,
+    sent_on_first: String,
     pub(super) turned_away: TurnedAway,
 }
 
@@ -84,6 +87,8 @@ impl Forming {
             here: [0; 2],
             refused: 0,
             reasons: Vec::new(),
+            sent_on: 0,
+            sent_on_first: String::new(),
             turned_away: TurnedAway::default(),
         }
     }
@@ -126,6 +131,15 @@ impl Forming {
         self.refused = self.refused.saturating_add(1);
         if self.reasons.len() < REASONS_MAX {
             self.reasons.push(reason.to_owned());
+        }
+    }
+
+    /// A life is sent on: it belongs to another job than this scheduler, as their launchers tell. It may look for that job's
+    /// scheduler. But it may be the one that is missing here, too, where the launchers tell something else than they should.
+    pub(super) fn sends_on(&mut self, reason: &str) {
+        self.sent_on = self.sent_on.saturating_add(1);
+        if self.sent_on_first.is_empty() {
+            reason.clone_into(&mut self.sent_on_first);
         }
     }
 
@@ -278,6 +292,10 @@ impl Forming {
             let (were, more) = (if self.refused == 1 { "was" } else { "were" }, self.refused > REASONS_MAX as u32);
             let first = if more { ", the first:" } else { ":" };
             let _ = write!(words, "; {} {were} refused{first} {}", self.refused, self.reasons.join("; "));
+        }
+        if self.sent_on > 0 {
+            let (were, first) = if self.sent_on == 1 { ("was", ":") } else { ("were", ", the first:") };
+            let _ = write!(words, "; {} of another job {were} sent on{first} {}", self.sent_on, self.sent_on_first);
         }
         words.extend(self.turned_away.in_words());
         words

@@ -47,10 +47,15 @@ impl Scheduler {
         if self.refused.len() == REFUSED_MAX {
             self.refused.clear();
         }
-        if self.refused.insert(life) && !is_elsewheres {
-            self.conductor.cluster.out.nuisance(REFUSED, &from, &line);
-            self.conductor.forming.refuses(&reason);
-        } // no second line for a life that asks again, none for one of another job
+        // No second line for a life that asks again, none for one of another job.
+        match (self.refused.insert(life), is_elsewheres) {
+            (true, false) => {
+                self.conductor.cluster.out.nuisance(REFUSED, &from, &line);
+                self.conductor.forming.refuses(&reason);
+            }
+            (true, true) => self.conductor.forming.sends_on(&reason),
+            (false, _) => {}
+        }
         let answer = match is_elsewheres {
             true => Message::PassBy(PassBy { reason }),
             false => Message::Rejected(Rejected { status, reason }),

@@ -24,26 +24,6 @@ impl Groups {
         }
     }
 
-    /// Revokes a group whose members do not want the same.
-    pub(super) fn disagree(
-        &mut self,
-        cluster: &mut ClusterState,
-        now: Time,
-        group: GroupId,
-        sequence: u64,
-        cause: String,
-    ) {
-        let failure = Failure {
-            status: Status::Mismatch,
-            culprit: None,
-            cause,
-            epoch: cluster.epoch,
-            group: Some(group),
-            sequence,
-        };
-        self.revoke_group(cluster, now, group, failure);
-    }
-
     /// The cause that a node's end follows from: one of its groups was revoked before it went. There are two exceptions.
     /// A group may have been revoked because a node was missed. That is not the cause if the missed node is this one, or
     /// may really be lost. (If the missed node is well, it was only out of reach.) And a program may have made the group.

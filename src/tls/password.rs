@@ -13,8 +13,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The longest password, with a newline.
-const MAX_BYTES: usize = 1025;
+/// The longest password, without the newline behind it.
+const MAX_BYTES: usize = 1024;
+/// What is read at most: one byte more than there may be shows that there are too many.
+const READ_BYTES: usize = MAX_BYTES + "\n".len() + 1;
 /// How long the writer of a descriptor may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,7 +38,7 @@ pub fn password(lock: &Lock) -> Result<Option<Password>> {
 }
 
 fn of_file(path: &Path) -> Said {
-    text(file::read_private(path, MAX_BYTES as u64)?)
+    text(file::read_private(path, READ_BYTES as u64)?)
 }
 
 fn of_descriptor(number: i32) -> Said {
@@ -45,7 +47,7 @@ fn of_descriptor(number: i32) -> Said {
         return said.clone();
     }
     let descriptor = Inherited::take(number)?; // nothing is read yet: this can be tried again
-    let said = wiping(|| descriptor.read(MAX_BYTES, PATIENCE).and_then(text));
+    let said = wiping(|| descriptor.read(READ_BYTES, PATIENCE).and_then(text));
     taken.insert(number, said.clone());
     said
 }
@@ -54,6 +56,9 @@ fn of_descriptor(number: i32) -> Said {
 fn text(mut bytes: Vec<u8>) -> Said {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
+    }
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("is too long: expected at most {MAX_BYTES} bytes"));
     }
     String::from_utf8(bytes).map(Password::new).map_err(|_| "is not text in UTF-8".to_owned())
 }
@@ -71,6 +76,15 @@ mod tests {
         writer.write_all(text).unwrap();
         socket2::SockRef::from(&reader).set_cloexec(false).unwrap();
         Lock { source: PasswordSource::Descriptor(reader.into_raw_fd()), setting: "client_password_fd".to_owned() }
+    }
+
+    #[test]
+    fn the_newline_does_not_count_to_the_longest_password() {
+        let of = |length, end: &str| text(format!("{}{end}", "x".repeat(length)).into_bytes());
+        for end in ["", "\n"] {
+            assert_eq!(of(1024, end).unwrap().reveal().len(), 1024);
+            assert_eq!(of(1025, end).unwrap_err(), "is too long: expected at most 1024 bytes");
+        }
     }
 
     /// All in one test, because the number of a descriptor that has been read soon belongs to another.

@@ -16,6 +16,8 @@ pub const PIECE_BYTES: usize = 256 << 10;
 /// What a sentence about damage ends with.
 const WRONG_CHECKSUM: &str = "a wrong checksum";
 const WRONG_BIT: &str = "one bit of the first four bytes is wrong";
+/// What is said of the first bytes of TLS.
+const OTHER_TLS: &str = "it speaks TLS, which is off here (enable_ssl)";
 /// A flag: the payload's pieces carry no checksums.
 pub const FLAG_UNCHECKED: u16 = 1;
 
@@ -108,6 +110,11 @@ pub fn encode_frame(kind: u8, node: u32, payload: &[u8], to: &mut Vec<u8>) {
 }
 
 impl WireError {
+    /// Whether the other end has TLS on, which is off here.
+    pub fn is_tls(&self) -> bool {
+        self.0 == OTHER_TLS
+    }
+
     /// Whether bytes of this protocol were damaged on the way.
     pub fn is_damage(&self) -> bool {
         self.0.ends_with(WRONG_CHECKSUM) || self.0.ends_with(WRONG_BIT)
@@ -121,7 +128,7 @@ fn no_frame(start: &[u8]) -> String {
     }
     // This is a record of TLS. The first record is a handshake's or, if the other end is refused, an alert.
     if matches!(start, [0x15 | 0x16, 3, ..]) {
-        return "it speaks TLS, which is off here (enable_ssl)".to_owned();
+        return OTHER_TLS.to_owned();
     }
     format!("not a frame of this protocol: it begins with {:?}", String::from_utf8_lossy(start))
 }

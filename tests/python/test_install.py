@@ -177,6 +177,9 @@ def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
 
 
 def test_licences_of_crates_that_a_packager_has_put_into_a_folder(tmp_path):
+    # Of a folder that is called as the package cargo's words are others.
+    tmp_path /= "muster"
+    tmp_path.mkdir()
     for one in ("src", "examples", "benches", "tests"):
         shutil.copytree(TREE / one, tmp_path / one)
     for one in ("build.rs", "Cargo.toml", "Cargo.lock"):

@@ -154,6 +154,21 @@ def test_one_that_ends_with_0_without_leaving_and_alone_on_its_host_is_told_firs
         launch.nothing_left(LIMIT)
 
 
+def test_one_that_had_left_and_fails_is_told_first_and_not_who_was_stopped_for_it(hosts, tmp_path):
+    """On a busy machine the scheduler's answer to the launcher's question can come too late: after the others are told to end."""
+    leaves = node("c = join(); c.rank == 3 and (c.leave(), os._exit(6)); c.store_get('nobody sets this')")
+    told = []
+    for _ in range(3):
+        with hosts.launch("-H", "host1:2,host2:2", *leaves, cwd=tmp_path) as launch:
+            assert launch.wait(LIMIT) == 6, launch.describe()
+            launch.nothing_left(LIMIT)
+            told.append("\n".join(summary(launch)))
+            if re.match(r"muster: host host2:\nmuster: first failure: worker 3 \(pid \d+\) exited with code 6", told[-1]) \
+                    and "is lost" not in told[-1]:
+                return
+    pytest.fail("\n---\n".join(told))
+
+
 def test_one_that_ends_with_0_without_joining_and_alone_on_its_host_ends_the_wait_of_the_others(hosts, tmp_path):
     lines = """
         if os.environ["RANK_ID"] == "1":

@@ -69,7 +69,7 @@ def test_a_rank_table_names_logs_and_gives_the_ranks_where_another_host_has_the_
     with Launch(*words, *shell("echo device $DEVICE_ID rank [$RANK_ID$MS_NODE_ID$RANK]; exec sleep 600")) as launch:
         assert launch.wait(timeout=30) == 0
         for device, rank in RANKS.items():
-            launch.wait_for_log(f"worker_{rank}.log", rf"\Adevice {device} rank \[\]\n\Z")
+            launch.wait_for_log(f"worker_{rank}.log", rf"\Adevice {device} rank \[{rank}{rank}{rank}\]\n\Z")
         ended = run("run", f"--log_dir={launch.logs}", *words, "true")
         assert ended.returncode == 1 and "where another run is alive" in ended.stderr
 

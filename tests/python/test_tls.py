@@ -95,7 +95,7 @@ def test_status_is_told_over_tls_only(tmp_path):
         told = status(files.env())
         assert told.returncode == 0 and "forming" in told.stdout, told.stderr
         told = status({})
-        assert told.returncode == 4 and "it speaks TLS, which is off here (enable_ssl)" in told.stderr
+        assert told.returncode == 4 and "cannot be asked: it speaks TLS, which is off here (enable_ssl)" in told.stderr
     with Cluster(node(), workers=2, started=1) as cluster:
         told = status(files.env())
         assert told.returncode == 4 and "cannot be asked" in told.stderr, told.stderr
@@ -114,6 +114,7 @@ def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
     with Cluster(node(), workers=1, started=0, env=files.env()) as cluster:
         plain = cluster.start_worker({"MUSTER_ENABLE_SSL": 0})
         refused(cluster, plain, "it speaks TLS, which is off here (enable_ssl)", "does not speak TLS as expected")
+        assert "and this node do not take each other" in plain.stderr and "not a muster scheduler" not in plain.stderr
     with Cluster(node(), workers=1, started=0) as cluster:
         encrypted = cluster.start_worker(files.env())
         refused(cluster, encrypted, "perhaps TLS (enable_ssl) is off there", "it speaks TLS, which is off here (enable_ssl)")

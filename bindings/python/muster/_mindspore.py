@@ -11,6 +11,7 @@ from . import _life
 from ._cluster import Cluster
 from ._errors import InvalidError, StateError
 from ._group import Group
+from ._text import text_of
 
 WORLD_GROUPS = ("hccl_world_group", "nccl_world_group", "mccl_world_group")
 
@@ -94,6 +95,7 @@ def create_group(group: str, rank_ids: Sequence[int]) -> Group:
     """
     cluster = _cluster()
     groups = _groups.setdefault(cluster, {})
+    text_of(group, "group")
     if group in groups or group in WORLD_GROUPS:
         raise InvalidError(f"group: there is one of the name {group!r} already; destroy_group ends it")
     groups[group] = cluster.create_group(rank_ids, tag=group)

@@ -38,6 +38,8 @@ pub enum ControlEnd {
     Garbage(String),
     /// The peer sent something that belongs to no version of this protocol.
     Strange(String),
+    /// The peer speaks TLS, and this side does not.
+    Encrypted(String),
     /// With TLS: one side does not take the other.
     Refused(String),
 }
@@ -50,6 +52,7 @@ impl ControlEnd {
             | ControlEnd::Broken(reason)
             | ControlEnd::Garbage(reason)
             | ControlEnd::Strange(reason)
+            | ControlEnd::Encrypted(reason)
             | ControlEnd::Refused(reason) => reason,
         }
     }
@@ -268,6 +271,7 @@ impl ControlLink {
                     arrivals.push(arrival);
                 }
                 Ok(None) => break,
+                Err(error) if error.is_tls() => return Err(ControlEnd::Encrypted(error.0)),
                 Err(error) if !error.is_damage() && !self.inbound[taken..].starts_with(&MAGIC.to_le_bytes()) => {
                     return Err(ControlEnd::Strange(error.0));
                 }

@@ -388,6 +388,11 @@ fn an_end_comes_behind_what_was_said_before_it() {
     let (arrivals, heard) = read(&mut garbage);
     assert_eq!(arrivals, [Ok(echo(1))]);
     assert!(matches!(heard, Err(ControlEnd::Strange(reason)) if reason.contains("\"GET \"")));
+
+    let (mut encrypted, transport) = link();
+    transport.script().coming.extend([0x16, 3, 3, 0, 40]);
+    let (_, heard) = read(&mut encrypted);
+    assert!(matches!(heard, Err(ControlEnd::Encrypted(reason)) if reason.contains("enable_ssl")));
 }
 
 /// A peer that dies ends its connection: by a reset if it has not read everything. A network that breaks ends the

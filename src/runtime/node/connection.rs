@@ -289,7 +289,7 @@ impl Connection {
         }
         Some(match end {
             ControlEnd::Strange(_) => Input::Strange(reason),
-            ControlEnd::Refused(_) => Input::Refused(reason),
+            ControlEnd::Refused(_) | ControlEnd::Encrypted(_) => Input::Refused(reason),
             _ => Input::Closed(reason),
         })
     }

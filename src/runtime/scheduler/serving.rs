@@ -379,7 +379,7 @@ impl Serving {
                 ControlEnd::Ended(_) => Closed::Ended,
                 ControlEnd::Broken(_) => Closed::Broken,
                 ControlEnd::Refused(_) => Closed::Refused,
-                ControlEnd::Garbage(_) | ControlEnd::Strange(_) => Closed::Garbage,
+                ControlEnd::Garbage(_) | ControlEnd::Strange(_) | ControlEnd::Encrypted(_) => Closed::Garbage,
             };
             self.feed(Input::Closed(id, how, end.reason().to_owned()));
         }

@@ -211,7 +211,9 @@ fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
              program --{name}=True ./{word} (or -- {word} for one in PATH)"
         ));
     }
+    // An empty word is no program: it is what a shell makes of a variable that is not set.
     let is_value = |word: &OsStr| match option.takes {
+        _ if word.is_empty() => true,
         Takes::FlagOr(_) if begins_as_json(word) => true,
         _ => boolean(word).is_some(),
     };

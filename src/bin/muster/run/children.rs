@@ -382,7 +382,7 @@ fn told(part: Part, options: &RunOptions, meeting: &Meeting, listener: Option<Ra
             tell("MS_ROLE", "MS_WORKER".to_owned());
             tell("DEVICE_ID", index.to_string());
             meeting.hccl.iter().for_each(|(name, value)| tell(name, value.clone()));
-            if let Some(rank) = rank.filter(|_| meeting.ranks_by_table.is_none()) {
+            if let Some(rank) = rank {
                 tell("MS_NODE_ID", rank.to_string());
                 tell("RANK_ID", rank.to_string());
                 for_torch(index, rank, options, meeting.port).into_iter().for_each(|(name, value)| tell(name, value));

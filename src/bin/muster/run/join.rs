@@ -17,7 +17,7 @@ use super::restart_check::{Answer, RestartCheck, GONE_AFTER, LOOK_AGAIN};
 use super::signals::Signals;
 use super::summary::{self, Outcome};
 use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
-use super::unclean_exits::{Later, UncleanExits, Without};
+use super::unclean_exits::{AtFirst, Later, UncleanExits, Without};
 use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
@@ -417,7 +417,8 @@ impl Run<'_, '_> {
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
         let never_joined = self.never_joined.clone();
-        Outcome { verdict, children: counted, endings, scheduler, never_formed, never_joined, left }
+        let had_left = *at_first == AtFirst::Left;
+        Outcome { verdict, children: counted, endings, scheduler, never_formed, never_joined, had_left, left }
     }
 }
 

@@ -91,7 +91,7 @@ use crate::voice::{Voice, PATIENCE};
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
-use hosts::report::{Report, Summary};
+use hosts::report::{Fault, Report, Summary};
 use log_names::LogNames;
 use muster::config::Key;
 use muster::net::host;
@@ -425,8 +425,12 @@ fn told(outcome: &summary::Outcome, text: String) -> Summary {
         return Summary { scheduler, ..Summary::default() };
     };
     let (child, ending) = (&outcome.children[first], outcome.endings[first]);
-    let killed = restarts::is_from_elsewhere(ending);
-    Summary { how: summary::how(child, ending), killed, text, scheduler }
+    let fault = match outcome.had_left {
+        true => Fault::HadLeft,
+        false if restarts::is_from_elsewhere(ending) => Fault::Killed,
+        false => Fault::Unknown,
+    };
+    Summary { how: summary::how(child, ending), fault, text, scheduler }
 }
 
 fn is_shown(tail: &Tail, part: Part) -> bool {

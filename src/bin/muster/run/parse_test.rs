@@ -301,3 +301,13 @@ fn complaints_about_a_process_s_place_name_them_too() {
         ("--max-restarts 1 --join=False a", "without --join"),
     ]);
 }
+
+#[test]
+fn an_empty_word_behind_a_flag_is_its_value_and_no_program() {
+    for (flag, said) in [("--join", "--join is \"\"; it must be True or False"), ("--bind_core", "--bind_core is \"\"")]
+    {
+        let words = [flag, "", "a.out"].map(OsString::from).to_vec();
+        let error = parse(words, Placement::default(), false).unwrap_err();
+        assert!(error.starts_with(said), "{error}");
+    }
+}

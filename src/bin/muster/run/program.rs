@@ -21,8 +21,10 @@ pub fn find(task: &[OsString], search: &OsStr) -> Result<Program, String> {
     if Path::new(name).extension() != Some(OsStr::new("py")) {
         return Ok(Program { path: look_up(name, search)?, words: task.to_vec() });
     }
-    if !Path::new(name).is_file() {
-        return Err(format!("{name:?}: there is no such file"));
+    match Path::new(name) {
+        path if path.is_file() => {}
+        path if path.is_dir() => return Err(is_folder(name)),
+        _ => return Err(format!("{name:?}: there is no such file")),
     }
     let python = OsStr::new("python3");
     let words = std::iter::once(python.to_owned()).chain(task.iter().cloned()).collect();
@@ -32,13 +34,17 @@ pub fn find(task: &[OsString], search: &OsStr) -> Result<Program, String> {
     })
 }
 
+fn is_folder(name: &OsStr) -> String {
+    format!("{name:?} is a folder: expected a program")
+}
+
 fn look_up(name: &OsStr, search: &OsStr) -> Result<PathBuf, String> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match (path.is_file(), sys::executable(&path)) {
             (true, true) => Ok(path),
             (true, false) => Err(format!("{name:?} is not executable")),
-            (false, _) if path.is_dir() => Err(format!("{name:?} is a folder: expected a program")),
+            (false, _) if path.is_dir() => Err(is_folder(name)),
             (false, _) => Err(format!("{name:?}: there is no such program")),
         };
     }

@@ -1,6 +1,6 @@
 //! `--rank_table_file`: it does the same as `RANK_TABLE_FILE` in the launcher's environment. A table that is not right
-//! is refused before anything is started. Where all workers are here it tells the launcher their ranks, for the names of
-//! their logs. The workers themselves are told the table alone.
+//! is refused before anything is started. Where all workers are here it tells the launcher their ranks: for the names of
+//! their logs, and for the workers. Each worker finds its rank in the table, too, and refuses to begin if the two differ.
 
 use super::parse::{RankTable, RunOptions};
 use muster::config::{Assignment, Config, Key, Setting};

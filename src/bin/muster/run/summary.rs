@@ -33,6 +33,7 @@ const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
 
 /// What the scheduler says of a rank that called `muster_abort`, before the code.
+const ENDED_BY_LAUNCHER: &str = "killed by signal 15 (its launcher)";
 const ABORTED: &str = " aborted the job with code ";
 
 /// What it says of a rank that left while others needed it, behind the rank.
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
+    /// The child that failed first had left the cluster: its failure is its own.
+    pub had_left: bool,
     /// How many processes could not be killed.
     pub left: usize,
 }
@@ -125,7 +128,8 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>
         None => (line("first failure"), String::new()),
         Some((words, Cause::First)) => (line("first failure"), format!("muster: the scheduler says: {words}\n")),
         Some((words, Cause::Elsewhere)) => {
-            let elsewhere = format!("muster: the first failure was on another host: {words}\n");
+            let elsewhere =
+                format!("muster: the first failure was on another host: {words}\n{}", of_its_launcher(words));
             (elsewhere + &line("first failure here"), String::new())
         }
         Some((words, Cause::Another(named))) => {
@@ -154,6 +158,14 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>
     says.push_str(&all_logs(&child.log));
     let lines = lines_that_fit(&log, ROWS.saturating_sub(rows(&head) + rows(&says)));
     head + &lines + &says
+}
+
+/// Where to look if a launcher elsewhere has ended the process that the scheduler names.
+fn of_its_launcher(words: &str) -> &'static str {
+    match words.contains(ENDED_BY_LAUNCHER) {
+        true => "    that may be its launcher's own doing: what the launcher on that host says comes first\n",
+        false => "",
+    }
 }
 
 /// The folder of the logs, of which this is one.
@@ -192,7 +204,8 @@ pub fn with_code_0(words: Option<&str>) -> &'static str {
 }
 
 /// Why the job failed: as it was told when the first failure was noticed here, else as it was `said` in the end. If the job was
-/// whole then, a child that this launcher has told to end since is no cause.
+/// whole then, a child that this launcher has told to end since is no cause. If the child that failed had left the cluster, its
+/// failure is its own, and what was lost since came of it.
 pub fn why(
     at_first: &AtFirst,
     said: Option<String>,
@@ -202,6 +215,7 @@ pub fn why(
     match at_first {
         AtFirst::Unknown => said,
         AtFirst::Broken(why) => Some(why.clone()),
+        AtFirst::Left => None,
         AtFirst::Whole => said.filter(|words| !named_in(words, children).is_some_and(was_told)),
     }
 }

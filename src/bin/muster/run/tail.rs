@@ -94,11 +94,13 @@ impl Tail {
         }
     }
 
-    /// The words for output that was not shown, of so many bytes. The thread stays in its call until the process ends.
+    /// The words for output that was not shown, of so many bytes; none if all of it was. The thread stays in its call until the process ends.
     fn untold(&self, written: u64) -> Option<String> {
         let left = written.saturating_sub(self.shown.load(Ordering::Relaxed));
         let logs = if self.logs.len() == 1 { "the log has" } else { "the logs have" };
-        Some(format!("muster: {left} bytes of the workers' output were not shown, for nobody took them: {logs} them\n"))
+        (left > 0).then(|| {
+            format!("muster: {left} bytes of the workers' output were not shown, for nobody took them: {logs} them\n")
+        })
     }
 }
 

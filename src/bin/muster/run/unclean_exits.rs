@@ -35,7 +35,8 @@ const FORMING_PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How soon the last question is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// How many nodes a job may have for the last question to hear of all of them. Every host asks it at the end.
+/// How many nodes a job may have for the first failure's question and the last one to hear of all of them. Every host asks the
+/// last one at the end.
 const LISTED_MAX: u32 = 4096;
 
 /// How the job is.
@@ -45,7 +46,7 @@ struct Told {
     culprit: Option<Culprit>,
     /// Why it is broken, if it is.
     why: Option<String>,
-    /// Its nodes; not all of them if nobody is awaited in the job.
+    /// Its nodes; none of them if nobody is awaited in the job, and the question is neither the first failure's nor the last.
     nodes: Vec<StatusNode>,
 }
 
@@ -76,6 +77,8 @@ pub enum AtFirst {
     Unknown,
     /// Nothing had broken it.
     Whole,
+    /// Nothing had broken it, and the worker that failed had left the cluster: no loss elsewhere made it fail.
+    Left,
     /// It was broken, for this reason.
     Broken(String),
 }
@@ -196,7 +199,8 @@ impl UncleanExits {
             None => return self.is_not_told(false, now),
         };
         if self.first.is_some_and(|child| about.contains(&child)) {
-            self.at_first = told.why.clone().map_or(AtFirst::Whole, AtFirst::Broken);
+            let lives = self.first.map_or(&[][..], &lives);
+            self.at_first = self.at_first_by(&told, children, lives);
         }
         let without = |child: usize| Some((child, self.without(&told, &children[child], lives(child))?));
         let found: Vec<(usize, Without)> = about.into_iter().filter_map(without).collect();
@@ -213,6 +217,17 @@ impl UncleanExits {
         }
         self.doubtful = doubtful;
         found
+    }
+
+    /// How the job was, by this answer to the question about the first failure.
+    fn at_first_by(&self, told: &Told, children: &[Child], lives: &[Process]) -> AtFirst {
+        let is_its =
+            |node: &StatusNode| self.first.is_some_and(|child| is_place_of(&node.who, &children[child], lives));
+        match &told.why {
+            Some(why) => AtFirst::Broken(why.clone()),
+            None if told.nodes.iter().any(|node| node.state == NodeStanding::Left && is_its(node)) => AtFirst::Left,
+            None => AtFirst::Whole,
+        }
     }
 
     /// Nobody has answered. Where the run ends, a port that refuses means that the job is over.
@@ -253,9 +268,10 @@ impl UncleanExits {
     fn ask(&mut self, now: Duration) {
         self.asks_at = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSES[1]);
-        let ((host, port), is_last) = (self.scheduler.clone(), self.settles_by.is_some());
+        let (host, port) = self.scheduler.clone();
+        let is_about_all = self.settles_by.is_some() || self.first.is_some();
         self.asked = Some(Question::ask(self.doubtful.clone(), now, move || {
-            let lists = |nodes: u32| is_last && nodes <= LISTED_MAX;
+            let lists = |nodes: u32| is_about_all && nodes <= LISTED_MAX;
             let wanted = |job: &StatusJob| waits(job.phase) || lists(job.worker_num.saturating_add(job.server_num));
             match ask(&host, port, PATIENCE, wanted) {
                 Ok(told) => {

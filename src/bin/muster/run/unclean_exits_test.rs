@@ -255,3 +255,29 @@ fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
     exits.formed();
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), None);
 }
+
+// The question about the first failure
+
+#[test]
+fn at_the_first_failure_the_job_was_broken_or_whole_or_the_worker_had_left_it() {
+    use NodeStanding::{Left, Member};
+    let at_first = |answer: StatusPart| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let mut exits = UncleanExits::new(address, Later::Leaving);
+        exits.failed(1, Duration::ZERO);
+        assert!(exits.look(&[child(0, 70), child(1, 71)], |_| &[], Duration::ZERO).is_empty());
+        answer_next(&listener, Some(answer));
+        assert!(look_on(&mut exits, Duration::ZERO).is_empty());
+        exits.at_first().clone()
+    };
+    let running = |states: [NodeStanding; 2]| {
+        let nodes = [(0, 70), (1, 71)].into_iter().zip(states).map(|((rank, pid), state)| node(rank, pid, state));
+        part(JobPhase::Running, nodes.collect())
+    };
+    assert_eq!(at_first(running([Member, Member])), AtFirst::Whole);
+    assert_eq!(at_first(running([Left, Member])), AtFirst::Whole, "another had left");
+    assert_eq!(at_first(running([Member, Left])), AtFirst::Left);
+    let AtFirst::Broken(why) = at_first(broken_by(0, vec![node(1, 71, Left)])) else { panic!("it was broken") };
+    assert!(why.contains("rank 0") && why.contains("is lost"), "{why}");
+}

@@ -5,6 +5,7 @@
 
 use super::conduct::{Conduct, End};
 use super::plan::HostShare;
+use super::report::Fault;
 use crate::code;
 use crate::run::summary::{aborted_with, first_rank, with_code_0};
 
@@ -69,11 +70,15 @@ fn first(failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> Optio
     // All workers of a host may have ended with code 0, and one of them without leaving: its launcher does not see that.
     let ended_well = |host: usize| told(host).is_some_and(|(code, _)| code == 0);
     let unclean = (0..ends.len()).find(|host| !failed.is_empty() && is_named(*host) && ended_well(*host));
+    let has = |fault| {
+        move |host: usize| told(host).and_then(|(_, summary)| summary).is_some_and(|summary| summary.fault == fault)
+    };
     // The scheduler's host alone knows that forming timed out.
     found(&|host| told(host).is_some_and(|(code, _)| code == code::FORMING))
+        .or_else(|| found(&has(Fault::HadLeft)))
         .or_else(|| found(&is_named))
         .or(unclean)
-        .or_else(|| found(&|host| told(host).is_some_and(|(_, summary)| summary.is_some_and(|summary| summary.killed))))
+        .or_else(|| found(&has(Fault::Killed)))
         .or_else(|| found(&|host| matches!(ends[host], Some(End::Cut(_)))))
         .or_else(|| failed.first().copied())
 }
@@ -90,15 +95,18 @@ fn scheduler_words<'a>(ends: &[Option<&'a End>]) -> Option<&'a str> {
 fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> (String, i32) {
     let name = |host: usize| places[host].host.name.as_str();
     let mut text = String::new();
+    // What was lost after a process failed that had left the cluster came of that.
+    let is_its_own =
+        matches!(ends[first], Some(End::Told { summary: Some(summary), .. }) if summary.fault == Fault::HadLeft);
+    let words = scheduler_words(ends).filter(|_| !is_its_own);
     let code = match ends[first] {
         Some(End::Told { code, summary: Some(summary) }) if !summary.text.is_empty() => {
             text.push_str(&format!("muster: host {}:\n{}", name(first), summary.text));
-            let words = scheduler_words(ends).filter(|words| !summary.text.contains(words));
+            let words = words.filter(|words| !summary.text.contains(words));
             text.extend(words.map(|words| format!("muster: the scheduler says: {words}\n")));
             *code
         }
         Some(End::Told { code: 0, .. }) => {
-            let words = scheduler_words(ends);
             let (told, why) = (words.unwrap_or_default(), with_code_0(words));
             text.push_str(&format!("muster: host {}:\nmuster: first failure: {told}\n    {why}\n", name(first)));
             code::FAILED
@@ -111,10 +119,9 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
             ));
             *code
         }
-        Some(End::Cut(words)) => {
-            text.push_str(&format!("muster: first failure: host {}: {words}\n", name(first)));
-            let said = scheduler_words(ends).map(|words| format!("muster: the scheduler says: {words}\n"));
-            text.extend(said);
+        Some(End::Cut(cut)) => {
+            text.push_str(&format!("muster: first failure: host {}: {cut}\n", name(first)));
+            text.extend(words.map(|words| format!("muster: the scheduler says: {words}\n")));
             code::FAILED
         }
         Some(End::NoAnswer(_)) | None => code::FAILED,
@@ -133,9 +140,8 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
         text.push_str(&format!("muster: and {} more\n", told.len() - OTHERS));
     }
     // A worker that aborted the job and was told to end, as nothing else on its host had failed, has no code but this.
-    let is_named =
-        |host: usize| scheduler_words(ends).and_then(first_rank).is_some_and(|rank| places[host].has_rank(rank));
-    let told = scheduler_words(ends).filter(|_| !failed.iter().any(|host| is_named(*host))).and_then(aborted_with);
+    let is_named = |host: usize| words.and_then(first_rank).is_some_and(|rank| places[host].has_rank(rank));
+    let told = words.filter(|_| !failed.iter().any(|host| is_named(*host))).and_then(aborted_with);
     let code = told.unwrap_or(code);
     (text, if code == 0 { code::FAILED } else { code })
 }
@@ -155,10 +161,10 @@ mod tests {
         [("one", 0), ("two", 4), ("three", 8)].map(place).to_vec()
     }
 
-    fn told(code: i32, rank: u32, killed: bool, scheduler: &str) -> End {
+    fn told(code: i32, rank: u32, fault: Fault, scheduler: &str) -> End {
         let how = format!("worker {rank} exited with code {code}");
         let text = format!("muster: first failure: {how}, log\n");
-        let summary = Summary { how, killed, text, scheduler: scheduler.to_owned() };
+        let summary = Summary { how, fault, text, scheduler: scheduler.to_owned() };
         End::Told { code, summary: Some(summary) }
     }
 
@@ -174,8 +180,11 @@ mod tests {
     #[test]
     fn the_schedulers_word_counts_more_than_the_order() {
         let words = "rank 5 (node id \"5\", host two, pid 7) is lost: it exited";
-        let (text, code) =
-            of(vec![(0, told(1, 0, false, words)), (1, told(7, 5, false, "")), (2, told(1, 8, false, ""))]);
+        let (text, code) = of(vec![
+            (0, told(1, 0, Fault::Unknown, words)),
+            (1, told(7, 5, Fault::Unknown, "")),
+            (2, told(1, 8, Fault::Unknown, "")),
+        ]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(code, 7);
         assert_eq!(lines[0], "muster: host two:");
@@ -188,24 +197,39 @@ mod tests {
     #[test]
     fn the_code_of_an_abort_counts_where_nothing_ended_by_itself() {
         let words = "rank 5 (node id \"5\", host two, pid 7) aborted the job with code 7: bad data";
-        let (text, code) =
-            of(vec![(0, told(3, 0, false, words)), (1, told(0, 5, false, "")), (2, told(1, 8, false, ""))]);
+        let (text, code) = of(vec![
+            (0, told(3, 0, Fault::Unknown, words)),
+            (1, told(0, 5, Fault::Unknown, "")),
+            (2, told(1, 8, Fault::Unknown, "")),
+        ]);
         assert_eq!(code, 7, "{text}");
         // Its own end counts more.
-        let (text, code) = of(vec![(0, told(3, 0, false, words)), (1, told(9, 5, false, ""))]);
+        let (text, code) = of(vec![(0, told(3, 0, Fault::Unknown, words)), (1, told(9, 5, Fault::Unknown, ""))]);
         assert_eq!(code, 9, "{text}");
     }
 
     #[test]
+    fn a_process_that_had_left_counts_more_than_what_was_lost_since() {
+        let words = "rank 0 (node id \"0\", host one, pid 7) is lost: its process has ended";
+        let (text, code) = of(vec![(1, told(6, 5, Fault::HadLeft, "")), (0, told(143, 0, Fault::Killed, words))]);
+        assert_eq!(code, 6);
+        assert!(
+            text.starts_with("muster: host two:\nmuster: first failure: worker 5") && !text.contains(words),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_death_counts_more_than_what_may_follow_from_it() {
-        let (text, code) = of(vec![(0, told(1, 0, false, "")), (2, told(137, 9, true, ""))]);
+        let (text, code) = of(vec![(0, told(1, 0, Fault::Unknown, "")), (2, told(137, 9, Fault::Killed, ""))]);
         assert!(code == 137 && text.starts_with("muster: host three:\n"), "{text}");
-        let (text, code) = of(vec![(0, told(1, 0, false, "")), (2, End::Cut("the connection ended".to_owned()))]);
+        let (text, code) =
+            of(vec![(0, told(1, 0, Fault::Unknown, "")), (2, End::Cut("the connection ended".to_owned()))]);
         assert!(code == 1 && text.starts_with("muster: first failure: host three: the connection ended\n"), "{text}");
-        let (text, code) = of(vec![(2, told(1, 8, false, "")), (0, told(124, 0, false, ""))]);
+        let (text, code) = of(vec![(2, told(1, 8, Fault::Unknown, "")), (0, told(124, 0, Fault::Unknown, ""))]);
         assert!(code == 124 && text.starts_with("muster: host one:\n"), "{text}");
         let refused = End::Told { code: 127, summary: None };
-        let (text, code) = of(vec![(1, refused), (0, told(143, 0, false, ""))]);
+        let (text, code) = of(vec![(1, refused), (0, told(143, 0, Fault::Unknown, ""))]);
         assert!(
             code == 127 && text.starts_with("muster: first failure: the launcher on host two exited with code 127"),
             "{text}"
@@ -216,7 +240,8 @@ mod tests {
     fn a_host_where_all_ended_with_code_0_is_the_first_if_the_scheduler_names_its_rank() {
         let words = "rank 8 (node id \"8\", host three, pid 7) is lost: its connection ended";
         let well = End::Told { code: 0, summary: Some(Summary::default()) };
-        let (text, code) = of(vec![(2, well), (0, told(9, 0, false, words)), (1, told(9, 4, false, ""))]);
+        let (text, code) =
+            of(vec![(2, well), (0, told(9, 0, Fault::Unknown, words)), (1, told(9, 4, Fault::Unknown, ""))]);
         assert_eq!(code, 1);
         assert!(text.starts_with(&format!("muster: host three:\nmuster: first failure: {words}\n")), "{text}");
         assert!(text.contains("\nmuster: then host one: worker 0 exited with code 9\n"), "{text}");
@@ -234,7 +259,8 @@ mod tests {
             let mut conduct = Conduct::new(places.len());
             (0..places.len()).for_each(|host| conduct.answered(host, Duration::ZERO));
             conduct.port_known(Duration::ZERO);
-            (0..places.len()).for_each(|host| conduct.ended(host, told(1, host as u32, false, ""), Duration::ZERO));
+            (0..places.len())
+                .for_each(|host| conduct.ended(host, told(1, host as u32, Fault::Unknown, ""), Duration::ZERO));
             let (text, _) = verdict(&conduct, &places);
             assert_eq!(text.lines().filter(|line| line.starts_with("muster: then host ")).count(), 3, "{text}");
             assert_eq!(text.lines().find(|line| line.starts_with("muster: and ")), more, "{text}");

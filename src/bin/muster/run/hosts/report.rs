@@ -4,13 +4,25 @@ use super::frames::{texts, Frame, Kind};
 use std::cell::Cell;
 use std::fs::File;
 
+/// What the first failure on a host says of its own cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: it may be a consequence.
+    #[default]
+    Unknown,
+    /// A signal ended the process that programs do not raise to give up.
+    Killed,
+    /// The process had left the cluster: no loss elsewhere made it fail.
+    HadLeft,
+}
+
 /// How a host's part of the run went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The first process that failed there, and how, in words; empty if nothing has failed.
     pub how: String,
-    /// Whether a signal ended it that programs do not raise to give up.
-    pub killed: bool,
+    /// What that says of its cause.
+    pub fault: Fault,
     /// What the launcher has to say in the end.
     pub text: String,
     /// Why the scheduler says that the job failed.
@@ -19,15 +31,16 @@ pub struct Summary {
 
 impl Summary {
     fn encode(&self) -> Vec<u8> {
-        let killed = if self.killed { "1" } else { "0" };
-        let texts = [&self.how, killed, &self.text, &self.scheduler];
+        let fault = (self.fault as u8).to_string();
+        let texts = [&self.how, &fault, &self.text, &self.scheduler];
         texts.map(|text| text.replace('\0', " ")).join("\0").into_bytes()
     }
 
     /// What a frame says.
     pub fn decode(body: &[u8]) -> Option<Summary> {
-        let [how, killed, text, scheduler] = texts(body).try_into().ok()?;
-        Some(Summary { how, killed: killed == "1", text, scheduler })
+        let [how, fault, text, scheduler] = texts(body).try_into().ok()?;
+        let known = [Fault::Killed, Fault::HadLeft].into_iter().find(|known| fault == (*known as u8).to_string());
+        Some(Summary { how, fault: known.unwrap_or_default(), text, scheduler })
     }
 }
 
@@ -93,7 +106,7 @@ mod tests {
     fn a_summary_is_read_as_it_was_written() {
         let summary = Summary {
             how: "worker 5 (pid 7) exited with code 3".to_owned(),
-            killed: true,
+            fault: Fault::HadLeft,
             text: "muster: first failure\n    a\n".to_owned(),
             scheduler: "rank 5 (node id \"5\") is lost".to_owned(),
         };
