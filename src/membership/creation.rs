@@ -28,8 +28,9 @@ impl Groups {
         };
         let culprit = cluster.nodes.get(&key).map(|node| node.culprit());
         let cause = format!(
-            "came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
-             that comes back makes its groups again in the order in which it first did"
+            "{} came back and called {call} as creation #{nth} of {parent}, which was made by {made} in an earlier epoch: a node \
+             that comes back makes its groups again in the order in which it first did",
+            cluster.nodes.in_words(key)
         );
         let (status, epoch, group) = (Status::Mismatch, cluster.epoch, Some(parent));
         self.revoke_group(

@@ -244,6 +244,7 @@ fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it
             _ => {
                 let [Message::Revoked(word)] = &told[..] else { panic!("{told:?}") };
                 assert_eq!((word.failure.status, word.failure.group), (Status::Mismatch, Some(GroupId::WORLD)));
+                assert_eq!(word.failure.culprit.as_ref().and_then(|culprit| culprit.rank), Some(1));
                 assert_eq!(
                     word.failure.to_string(),
                     "rank 1 (node id \"1\", host there, pid 1101) came back and called group_create(2 ranks, list 4dea4c24) as \
