@@ -114,7 +114,8 @@ def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
     with Cluster(node(), workers=1, started=0, env=files.env()) as cluster:
         plain = cluster.start_worker({"MUSTER_ENABLE_SSL": 0})
         refused(cluster, plain, "it speaks TLS, which is off here (enable_ssl)", "does not speak TLS as expected")
-        assert "and this node do not take each other" in plain.stderr and "not a muster scheduler" not in plain.stderr
+        plain.wait_for("and this node do not take each other", LIMIT)
+        assert "not a muster scheduler" not in plain.stderr
     with Cluster(node(), workers=1, started=0) as cluster:
         encrypted = cluster.start_worker(files.env())
         refused(cluster, encrypted, "perhaps TLS (enable_ssl) is off there", "it speaks TLS, which is off here (enable_ssl)")
