@@ -123,12 +123,12 @@ impl Prepared {
         self.call.layout = hash(counts.iter().copied());
     }
 
-    /// With its buffers: the work. If they overlap, and not in place, the work is on a copy of the input.
+    /// With its buffers: the work, which takes the layout along. If they overlap, and not in place, the work is on a copy of the input.
     ///
     /// # Safety
     /// For as long as the work is not done, `input` must be readable and `output` writable for their elements, and nobody
     /// else may write to them, or read `output`.
-    pub unsafe fn buffers(self, input: In, output: Out, place: InPlace) -> Result<Work<'static>> {
+    pub unsafe fn buffers(&mut self, input: In, output: Out, place: InPlace) -> Result<Work<'static>> {
         let kind = self.call.kind;
         let element = self.element();
         let [input_name, output_name] = if kind == CallKind::Broadcast { ["buf", "buf"] } else { ["in", "out"] };
@@ -155,10 +155,16 @@ impl Prepared {
     ///
     /// # Safety
     /// As for [`CallBuffers::new`], for as long as the work is not done.
-    pub unsafe fn placed(self, input: In, output: Out, placement: Placement, list: Option<PartList>) -> Work<'static> {
+    pub unsafe fn placed(
+        &mut self,
+        input: In,
+        output: Out,
+        placement: Placement,
+        list: Option<PartList>,
+    ) -> Work<'static> {
         // SAFETY: as promised by the caller.
         let buffers = unsafe { CallBuffers::new((input.0.cast(), input.1), (output.0.cast(), output.1), placement) };
-        Work { call: self.call, layout: self.layout, list, function: self.function, buffers }
+        Work { call: self.call, layout: self.layout.take(), list, function: self.function, buffers }
     }
 
     /// How long one of its elements is.

@@ -304,9 +304,9 @@ fn copy_alone(group: &Collectives, shape: &Shape<'_>, buffers: &CallBuffers<'_>)
     if !is_short || group.track.is_some() || formed.worker_num + formed.server_num > 1 {
         return false;
     }
-    let Some([from, to]) = shape.copy_alone() else { return false };
+    let Some(bytes) = shape.copy_alone() else { return false };
     let Some(_turn) = group.turns.take_if_free(None) else { return false };
-    buffers.memory().copy(from, to);
+    buffers.copy_first(bytes);
     true
 }
 

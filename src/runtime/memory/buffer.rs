@@ -101,6 +101,15 @@ impl<'a> CallBuffers<'a> {
         }
     }
 
+    /// Copies so many bytes from the beginning of the input to the beginning of the output.
+    pub fn copy_first(&self, bytes: usize) {
+        assert!(bytes <= self.input.1.min(self.output.1), "{bytes} bytes of {} to {}", self.input.1, self.output.1);
+        if bytes > 0 {
+            // SAFETY: both are as long, as was just found; `copy` allows them to overlap.
+            unsafe { std::ptr::copy(self.input.0, self.output.0, bytes) }
+        }
+    }
+
     /// These bytes of the output, or of the input where there is no output.
     pub fn window(self, offset: usize, length: usize) -> CallBuffers<'a> {
         let (input, output) = (self.input, self.output);
