@@ -27,7 +27,7 @@ mod whole;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use voice::{complain, tell};
+use voice::complain;
 
 // Loading libgcc_s takes longer than starting a C program that does nothing, and the command needs only its unwinder.
 // The library keeps libgcc_s: an unwinder that belongs elsewhere may walk through the library's frames, and the two
@@ -113,14 +113,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some(run::keeper::NAME) => run::keeper::command(&words),
         Some("man") => cli::print(&cli::MAN, words, &COMMANDS),
         Some("completion") => cli::print(&cli::COMPLETION, words, &COMMANDS),
-        Some("--help" | "-h" | "help") => {
-            tell(cli::help::overview(&COMMANDS));
-            0
-        }
-        Some("--version" | "-V") => {
-            tell(concat!("muster ", env!("CARGO_PKG_VERSION"), "\n"));
-            0
-        }
+        Some("--help" | "-h" | "help") => voice::answer("muster", &cli::help::overview(&COMMANDS)),
+        Some("--version" | "-V") => voice::answer("muster", concat!("muster ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => {
             let command = command.to_string_lossy();
             complain(format!(

@@ -13,7 +13,7 @@ use crate::status::ask::ask;
 use crate::status::options::{Whom, SCHED_HOST, SCHED_PORT, TIMEOUT};
 use crate::status::text::{name_of_phase, plain};
 use crate::status::told::Told;
-use crate::voice::{complain, unwritten, Voice};
+use crate::voice::{answer, complain, unwritten};
 use crate::whole;
 use muster::config::{rank_table_text, DeviceEntry};
 use muster::types::Role;
@@ -62,10 +62,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
             complain(format!("muster ranktable: {}\n", plain(&why)));
             code
         }),
-        Ok(Asked::Help) => {
-            Voice::output().say(help::page(&COMMAND, COMMAND.name));
-            0
-        }
+        Ok(Asked::Help) => answer(COMMAND.name, &help::page(&COMMAND, COMMAND.name)),
         Err(why) => {
             complain(format!("muster ranktable: {why}\nmuster ranktable --help lists the options\n"));
             code::USAGE

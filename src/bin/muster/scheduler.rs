@@ -9,7 +9,7 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked};
 use crate::code;
-use crate::voice::Voice;
+use crate::voice::{answer, Voice};
 use muster::config::{Config, Key, Settings};
 use muster::error::{Error, Result, Status};
 use muster::runtime;
@@ -47,8 +47,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
         Ok(Asked::Help) => {
             let settings = muster::config::settings_help();
             let page = help::page(&COMMAND, COMMAND.name);
-            Voice::output().say(format!("{page}\nSettings, for all processes of a cluster:\n{settings}"));
-            0
+            answer(COMMAND.name, &format!("{page}\nSettings, for all processes of a cluster:\n{settings}"))
         }
         Err(why) => {
             Voice::error().say(format!("{LAST_WORDS}{why}: everything is in the environment\n"));

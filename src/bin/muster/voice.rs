@@ -2,6 +2,7 @@
 //! nothing. Each line goes out as a whole, in order. What is not accepted is dropped and counted. The end waits for
 //! [`PATIENCE`] at most. Tested by `tests/python/test_stalled_output.py`.
 
+use crate::code;
 use muster::config::LogLevel;
 use muster::runtime::base::outlet::{Holder, Outlet};
 use std::io::{self, Write};
@@ -15,14 +16,20 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Moves to the beginning of a terminal's row, and wipes the row.
 const ERASE: &str = "\r\x1b[K";
 
-/// Says this on standard output, as it is.
-pub fn tell(text: impl Into<String>) {
-    Voice::output().say(text);
-}
-
 /// Says this on standard error, as it is.
 pub fn complain(text: impl Into<String>) {
     Voice::error().say(text);
+}
+
+/// Prints what a command was asked for, such as its help, and returns the exit code.
+pub fn answer(name: &str, text: &str) -> i32 {
+    match print(text) {
+        Ok(()) => 0,
+        Err(why) => {
+            complain(format!("{name}: {why}\n"));
+            code::FAILED
+        }
+    }
 }
 
 /// Prints a result on standard output, all of it. It is no error if the reader has closed the output: it does not want

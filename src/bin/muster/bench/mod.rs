@@ -17,7 +17,7 @@ mod report;
 pub mod store;
 
 use crate::cli::help;
-use crate::voice::{complain, print, Voice};
+use crate::voice::{answer, complain, print, Voice};
 use calls::Rank;
 use ended::{read, Ended};
 use options::{Format, Options};
@@ -39,8 +39,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
         Err(Ended::Help) => {
             let pages =
                 [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &iallreduce::COMMAND, &store::COMMAND];
-            Voice::output().say(pages.map(|page| help::page(page, page.name)).join("\n"));
-            0
+            answer("muster bench", &pages.map(|page| help::page(page, page.name)).join("\n"))
         }
         Err(Ended::Failed(code, why)) => {
             Voice::error().say(format!("muster bench: {why}\n"));
@@ -65,6 +64,9 @@ fn collective(words: Vec<OsString>) -> Result<(), Ended> {
 fn take_part(options: &Options) -> Result<(), String> {
     let rank = Rank::join()?;
     let (is_first, size) = (rank.rank == 0, rank.size);
+    if let (true, Some(plot)) = (is_first, &options.plot) {
+        plot.check()?; // before anything is measured: the other ranks are told that this one has gone
+    }
     let mut said = Ok(());
     let mut say = |text: &str| {
         if is_first && said.is_ok() {

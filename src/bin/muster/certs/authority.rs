@@ -9,11 +9,12 @@ use der::asn1::{Any, BitString, Ia5String, Null, ObjectIdentifier, OctetString, 
 use der::oid::AssociatedOid;
 use der::{Decode, Encode, Tag};
 use muster::tls::names;
+use muster::tls::parts::{useless_key, Use};
 use ring::digest::{digest, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{EcdsaKeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};
 use rustls::crypto::ring::sign::any_supported_type;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::SigningKey;
 use rustls::SignatureScheme;
 use std::sync::Arc;
@@ -91,7 +92,13 @@ impl Authority {
 
     /// The CA of this certificate, with this key. An error's words follow `the CA`.
     pub fn of(certificate: Certificate, key: &PrivateKeyDer<'_>) -> Made<Authority> {
-        let key = any_supported_type(key).map_err(|error| format!("has a key that can't be used: {error}"))?;
+        let key = any_supported_type(key).map_err(|error| {
+            let bytes = certificate.to_der().map(CertificateDer::from).ok();
+            match bytes.and_then(|bytes| useless_key(&bytes, Use::Ca)) {
+                Some(kind) => format!("has a key ({kind}) that is of no use: expected {}", Use::Ca.right_key()),
+                None => format!("has a key that can't be used: {error}"),
+            }
+        })?;
         let own = &certificate.tbs_certificate;
         if public_key(&*key)?.subject_public_key != own.subject_public_key_info.subject_public_key {
             return Err("has a key that does not belong to its certificate".to_owned());

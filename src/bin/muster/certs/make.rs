@@ -204,6 +204,10 @@ fn resealing(what: &Make, path: &Path, form: Form, given: Option<&Password>) -> 
     match (form, given.filter(|_| !folder::is_there(&own))) {
         (Form::Pem, _) => Ok(None),
         (Form::Pkcs12, Some(password)) => Ok(Some(password.clone())),
+        (Form::Pkcs12, None) if !folder::is_there(&own) => Err(format!(
+            "{:?} was made with a password of its own, for there is no {own:?}: expected --password_file with a file that has it",
+            path.join(P12)
+        )),
         (Form::Pkcs12, None) => {
             let text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
             let read = passwords::given(Some(text), []).and_then(passwords::one_of)?;

@@ -32,7 +32,7 @@ use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
 use crate::status::text::plain;
-use crate::voice::{complain, print, tell};
+use crate::voice::{answer, complain, print};
 use muster::config::{Config, Key, Setting};
 use std::ffi::OsString;
 
@@ -72,8 +72,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
         .and_then(|name| ACTIONS.iter().find(|(command, _)| command.name.strip_prefix("muster certs ") == Some(name)));
     let Some((command, action)) = found else {
         if ["--help", "-h", "help"].iter().any(|help| name == *help) {
-            tell(pages());
-            return 0;
+            return answer(options::COMMAND.name, &pages());
         }
         let what = "new, node, revoke, show and check are what it knows";
         complain(format!("muster certs: there is no action {name:?}: {what}\n"));
@@ -142,7 +141,7 @@ fn revoke(words: &Words) -> Result<String, Refused> {
     let what = options::revoke(words).map_err(Refused::Usage)?;
     let given = match what.files.is_empty() {
         true => Vec::new(),
-        false => passwords::given(None, std::env::vars_os())?,
+        false => passwords::given(words.value("password_file"), std::env::vars_os())?,
     };
     Ok(make::revoke(&what, &given)?)
 }

@@ -126,6 +126,7 @@ pub const REVOKE: Command = Command {
         option("name", Takes::Value("NAME"), "", "of this node; may be given more than once"),
         option("node_id", Takes::Value("ID"), "", "of the node with this id; may be given more than once"),
         option("file", Takes::Value("FILE"), "", "the certificate in this file; may be given more than once"),
+        OPENED_WITH,
     ],
     exit_codes: ENDS,
     ..Command::BLANK

@@ -59,12 +59,8 @@ pub fn print(command: &'static Command, words: Vec<OsString>, commands: &[&'stat
         },
         Err(why) => Err(why),
     };
-    match text.map(|text| voice::print(&text)) {
-        Ok(Ok(())) => 0,
-        Ok(Err(why)) => {
-            Voice::error().say(format!("{}: {why}\n", command.name));
-            code::FAILED
-        }
+    match text {
+        Ok(text) => voice::answer(command.name, &text),
         Err(why) => {
             Voice::error().say(format!("{}: {why}\n", command.name));
             code::USAGE

@@ -87,7 +87,7 @@ mod unclean_exits;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
-use crate::voice::{Voice, PATIENCE};
+use crate::voice::{answer, Voice, PATIENCE};
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
@@ -150,8 +150,7 @@ fn run_here(
     let mut options = match parse::parse(words, placement, hccl::has_rank_table()) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
-            Voice::output().say(help::page(&options::COMMAND, name));
-            return 0;
+            return answer(name, &help::page(&options::COMMAND, name));
         }
         Err(error) => return refuse(name, &error, voice),
     };

@@ -20,7 +20,7 @@ use crate::cli::help;
 use crate::cli::table::Command;
 use crate::cli::words::{read, Asked, Words};
 use crate::code;
-use crate::voice::Voice;
+use crate::voice::{answer, Voice};
 use std::ffi::OsString;
 
 /// Runs `muster ps` with the words after that. Returns the exit code.
@@ -41,10 +41,7 @@ fn command<T>(
 ) -> i32 {
     match read(command, words).and_then(|asked| asked.then(|words| options(&words))) {
         Ok(Asked::With(options)) => run(options),
-        Ok(Asked::Help) => {
-            Voice::output().say(help::page(command, command.name));
-            0
-        }
+        Ok(Asked::Help) => answer(command.name, &help::page(command, command.name)),
         Err(why) => {
             Voice::error().say(format!("{}: {why}\n{} --help lists the options\n", command.name, command.name));
             code::USAGE

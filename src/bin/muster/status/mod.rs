@@ -21,7 +21,7 @@ pub mod watch;
 use crate::cli::help;
 use crate::cli::words::Asked;
 use crate::code;
-use crate::voice::{complain, Voice};
+use crate::voice::{answer, complain};
 use std::ffi::OsString;
 
 /// Runs it with the words after `status`. Returns the exit code.
@@ -29,8 +29,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     let options = match options::parse(words, std::env::vars_os()) {
         Ok(Asked::With(options)) => options,
         Ok(Asked::Help) => {
-            Voice::output().say(help::page(&options::COMMAND, options::COMMAND.name));
-            return 0;
+            return answer(options::COMMAND.name, &help::page(&options::COMMAND, options::COMMAND.name));
         }
         Err(why) => {
             complain(format!("muster status: {why}\nmuster status --help lists the options\n"));

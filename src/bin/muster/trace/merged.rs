@@ -36,11 +36,13 @@ fn events(path: &Path, out: &mut impl Write, traces: &[Trace], waits: &Waits) ->
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     out.write_all(b"[\n").map_err(failed)?;
     for (trace, waits) in traces.iter().zip(&waits.of) {
-        let mut waits = waits.iter();
-        lines(&trace.path, trace.lines.max(2), |event, _| {
+        let (mut waits, mut unwritten) = (waits.iter(), None);
+        let read = lines(&trace.path, trace.lines.max(2), |event, _| {
             let wait = recorded(&event).and_then(|_| waits.next().copied().flatten());
-            joined(event, trace, wait, traces).iter().try_for_each(|event| writeln!(out, "{event},")).map_err(failed)
-        })?;
+            let written = joined(event, trace, wait, traces).iter().try_for_each(|event| writeln!(out, "{event},"));
+            written.map_err(|error| unwritten.insert(failed(error)).clone())
+        });
+        unwritten.map_or(read, Err)?;
     }
     // The format allows no comma behind the last event, and an event that says nothing.
     out.write_all(b"{\"ph\":\"M\",\"name\":\"muster_merged\",\"pid\":0,\"tid\":0}\n]\n").map_err(failed)
@@ -83,7 +85,11 @@ pub fn told(traces: &[Trace], headless: &[String], waits: &Waits, clocks: &Clock
     }
     text.push('\n');
     for trace in traces.iter().filter(|trace| !trace.is_whole || trace.missing > 0) {
-        let end = if trace.is_whole { "" } else { " has not ended: it was killed, or still runs;" };
+        let end = if trace.is_whole {
+            ""
+        } else {
+            " has not ended in order: it was killed, ended without muster_finalize, could not write its trace, or still runs;"
+        };
         let missing = if trace.missing > 0 {
             format!(" {} of its collectives were not recorded;", trace.missing)
         } else {
@@ -149,7 +155,7 @@ NODE      COLLECTIVES  IN THEM  WAITED   WAS LAST IN  OTHERS WAITED
 worker 0  1            1.500 s  1.000 s  0            0.000 s
 worker 1  1            0.500 s  0.000 s  1            1.000 s
 
-worker 1 has not ended: it was killed, or still runs; 3 of its collectives were not recorded
+worker 1 has not ended in order: it was killed, ended without muster_finalize, could not write its trace, or still runs; 3 of its collectives were not recorded
 abababab.worker_2.0.json has no whole first line, so its node is left out: it was killed, or has just begun
 2 hosts' clocks agree to 12 us
 a.json: open it with https://ui.perfetto.dev

@@ -20,7 +20,7 @@ mod waits;
 use crate::cli::help;
 use crate::cli::words::{self, Asked};
 use crate::code;
-use crate::voice::{complain, print, tell};
+use crate::voice::{answer, complain, print};
 use options::{Options, COMMAND, MERGE};
 use std::ffi::OsString;
 
@@ -30,8 +30,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
     match action.to_str() {
         Some("merge") => {}
         Some("--help" | "-h" | "help") => {
-            tell(help::page(&COMMAND, COMMAND.name));
-            return 0;
+            return answer(COMMAND.name, &help::page(&COMMAND, COMMAND.name));
         }
         _ => {
             complain(format!("muster trace: there is no action {action:?}: merge is what it knows\n"));
@@ -40,10 +39,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
     }
     let options = words::read(&MERGE, words).and_then(|asked| asked.then(|words| Options::of(&words)));
     match options {
-        Ok(Asked::Help) => {
-            tell(help::page(&MERGE, MERGE.name));
-            0
-        }
+        Ok(Asked::Help) => answer(MERGE.name, &help::page(&MERGE, MERGE.name)),
         Ok(Asked::With(options)) => match merge(&options).and_then(|told| print(&told)) {
             Ok(()) => 0,
             Err(why) => {

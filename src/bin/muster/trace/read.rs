@@ -178,7 +178,10 @@ fn head(path: &Path, event: &Value) -> Result<Trace, String> {
         path: path.to_owned(),
         lines: 0,
         job,
-        name: format!("{} {}", text("role")?, about["rank"]),
+        name: match about["restarts"].as_u64() {
+            None | Some(0) => format!("{} {}", text("role")?, about["rank"]),
+            Some(restarts) => format!("{} {} (restart {restarts})", text("role")?, about["rank"]),
+        },
         clock: text("clock")?,
         clock_us: about["clock_ns"].as_f64().ok_or("its first line has no clock_ns")? / 1000.0,
         epochs: Vec::new(),
