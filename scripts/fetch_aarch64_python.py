@@ -7,12 +7,12 @@ It asks apt with lists of its own, and installs nothing: this system goes on wit
 """
 
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 
 PYTHON = pathlib.Path("usr", "bin", "python3")
+TIMEOUT_S = 600
 
 
 def fetch(folder):
@@ -31,11 +31,11 @@ def fetch(folder):
             "Dir::Cache::srcpkgcache": "",
         }
         apt = ["apt-get", "--quiet", "--quiet", *(word for key, value in options.items() for word in ("--option", f"{key}={value}"))]
-        subprocess.run([*apt, "update"], check=True)
-        subprocess.run([*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3"], check=True)
+        subprocess.run([*apt, "update"], check=True, timeout=TIMEOUT_S)
+        words = ["--yes", "--download-only", "--no-install-recommends", "python3"]
+        subprocess.run([*apt, "install", *words], check=True, timeout=TIMEOUT_S)
         for package in sorted(archives.glob("*.deb")):
-            subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
-        shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run(["dpkg-deb", "--extract", package, root], check=True, timeout=TIMEOUT_S)
         root.rename(folder)  # whole or not at all
 
 
@@ -45,4 +45,6 @@ if __name__ == "__main__":
     wanted = pathlib.Path(sys.argv[1]).resolve()
     wanted.parent.mkdir(parents=True, exist_ok=True)
     if not (wanted / PYTHON).exists():
+        if wanted.exists() and any(wanted.iterdir()):
+            sys.exit(f"{wanted} has other files in it: expected a folder that is empty, or is not there yet")
         fetch(wanted)

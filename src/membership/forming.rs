@@ -40,7 +40,7 @@ pub(super) struct Forming {
     /// How many lives were refused, and why the first of them were.
     refused: u32,
     reasons: Vec<String>,
-    /// How many lives were sent on, for their launcher's job is another, and why the first was.
+    /// How many lives were sent on to look for another scheduler, and why the first was.
     sent_on: u32,
     sent_on_first: String,
     pub(super) turned_away: TurnedAway,
@@ -134,8 +134,8 @@ impl Forming {
         }
     }
 
-    /// A life is sent on: it belongs to another job than this scheduler, as their launchers tell. It may look for that job's
-    /// scheduler. But it may be the one that is missing here, too, where the launchers tell something else than they should.
+    /// A life is sent on: it knows its job from its launcher, and may look for that job's scheduler elsewhere. But it may be the
+    /// one that is missing here, too, where the launchers tell something else than they should.
     pub(super) fn sends_on(&mut self, reason: &str) {
         self.sent_on = self.sent_on.saturating_add(1);
         if self.sent_on_first.is_empty() {
@@ -295,7 +295,8 @@ impl Forming {
         }
         if self.sent_on > 0 {
             let (were, first) = if self.sent_on == 1 { ("was", ":") } else { ("were", ", the first:") };
-            let _ = write!(words, "; {} of another job {were} sent on{first} {}", self.sent_on, self.sent_on_first);
+            let _ =
+                write!(words, "; {} {were} sent on to another scheduler{first} {}", self.sent_on, self.sent_on_first);
         }
         words.extend(self.turned_away.in_words());
         words

@@ -143,18 +143,27 @@ fn a_connection_that_is_turned_away_is_told_of_in_the_sentence_of_all_that_wait(
 }
 
 #[test]
-fn a_node_of_another_launchers_job_is_told_of_in_the_sentence_of_all_that_wait() {
-    let ours = Some("run a".to_owned());
-    let mut bench = Bench::new(Rules { derived_job: ours.clone(), ..rules(2, 0) });
-    bench.join(1, Register { derived_job: ours, ..worker(1, 2) });
-    for (conn, serial) in [(2, 2), (3, 2), (4, 3)] {
-        bench.join(conn, Register { derived_job: Some("run b".to_owned()), ..worker(serial, 2) });
+fn a_node_that_is_sent_on_is_told_of_in_the_sentence_of_all_that_wait() {
+    let another = |serial, workers| Register { derived_job: Some("run b".to_owned()), ..worker(serial, workers) };
+    for (ours, told) in [
+        (
+            Some("run a"),
+            "belongs to another job than this scheduler, as their launchers tell: to \"run b\", not to \"run a\"",
+        ),
+        (None, "expects 3 workers, this scheduler's job has 2: MS_WORKER_NUM must be the same everywhere"),
+    ] {
+        let derived_job = ours.map(str::to_owned);
+        let mut bench = Bench::new(Rules { derived_job: derived_job.clone(), ..rules(2, 0) });
+        bench.join(1, Register { derived_job, ..worker(1, 2) });
+        for (conn, serial) in [(2, 2), (3, 2), (4, 3)] {
+            bench.join(conn, another(serial, 3));
+        }
+        bench.pass(Duration::from_secs(600));
+        let (_, sentence) = bench.rejected(1);
+        let told =
+            format!("; 2 were sent on to another scheduler, the first: node \"made-2\" on host here (pid 1002) {told}");
+        assert!(sentence.ends_with(&told), "{sentence}");
     }
-    bench.pass(Duration::from_secs(600));
-    let (_, sentence) = bench.rejected(1);
-    let told = "; 2 of another job were sent on, the first: node \"made-2\" on host here (pid 1002) belongs to another job than \
-                this scheduler, as their launchers tell: to \"run b\", not to \"run a\"";
-    assert!(sentence.ends_with(told), "{sentence}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! `inherited_test.rs`.
 
 use super::call::{check, uninterrupted};
+use super::file::{fitting, without_newline};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -32,7 +33,8 @@ impl Inherited {
         Ok(Inherited(file))
     }
 
-    /// Reads all bytes, `most` of them at the most, if the writer closes its end within this time.
+    /// Reads the text, `most` bytes of it at the most, if the writer closes its end within this time. One newline at its end is not
+    /// part of it.
     pub fn read(mut self, most: usize, within: Duration) -> Result<Vec<u8>, String> {
         let unreadable = |error: io::Error| format!("can't be read: {error}");
         let until = Instant::now() + within;
@@ -50,17 +52,16 @@ impl Inherited {
             }
             Some(bytes) => bytes,
         };
-        match bytes.len() {
-            0 => Err("is empty: expected the text, and then its end".to_owned()),
-            length if length > most => Err(format!("is too long: expected at most {most} bytes")),
-            _ => Ok(bytes),
+        match bytes.is_empty() {
+            true => Err("is empty: expected the text, and then its end".to_owned()),
+            false => fitting(without_newline(bytes), most as u64),
         }
     }
 
-    /// Reads up to one byte more than there may be, which shows that there are too many. None if the time is over.
+    /// Reads the text and its newline, or one byte more than there may be. None if the time is over.
     fn read_until(&mut self, until: Instant, most: usize) -> io::Result<Option<Vec<u8>>> {
-        let (mut bytes, mut length) = (vec![0; most + 1], 0);
-        while length <= most {
+        let (mut bytes, mut length) = (vec![0; most + 2], 0);
+        while length <= most || (length == most + 1 && bytes[most] == b'\n') {
             match self.0.read(&mut bytes[length..]) {
                 Ok(0) => break,
                 Ok(count) => length += count,

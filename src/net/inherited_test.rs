@@ -27,6 +27,12 @@ fn all_of_it_is_read_and_it_is_closed() {
     writer.write_all(b"ter2").unwrap();
     drop(writer);
     assert_eq!(reading.join().unwrap(), Ok(b"hunter2".to_vec()));
+    for (text, said) in [("hunter2\n", Ok("hunter2")), ("hunter2\n\n", Err("is too long: expected at most 7 bytes"))] {
+        let (number, mut writer) = pipe();
+        writer.write_all(text.as_bytes()).unwrap();
+        drop(writer);
+        assert_eq!(read(number, 7, LONG), said.map(|text| text.as_bytes().to_vec()).map_err(str::to_owned));
+    }
 }
 
 #[test]

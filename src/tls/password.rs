@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// The longest password, without the newline behind it.
 const MAX_BYTES: usize = 1024;
-/// What is read at most: one byte more than there may be shows that there are too many.
-const READ_BYTES: usize = MAX_BYTES + "\n".len() + 1;
 /// How long the writer of a descriptor may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -38,7 +36,7 @@ pub fn password(lock: &Lock) -> Result<Option<Password>> {
 }
 
 fn of_file(path: &Path) -> Said {
-    text(file::read_private(path, READ_BYTES as u64)?)
+    text(file::read_password(path, MAX_BYTES as u64)?)
 }
 
 fn of_descriptor(number: i32) -> Said {
@@ -47,19 +45,13 @@ fn of_descriptor(number: i32) -> Said {
         return said.clone();
     }
     let descriptor = Inherited::take(number)?; // nothing is read yet: this can be tried again
-    let said = wiping(|| descriptor.read(READ_BYTES, PATIENCE).and_then(text));
+    let said = wiping(|| descriptor.read(MAX_BYTES, PATIENCE).and_then(text));
     taken.insert(number, said.clone());
     said
 }
 
-/// The password in these bytes. One newline at the end is not part of it.
-fn text(mut bytes: Vec<u8>) -> Said {
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-    }
-    if bytes.len() > MAX_BYTES {
-        return Err(format!("is too long: expected at most {MAX_BYTES} bytes"));
-    }
+/// The password in these bytes.
+fn text(bytes: Vec<u8>) -> Said {
     String::from_utf8(bytes).map(Password::new).map_err(|_| "is not text in UTF-8".to_owned())
 }
 
@@ -69,6 +61,7 @@ mod tests {
     use crate::error::Status;
     use std::io::{self, Write};
     use std::os::fd::IntoRawFd;
+    use std::os::unix::fs::PermissionsExt;
 
     /// A descriptor with this text in it, as a process inherits it.
     fn saying(text: &[u8]) -> Lock {
@@ -80,11 +73,18 @@ mod tests {
 
     #[test]
     fn the_newline_does_not_count_to_the_longest_password() {
-        let of = |length, end: &str| text(format!("{}{end}", "x".repeat(length)).into_bytes());
+        let path = std::env::temp_dir().join(format!("muster-password-{}", std::process::id()));
         for end in ["", "\n"] {
-            assert_eq!(of(1024, end).unwrap().reveal().len(), 1024);
-            assert_eq!(of(1025, end).unwrap_err(), "is too long: expected at most 1024 bytes");
+            for (length, fits) in [(1024, true), (1025, false), (1026, false), (5000, false)] {
+                std::fs::write(&path, format!("{}{end}", "x".repeat(length))).unwrap();
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+                match of_file(&path) {
+                    Ok(password) => assert!(fits && password.reveal().len() == length, "{length}"),
+                    Err(why) => assert!(!fits && why == "is too long: expected at most 1024 bytes", "{length}: {why}"),
+                }
+            }
         }
+        std::fs::remove_file(&path).unwrap();
     }
 
     /// All in one test, because the number of a descriptor that has been read soon belongs to another.

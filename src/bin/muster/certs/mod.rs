@@ -140,6 +140,10 @@ fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, Refused>
 fn revoke(words: &Words) -> Result<String, Refused> {
     let what = options::revoke(words).map_err(Refused::Usage)?;
     let given = match what.files.is_empty() {
+        true if words.value("password_file").is_some() => {
+            let why = "--password_file opens the files of --file, and there is none: expected --file with it";
+            return Err(Refused::Usage(why.to_owned()));
+        }
         true => Vec::new(),
         false => passwords::given(words.value("password_file"), std::env::vars_os())?,
     };

@@ -52,8 +52,7 @@ pub struct Meeting {
     pub port: u16,
     /// What the workers are told for HCCL's cluster manager, if they are to start by it.
     pub hccl: Vec<(&'static str, String)>,
-    /// If they take their ranks from a table, and none from the launcher: the rank of each by its index, as far as it is known
-    /// here.
+    /// If a table gives the ranks: that of each worker by its index, as far as they are known here.
     pub ranks_by_table: Option<Vec<u32>>,
 }
 

@@ -417,7 +417,10 @@ impl Run<'_, '_> {
         }
         let never_formed = self.never_formed && verdict == Verdict::Success;
         let never_joined = self.never_joined.clone();
-        let had_left = *at_first == AtFirst::Left;
+        let had_left = match (at_first, &verdict) {
+            (AtFirst::Left(child), Verdict::Failed { first, .. }) => child == first,
+            _ => false,
+        };
         Outcome { verdict, children: counted, endings, scheduler, never_formed, never_joined, had_left, left }
     }
 }

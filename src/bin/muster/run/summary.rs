@@ -32,8 +32,10 @@ const OTHERS_CHARS: usize = 2 * COLUMNS;
 const TELLING: [&str; 8] =
     ["error", "exception", "traceback", "fatal", "critical", "panicked", "abort", "segmentation"];
 
-/// What the scheduler says of a rank that called `muster_abort`, before the code.
+/// What the scheduler says of a process that its launcher has asked to end, and reported.
 const ENDED_BY_LAUNCHER: &str = "killed by signal 15 (its launcher)";
+
+/// What it says of a rank that called `muster_abort`, before the code.
 const ABORTED: &str = " aborted the job with code ";
 
 /// What it says of a rank that left while others needed it, behind the rank.
@@ -53,7 +55,7 @@ pub struct Outcome {
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
-    /// The child that failed first had left the cluster: its failure is its own.
+    /// The child to blame had left a cluster that was whole: its failure is its own.
     pub had_left: bool,
     /// How many processes could not be killed.
     pub left: usize,
@@ -204,8 +206,8 @@ pub fn with_code_0(words: Option<&str>) -> &'static str {
 }
 
 /// Why the job failed: as it was told when the first failure was noticed here, else as it was `said` in the end. If the job was
-/// whole then, a child that this launcher has told to end since is no cause. If the child that failed had left the cluster, its
-/// failure is its own, and what was lost since came of it.
+/// whole then, a child that this launcher has told to end since is no cause. If the child that failed had left a
+/// cluster that was whole, its failure is its own, and what was lost since came of it.
 pub fn why(
     at_first: &AtFirst,
     said: Option<String>,
@@ -215,7 +217,7 @@ pub fn why(
     match at_first {
         AtFirst::Unknown => said,
         AtFirst::Broken(why) => Some(why.clone()),
-        AtFirst::Left => None,
+        AtFirst::Left(_) => None,
         AtFirst::Whole => said.filter(|words| !named_in(words, children).is_some_and(was_told)),
     }
 }

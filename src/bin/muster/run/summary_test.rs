@@ -246,7 +246,7 @@ fn what_came_of_this_launchers_own_doing_is_no_cause() {
     assert_eq!(why(&AtFirst::Whole, said(), &children, nobody), said(), "it ended by itself");
     assert_eq!(why(&AtFirst::Whole, said(), &children, |child| child == 1), None);
     assert_eq!(why(&AtFirst::Whole, None, &children, nobody), None);
-    assert_eq!(why(&AtFirst::Left, said(), &children, nobody), None, "one that had left failed by itself");
+    assert_eq!(why(&AtFirst::Left(1), said(), &children, nobody), None, "one that had left failed by itself");
     let before = AtFirst::Broken("rank 1 is lost".to_owned());
     assert_eq!(why(&before, said(), &children, nobody).as_deref(), Some("rank 1 is lost"), "what was first");
 }

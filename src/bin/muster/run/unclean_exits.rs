@@ -46,6 +46,8 @@ struct Told {
     culprit: Option<Culprit>,
     /// Why it is broken, if it is.
     why: Option<String>,
+    /// Whether none of its groups is known to be revoked.
+    groups_are_whole: bool,
     /// Its nodes; none of them if nobody is awaited in the job, and the question is neither the first failure's nor the last.
     nodes: Vec<StatusNode>,
 }
@@ -77,8 +79,9 @@ pub enum AtFirst {
     Unknown,
     /// Nothing had broken it.
     Whole,
-    /// Nothing had broken it, and the worker that failed had left the cluster: no loss elsewhere made it fail.
-    Left,
+    /// Nothing had broken it or a group of it, and this child, which failed, had left the cluster: no other failure is known that
+    /// could have made it fail.
+    Left(usize),
     /// It was broken, for this reason.
     Broken(String),
 }
@@ -221,12 +224,13 @@ impl UncleanExits {
 
     /// How the job was, by this answer to the question about the first failure.
     fn at_first_by(&self, told: &Told, children: &[Child], lives: &[Process]) -> AtFirst {
-        let is_its =
-            |node: &StatusNode| self.first.is_some_and(|child| is_place_of(&node.who, &children[child], lives));
-        match &told.why {
-            Some(why) => AtFirst::Broken(why.clone()),
-            None if told.nodes.iter().any(|node| node.state == NodeStanding::Left && is_its(node)) => AtFirst::Left,
-            None => AtFirst::Whole,
+        let had_left = |child: &Child| {
+            told.nodes.iter().any(|node| node.state == NodeStanding::Left && is_place_of(&node.who, child, lives))
+        };
+        match (&told.why, self.first) {
+            (Some(why), _) => AtFirst::Broken(why.clone()),
+            (None, Some(first)) if told.groups_are_whole && had_left(&children[first]) => AtFirst::Left(first),
+            (None, _) => AtFirst::Whole,
         }
     }
 
@@ -269,15 +273,19 @@ impl UncleanExits {
         self.asks_at = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSES[1]);
         let (host, port) = self.scheduler.clone();
-        let is_about_all = self.settles_by.is_some() || self.first.is_some();
+        let (is_last, is_first) = (self.settles_by.is_some(), self.first.is_some());
         self.asked = Some(Question::ask(self.doubtful.clone(), now, move || {
-            let lists = |nodes: u32| is_about_all && nodes <= LISTED_MAX;
-            let wanted = |job: &StatusJob| waits(job.phase) || lists(job.worker_num.saturating_add(job.server_num));
+            let lists = |job: &StatusJob| {
+                let nodes = job.worker_num.saturating_add(job.server_num);
+                (is_last || (is_first && job.failure.is_none())) && nodes <= LISTED_MAX
+            };
+            let wanted = |job: &StatusJob| waits(job.phase) || lists(job);
             match ask(&host, port, PATIENCE, wanted) {
                 Ok(told) => {
                     let why = told.job.failure.as_ref().map(|failure| plain(&failure.to_string()));
                     let culprit = told.job.failure.and_then(|failure| failure.culprit);
-                    Ok(Told { phase: told.job.phase, culprit, why, nodes: told.nodes })
+                    let groups_are_whole = told.groups.iter().all(|group| group.failure.is_none());
+                    Ok(Told { phase: told.job.phase, culprit, why, groups_are_whole, nodes: told.nodes })
                 }
                 Err(why) => Err(NotTold { is_refused: why.is_refused }),
             }

@@ -2,8 +2,8 @@ use super::super::part::Part;
 use super::super::question::LOOKS;
 use super::*;
 use muster::error::{Failure, Status};
-use muster::types::{Epoch, JobInstance, LaunchId};
-use muster::wire::{encode_frame, Message, StatusJob, StatusPart};
+use muster::types::{Epoch, GroupId, JobInstance, LaunchId};
+use muster::wire::{encode_frame, Message, StatusGroup, StatusJob, StatusPart};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -249,8 +249,13 @@ fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
 #[test]
 fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
     let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), Later::Leaving);
-    let told =
-        Told { phase: JobPhase::Forming, culprit: None, why: None, nodes: vec![node(2, 99, NodeStanding::Member)] };
+    let told = Told {
+        phase: JobPhase::Forming,
+        culprit: None,
+        why: None,
+        groups_are_whole: true,
+        nodes: vec![node(2, 99, NodeStanding::Member)],
+    };
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), Some(Without::Joining(1)));
     exits.formed();
     assert_eq!(exits.without(&told, &child(1, 71), &[life(71)]), None);
@@ -277,7 +282,12 @@ fn at_the_first_failure_the_job_was_broken_or_whole_or_the_worker_had_left_it() 
     };
     assert_eq!(at_first(running([Member, Member])), AtFirst::Whole);
     assert_eq!(at_first(running([Left, Member])), AtFirst::Whole, "another had left");
-    assert_eq!(at_first(running([Member, Left])), AtFirst::Left);
+    assert_eq!(at_first(running([Member, Left])), AtFirst::Left(1));
+    let (group, failure) = (GroupId::WORLD, broken_by(0, vec![]).job.unwrap().failure);
+    let (sequence, inside, age_ms, absent) = (0, 0, 0, 0);
+    let revoked = StatusGroup { group, failure, sequence, call: None, inside, age_ms, absent, members: Vec::new() };
+    let answer = StatusPart { groups: vec![revoked], ..running([Member, Left]) };
+    assert_eq!(at_first(answer), AtFirst::Whole, "a group was over: that may be why it failed");
     let AtFirst::Broken(why) = at_first(broken_by(0, vec![node(1, 71, Left)])) else { panic!("it was broken") };
     assert!(why.contains("rank 0") && why.contains("is lost"), "{why}");
 }

@@ -200,7 +200,9 @@ impl Line {
                 }
                 Ok(None) => self.read()?,
                 Err(error) if self.inbound.starts_with(b"MUST") => return Err(self.another_protocol(&error.0)),
-                Err(error) if error.is_tls() => return Err(self.cannot_ask(&error.0)),
+                Err(error) if error.is_tls() => {
+                    return Err(format!("what listens at {} cannot be asked: {}", self.address, error.0));
+                }
                 Err(error) => return Err(self.no_scheduler(&error.0)),
             }
         }
@@ -223,13 +225,11 @@ impl Line {
     fn failed(&self, error: &io::Error) -> String {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => self.silent(),
-            ErrorKind::InvalidData | ErrorKind::PermissionDenied => self.cannot_ask(&error),
+            ErrorKind::InvalidData | ErrorKind::PermissionDenied => {
+                format!("the scheduler at {} cannot be asked: {error}", self.address)
+            }
             _ => self.ended(&error.to_string()),
         }
-    }
-
-    fn cannot_ask(&self, why: &dyn std::fmt::Display) -> String {
-        format!("the scheduler at {} cannot be asked: {why}", self.address)
     }
 
     fn no_scheduler(&self, why: &str) -> String {

@@ -12,7 +12,7 @@ pub enum Fault {
     Unknown,
     /// A signal ended the process that programs do not raise to give up.
     Killed,
-    /// The process had left the cluster: no loss elsewhere made it fail.
+    /// The process had left a cluster that was whole: no other failure is known that could have made it fail.
     HadLeft,
 }
 
