@@ -170,6 +170,13 @@ def test_any_text_is_a_password(tmp_path):
     certs("new", tmp_path / "certs", "--format=p12", "--password_file", word)
     opens("pkcs12", "-in", tmp_path / "certs" / "node" / "node.p12", "-passin", f"file:{word}", "-noout")
     assert "private key: belongs" in certs("show", tmp_path / "certs" / "node" / "node.p12", "--password_file", word)
+    # Nothing of it lies beside the file, so it must be told again.
+    sealed = tmp_path / "certs" / "node" / "node.p12"
+    assert "expected --password_file with a file that has it" in fails("node", tmp_path / "certs", "--name=node", "--renew")
+    certs("node", tmp_path / "certs", "--name=node", "--renew", "--password_file", word)
+    assert "--password_file is not set" in fails("revoke", tmp_path / "certs", "--file", sealed)
+    assert "expected --file with it" in fails("revoke", tmp_path / "certs", "--password_file", word, code=2)
+    assert " is revoked\n" in certs("revoke", tmp_path / "certs", "--file", sealed, "--password_file", word)
 
 
 def test_renewing_keeps_the_password_that_lies_beside_a_file(tmp_path):
@@ -268,6 +275,10 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path):
     certs("new", other)
     key.write_bytes((other / "ca" / "ca.key").read_bytes())
     assert "has a key that does not belong to its certificate" in fails("node", tmp_path / "certs", "--name", "a")
+    curve = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-521", "-nodes", "-subj", "/CN=ca", "-days", "9")
+    opens("req", *curve, "-addext", "keyUsage=keyCertSign", "-keyout", key, "-out", tmp_path / "certs" / "ca" / "ca.pem")
+    key.chmod(0o600)
+    assert "has a key (ECDSA P-521) that is of no use: expected " in fails("node", tmp_path / "certs", "--name", "a")
     words = {"MUSTER_CLIENT_PASSWORD": "hunter1", "MUSTER_SERVER_PASSWORD": "hunter2"}
     sentence = fails("node", other, "--name", "a", "--format", "p12", env=words)
     assert "differ: expected one password" in sentence and "hunter" not in sentence
