@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from cluster import MUSTER, TARGET, VERSION, Cluster, clean_environment
-from wheels import GLIBC, OLDER_PARTS, needs, wheel_for
+from wheels import GLIBC, OLDER_PARTS, install, needs, wheel_for
 
 SYSTEM = TARGET / "aarch64" / "debian"
 SIMULATOR = ["qemu-aarch64", "-L", SYSTEM]
@@ -43,9 +43,7 @@ def wheel():
 def unpacked(wheel, tmp_path_factory):
     """The wheel as pip lays it down, in a folder."""
     folder = tmp_path_factory.mktemp("aarch64")
-    words = ["--no-index", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet"]
-    words += ["--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_aarch64", "--target", str(folder / "muster"), str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *words], check=True, timeout=LIMIT_S)
+    install(wheel, "--only-binary=:all:", f"--platform=manylinux_{GLIBC[0]}_{GLIBC[1]}_aarch64", f"--target={folder / 'muster'}")
     (folder / "program.py").write_text(PROGRAM)
     return folder
 

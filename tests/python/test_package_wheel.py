@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from cluster import VERSION, clean_environment
-from wheels import GLIBC, OLDER_PARTS, needs, wheel_for
+from wheels import GLIBC, OLDER_PARTS, install, needs, wheel_for
 
 HELLO = """
 import muster
@@ -30,8 +30,7 @@ def environment(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=TIMEOUT_S)
     python = folder / "venv" / "bin" / "python"
-    words = ["--no-index", "--no-deps", "--disable-pip-version-check", "--quiet", str(wheel)]
-    subprocess.run([python, "-m", "pip", "install", *words], check=True, timeout=TIMEOUT_S)
+    install(wheel, python=python)
     return folder
 
 

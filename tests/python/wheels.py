@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import zipfile
 
 from cluster import TARGET, VERSION
@@ -15,6 +16,12 @@ def wheel_for(processor):
     wheel = TARGET / "wheels" / f"muster-{VERSION}-py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{processor}.whl"
     assert wheel.exists(), f"{wheel} is not built: make wheel ARCH={processor}"
     return wheel
+
+
+def install(wheel, *words, python=sys.executable, timeout=120):
+    """Has pip lay a wheel down, and nothing else."""
+    usual = ["--no-index", "--no-deps", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([python, "-m", "pip", "install", *usual, *words, str(wheel)], check=True, timeout=timeout)
 
 
 def needs(wheel, folder):
