@@ -189,22 +189,23 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
 /// The password that is to seal a renewed PKCS#12 file in the node's folder `path`; none for PEM.
 fn resealing(what: &Make, path: &Path, form: Form, given: Option<&Password>) -> Result<Option<Password>, String> {
     let own = path.join(PASSWORD);
+    let is_beside = folder::is_there(&own);
     if what.password_file.is_some() {
         match form {
             Form::Pem => {
                 return Err(format!("{:?} has no password: expected --renew without --password_file", path.join(PEM)))
             }
-            Form::Pkcs12 if folder::is_there(&own) => {
+            Form::Pkcs12 if is_beside => {
                 return Err(format!("{own:?} has the password of {P12}: expected --renew without --password_file"));
             }
             Form::Pkcs12 => {}
         }
     }
     // The password that lies beside the file goes on opening it.
-    match (form, given.filter(|_| !folder::is_there(&own))) {
+    match (form, given.filter(|_| !is_beside)) {
         (Form::Pem, _) => Ok(None),
         (Form::Pkcs12, Some(password)) => Ok(Some(password.clone())),
-        (Form::Pkcs12, None) if !folder::is_there(&own) => Err(format!(
+        (Form::Pkcs12, None) if !is_beside => Err(format!(
             "{:?} was made with a password of its own, for there is no {own:?}: expected --password_file with a file that has it",
             path.join(P12)
         )),
