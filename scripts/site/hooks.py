@@ -24,6 +24,7 @@ OUTSIDE = {
     "ARCHITECTURE.md": "code-map.md",
     "CONTRIBUTING.md": "contributing.md",
     "examples/README.md": "examples/index.md",
+    "examples/train_digits/data/README.md": "examples/train_digits/data/index.md",
     "include/muster.h": "reference/c/index.md",
 }
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.S | re.M)
