@@ -354,7 +354,7 @@ impl<'a> Leveled<'a> {
                 let Areas { folded, free, .. } = self.areas(hosts);
                 // Another chunk may have lain there and been sent: checksums from then do not hold any more.
                 memory.forget_checksums(folded);
-                share((group, driver), shared, running, sharing, &memory.part(spans, free), function)
+                share((group, driver), shared, running, &sharing, &memory.part(spans, free), function)
             }
             (Step::Divide, _) => {
                 self.divide(hosts, memory);

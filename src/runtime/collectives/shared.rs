@@ -45,7 +45,11 @@ pub(super) const TOTAL_BYTES_MAX: u64 = 32 << 20;
 const CHECK: usize = 8;
 /// Where a line's contribution begins: aligned as memory from the system is.
 const CONTENT: usize = 16;
-const CALLED: usize = CONTENT + FLAT_BYTES;
+/// Where it says what is called: words that differ from call to call, and a header with the rest.
+const SEQUENCE: usize = CONTENT + FLAT_BYTES;
+const DIGEST: usize = SEQUENCE + 8;
+const PIECES: usize = DIGEST + 8;
+const CALLED: usize = PIECES + 8;
 /// Where the contribution's checksum is.
 const CONTENT_CHECK: usize = CALLED + DATA_HEADER_BYTES;
 const CALL_LINE_BYTES: usize = (CONTENT_CHECK + CHECK_BYTES).next_multiple_of(LINE_BYTES);
@@ -202,6 +206,8 @@ pub(super) struct HostMemory {
     pub sleeps: Cell<u32>,
     /// How many calls have been carried out here.
     pub calls: u64,
+    /// The signature of the call whose header lies in each of this rank's lines.
+    pub called: [Option<u64>; SETS as usize],
     /// How many calls all ranks have done, as far as this rank has looked.
     pub done_by_all: u64,
     /// How many pieces there have been in all calls.
@@ -251,10 +257,17 @@ impl HostMemory {
     }
 
     /// Publishes that this rank has come to a call, and what it called. Its contribution, if it is a short one, lies there by now.
-    pub(super) fn come(&self, call: u64, running: &Running<'_>, called: &[u8; DATA_HEADER_BYTES]) {
-        let line = self.floor.line(self.rank, call);
-        self.segment.write(line + CALLED, called);
-        self.segment.store(line + CHECK, check_of(&running.data, self.pieces));
+    /// Most programs call the same again and again. Then the header is there already.
+    pub(super) fn come(&mut self, call: u64, running: &Running<'_>, scratch: &mut Vec<u8>) {
+        let (data, line) = (&running.data, self.floor.line(self.rank, call));
+        let called = &mut self.called[(call % SETS) as usize];
+        if called.replace(data.signature) != Some(data.signature) {
+            self.segment.write(line + CALLED, &data.encode_in(scratch));
+        }
+        self.segment.store(line + SEQUENCE, data.sequence);
+        self.segment.store(line + DIGEST, data.digest.into());
+        self.segment.store(line + PIECES, self.pieces);
+        self.segment.store(line + CHECK, check_of(data, self.pieces));
         self.publish_at(line, call);
     }
 
@@ -271,15 +284,23 @@ impl HostMemory {
     #[cold]
     fn difference(&self, rank: u32, line: usize, running: &Running<'_>) -> Stop {
         let rank = self.members[rank as usize];
-        let mut called = [0; DATA_HEADER_BYTES];
-        self.segment.read(line + CALLED, &mut called);
-        match DataHeader::decode(&called) {
-            Ok(data) if data.sequence != running.sequence || data.signature != running.data.signature => {
+        match self.called(line) {
+            Some(data) if data.sequence != running.sequence || data.signature != running.data.signature => {
                 Stop::Mismatch(rank, data.sequence, data.call)
             }
-            Ok(data) if data.digest != running.data.digest => Stop::Earlier(rank),
+            Some(data) if data.digest != running.data.digest => Stop::Earlier(rank),
             _ => Stop::Ended(rank, LinkEnd::Corrupt("what it called, in shared memory, is damaged".to_owned())),
         }
+    }
+
+    /// What was called, as a line says it; nothing if that is damaged.
+    fn called(&self, line: usize) -> Option<DataHeader> {
+        let mut called = [0; DATA_HEADER_BYTES];
+        self.segment.read(line + CALLED, &mut called);
+        let (sequence, digest) = (self.segment.load(line + SEQUENCE), self.segment.load(line + DIGEST));
+        let data = DataHeader { sequence, digest: digest as u32, ..DataHeader::decode(&called).ok()? };
+        let check = check_of(&data, self.segment.load(line + PIECES));
+        (self.segment.load(line + CHECK) == check).then_some(data)
     }
 
     /// The place from which this rank reads what ranks have put or folded.
@@ -311,7 +332,7 @@ impl HostMemory {
     }
 
     /// The call with the lengths of parts that the ranks have told each other.
-    pub(super) fn told_of<'a>(&self, sharing: Sharing<'a>) -> Result<Sharing<'a>, Stop> {
+    pub(super) fn told_of<'a>(&self, sharing: &Sharing<'a>) -> Result<Sharing<'a>, Stop> {
         let parts = sharing.parts();
         let counts = self.told.as_chunks().0;
         let told = sharing.told(|rank, part| u64::from_le_bytes(counts[(rank * parts + part) as usize]));

@@ -25,7 +25,7 @@ use crate::types::{Call, CallKind, DType};
 struct Sharer<'a> {
     waiting: SharedWait<'a>,
     shared: &'a mut HostMemory,
-    sharing: Sharing<'a>,
+    sharing: &'a Sharing<'a>,
     memory: &'a Memory<'a>,
     arithmetic: Option<Arithmetic>,
     /// The number of the call among those that are carried out here.
@@ -76,7 +76,7 @@ pub(super) fn share_all(
     (group, driver): (&Collectives, &mut Driver),
     shared: &mut HostMemory,
     running: &Running<'_>,
-    sharing: Sharing<'_>,
+    sharing: &Sharing<'_>,
     memory: &Memory<'_>,
     function: Option<UserFunction>,
 ) -> Result<(), Stop> {
@@ -84,10 +84,10 @@ pub(super) fn share_all(
         return share((group, driver), shared, running, sharing, memory, function);
     }
     driver.by_steps(2, |driver, step| match step {
-        0 => tell_counts((group, driver), shared, running, &sharing),
+        0 => tell_counts((group, driver), shared, running, sharing),
         _ => {
             let sharing = shared.told_of(sharing)?;
-            share((group, driver), shared, running, sharing, memory, function)
+            share((group, driver), shared, running, &sharing, memory, function)
         }
     })
 }
@@ -112,7 +112,7 @@ fn tell_counts(
     let shape = Shape { rank: shared.rank, size: ranks as u32, call, in_place: false, layout: None };
     let memory = CallBuffers::of(&own[..row_bytes], all).memory();
     let announcing = Sharing::of(shape, choose(&shape, &group.thresholds)).ok_or(Stop::Bug)?;
-    let outcome = share((group, driver), shared, running, announcing, &memory, None);
+    let outcome = share((group, driver), shared, running, &announcing, &memory, None);
     shared.told = told;
     outcome
 }
@@ -122,7 +122,7 @@ pub(super) fn share(
     (group, driver): (&Collectives, &mut Driver),
     shared: &mut HostMemory,
     running: &Running<'_>,
-    sharing: Sharing<'_>,
+    sharing: &Sharing<'_>,
     memory: &Memory<'_>,
     function: Option<UserFunction>,
 ) -> Result<(), Stop> {
@@ -178,8 +178,7 @@ impl Sharer<'_> {
             self.memory.copy(from, to);
         }
         line.into_iter().for_each(|line| self.put(line));
-        let called = self.waiting.running.data.encode_in(&mut driver.head);
-        self.shared.come(self.call, self.waiting.running, &called);
+        self.shared.come(self.call, self.waiting.running, &mut driver.head);
         self.done.has_come = true;
         Ok(())
     }
@@ -383,7 +382,7 @@ impl Sharer<'_> {
         (to, begin): (Sink<'_>, Option<usize>),
         scratch: &mut [u8],
     ) {
-        let sharing = &self.sharing;
+        let sharing = self.sharing;
         let (element, part) = (sharing.element(), sharing.taken_part());
         let (divisor, narrows) = (sharing.divisor(), sharing.narrows());
         let narrow = narrows.map_or(element, |how| how.to.size());

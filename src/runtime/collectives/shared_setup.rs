@@ -297,6 +297,7 @@ impl Setup<'_> {
             others,
             sleeps: Cell::default(),
             calls: 0,
+            called: Default::default(),
             done_by_all: 0,
             pieces: 0,
             told: Vec::new(),

@@ -44,7 +44,7 @@ const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
-    pub fn run(&self, work: Work<'_>) -> Result<()> {
+    pub fn run(&self, mut work: Work<'_>) -> Result<()> {
         let shape = self.shape(&work)?;
         shape.check()?;
         self.context.begin()?;
@@ -54,7 +54,7 @@ impl Collectives {
         let time = self.context.time_limit();
         let attention = self.context.state.program.interrupts.attention();
         let turn = self.turns.take(Some((work.call, time.since)));
-        self.context.told_by(self.work(&turn, time, &attention, &mut { work }))
+        self.context.told_by(self.work(&turn, time, &attention, &mut work))
     }
 
     /// Starts one collective, which goes on while the caller does something else.
@@ -229,11 +229,11 @@ impl Collectives {
             driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
         }
         turn.enter();
+        let mut outcome = Err(Stop::Bug);
         let guarded = AssertUnwindSafe(|| {
-            self.check_revokes(&mut exclusive.driver, &running)?;
-            body(exclusive, &running)
+            outcome = self.check_revokes(&mut exclusive.driver, &running).and_then(|()| body(exclusive, &running));
         });
-        let outcome = catch_unwind(guarded).unwrap_or(Err(Stop::Bug));
+        let _ = catch_unwind(guarded); // then the outcome is the bug
         let driver = &mut exclusive.driver;
         if let Err(Stop::Interrupted(why)) = &outcome {
             if turn.pass_on() {
@@ -359,7 +359,7 @@ impl<'a> CallCarrier<'a> {
 
     /// Carries the call out.
     fn carry_out(
-        self,
+        &self,
         (group, driver): (&Collectives, &mut Driver),
         group_carrier: &mut CarrierChoice,
         running: &Running<'_>,
@@ -372,7 +372,7 @@ impl<'a> CallCarrier<'a> {
                 share_all((group, driver), shared, running, sharing, memory, function)
             }
             (CallCarrier::Levels(leveled), CarrierChoice::Levels(levels)) => {
-                levels_woven::carry_out(&leveled, (group, driver), levels, running, memory, function)
+                levels_woven::carry_out(leveled, (group, driver), levels, running, memory, function)
             }
             _ => group.carry_out(driver, running, &Plan::of_all(shape, algorithm), memory, function),
         }

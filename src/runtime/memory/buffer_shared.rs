@@ -15,6 +15,8 @@ const STRETCH_BYTES: usize = 4096;
 
 /// How many ranks can fold through memory.
 pub(crate) const FOLDED_MAX: usize = 64;
+/// So few operands are made ready in no time.
+const FEW: usize = 8;
 
 /// The place from which ranks' elements are read.
 #[derive(Clone, Copy)]
@@ -109,7 +111,7 @@ impl Folding<'_> {
     /// `span`, and to a place where others find it, if that is wanted.
     pub(crate) fn fold(
         &mut self,
-        places: impl Iterator<Item = usize>,
+        places: impl ExactSizeIterator<Item = usize>,
         count: usize,
         order: impl FnOnce(&mut dyn FnMut(Fold)) -> u32,
         memory: &Memory<'_>,
@@ -118,11 +120,13 @@ impl Folding<'_> {
         let (element, how) = (self.arithmetic.dtype.size(), self.arithmetic);
         let (room, bytes) = (stretch_bytes(element), count * element);
         assert!(bytes <= room, "{bytes} bytes are no stretch");
-        let mut operands = [std::ptr::null(); FOLDED_MAX];
-        let mut ranks = 0;
+        let (ranks, mut few, mut many) = (places.len(), [std::ptr::null(); FEW], None);
+        let operands = match ranks <= FEW {
+            true => &mut few[..ranks],
+            false => &mut many.insert([std::ptr::null(); FOLDED_MAX])[..ranks],
+        };
         for (operand, place) in operands.iter_mut().zip(places) {
             *operand = self.from.pointer(place, bytes);
-            ranks += 1;
         }
         assert!(self.scratch.len() >= scratch_bytes(ranks, element), "{} bytes of scratch", self.scratch.len());
         let scratch = self.scratch.as_mut_ptr();
