@@ -32,8 +32,9 @@ const LAUNCHERS_HEAD: &str = "
 ## Other launchers
 
 With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE`, `DEVICE_ID` and `RANK_TABLE_FILE`. Without one, muster
-looks for the launchers below, in this order. The first counts whose rank and workers are set: it is the innermost. It gives rank,
-number of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one.
+looks for the launchers below, in this order. The first counts whose rank and workers are set: as a rule it is the innermost. It gives rank,
+number of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one. If
+another launcher below says that there are several, variables of an outer launcher may be left over: a warning names both.
 
 | launcher | rank | workers | local rank | local workers |
 | --- | --- | --- | --- | --- |

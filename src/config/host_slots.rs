@@ -36,11 +36,15 @@ pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
         let complain = |words: String| (index + 1, words);
-        let wrong = |word: &str| complain(format!("{word:?}; a line is `host`, `host slots=8` or `host:8`"));
+        let wrong = |word: &str| {
+            complain(format!("{word:?}; a line is `host`, `host slots=8` or `host:8`, with a number from 1"))
+        };
         let mut found = host(first).ok_or_else(|| wrong(first))?;
         for word in words {
             match word.split_once('=') {
-                Some(("slots", number)) => found.slots = Some(slots(number).ok_or_else(|| wrong(word))?),
+                Some(("slots", number)) if found.slots.is_none() => {
+                    found.slots = Some(slots(number).ok_or_else(|| wrong(word))?);
+                }
                 // More workers than `slots` are never started, so this limit has no effect.
                 Some(("max_slots" | "max-slots", number)) if slots(number).is_some() => {}
                 _ => return Err(wrong(word)),
@@ -130,9 +134,14 @@ mod tests {
 
     #[test]
     fn a_line_that_is_wrong_is_named_by_its_number() {
-        for (text, number) in
-            [("one\ntwo slots=x", 2), ("one binding=user:4", 1), ("\n\none two", 3), ("one:4x", 1), ("slots=4", 1)]
-        {
+        for (text, number) in [
+            ("one\ntwo slots=x", 2),
+            ("one binding=user:4", 1),
+            ("\n\none two", 3),
+            ("one:4x", 1),
+            ("slots=4", 1),
+            ("one slots=1 slots=2", 1),
+        ] {
             let (line, words) = hosts_of_lines(text).unwrap_err();
             assert!(line == number && words.contains("slots=8"), "{text}: {line}: {words}");
         }

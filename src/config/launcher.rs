@@ -25,6 +25,9 @@ use crate::error::{Error, Result};
 /// The scheduler's port if another launcher started us and nothing names one.
 pub const DEFAULT_PORT: u16 = 8118;
 
+/// How the origin of a host begins that is the first of a list.
+pub const FIRST_OF: &str = "the first host of ";
+
 /// torchrun itself listens on MASTER_PORT, and its workers on the one after it.
 const MASTER_PORT_OFFSET: u64 = 2;
 
@@ -188,7 +191,7 @@ fn first_of(variable: &str, environment: &Environment) -> Option<Given> {
         Text::Valid(list) => Text::Valid(host_list::of_list(list).map_or_else(|| list.clone(), |hosts| hosts.first)),
         garbled => garbled.clone(),
     };
-    Some(Given { text: Ok(text), origin: format!("the first host of {variable}") })
+    Some(Given { text: Ok(text), origin: format!("{FIRST_OF}{variable}") })
 }
 
 /// The first host of a file; or the words that follow the sentence that no host is known.
@@ -196,7 +199,7 @@ fn of_host_file(file: Option<&HostFile>) -> (Option<Given>, Option<String>) {
     let Some(HostFile { variable, path, first }) = file else { return (None, None) };
     match first {
         Ok(host) => {
-            let origin = format!("the first host of {} ({variable})", show(path));
+            let origin = format!("{FIRST_OF}{} ({variable})", show(path));
             (Some(Given { text: Ok(Text::Valid(host.clone())), origin }), None)
         }
         Err(why) => (None, Some(format!("{variable} names {}, but that {why}", show(path)))),
@@ -205,7 +208,8 @@ fn of_host_file(file: Option<&HostFile>) -> (Option<Given>, Option<String>) {
 
 /// What a launcher's row says of this environment.
 impl Launcher {
-    fn counts(&self, environment: &Environment) -> bool {
+    /// Whether it tells this process its place.
+    pub fn counts(&self, environment: &Environment) -> bool {
         self.has_place(environment) && self.holds(environment)
     }
 

@@ -1,9 +1,10 @@
-//! What is odd about launchers' variables if none of them tells a process its place. They have no effect then, and a
-//! process that does not know that it is alone would work alone. So each oddity is named. Tested in `launcher_test.rs`.
+//! What is odd about launchers' variables if none of them tells a process its place, or one says that it is alone where another
+//! does not. They have no effect then, and a process that does not know that it is alone would work alone. So each oddity is named.
+//! Tested in `launcher_test.rs`.
 
 use super::environment::Environment;
 use super::launcher::{is_in_step, number, spelled};
-use super::launchers::{task_of, Condition, Launcher, LAUNCHERS, SLURM_STEP, STRANGERS};
+use super::launchers::{task_of, Condition, Launcher, Stranger, LAUNCHERS, SLURM_STEP, STRANGERS};
 use super::table::Setting;
 
 const ALONE: &str = "this process is a cluster of one";
@@ -20,6 +21,26 @@ pub fn remarks(environment: &Environment) -> Vec<String> {
         remarks.extend(stranger(environment));
     }
     remarks
+}
+
+/// The launcher that counts says that this process is alone, and another has started it as one of several.
+pub fn beside(counts: &Launcher, environment: &Environment) -> Option<String> {
+    if number(environment, counts.size) != Some(1) {
+        return None;
+    }
+    let of_row =
+        |row: &Launcher| Some((row.size, number(environment, row.size).filter(|_| row.counts(environment))?, row.name));
+    let of_stranger = |known: &Stranger| {
+        let size = known.size.filter(|_| environment.get(known.mark).is_some())?;
+        Some((size, number(environment, size)?, known.name))
+    };
+    let mut sizes = LAUNCHERS.iter().filter_map(of_row).chain(STRANGERS.iter().filter_map(of_stranger));
+    let (other, several, name) = sizes.find(|(_, size, _)| *size > 1)?;
+    let Launcher { rank, size, .. } = counts;
+    Some(format!(
+        "{size} is 1, so {ALONE}, but {other} is {several}: if {name} has started it, unset {rank} and {size}, which are then left \
+         over"
+    ))
 }
 
 /// A launcher has set its rank without its number of processes, or the other way round: then it does not count.

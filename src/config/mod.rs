@@ -44,6 +44,7 @@ pub use hccl::hccl_chief_port;
 pub use host_slots::{hosts_of_lines, hosts_of_words, HostSlots};
 pub use json::parse as parse_json;
 pub use launcher::DEFAULT_PORT;
+pub use launchers::MASTER_ADDR;
 pub use nearest::closest;
 pub use rank_entry::Host;
 pub use rank_table_text::{text as rank_table_text, DeviceEntry};

@@ -1,6 +1,7 @@
 //! Remarks on valid settings: what is odd about them, and what this version cannot honour.
 
 use super::environment::Environment;
+use super::launcher::{number, Placement};
 use super::launcher_remarks;
 use super::nearest;
 use super::reader::Reader;
@@ -11,7 +12,13 @@ impl Reader<'_> {
     pub(super) fn warnings(&self, is_alone: bool) -> Vec<String> {
         let environment = &self.config.environment;
         let mut warnings = misspelt(environment);
-        if self.placement.is_none() && self.set_by(Key::Role).is_none() {
+        if self.set_by(Key::Role).is_some() {
+            return warnings;
+        }
+        if let Some(placement) = &self.placement {
+            let another = self.another_size(placement);
+            warnings.extend(another.or_else(|| launcher_remarks::beside(placement.launcher, environment)));
+        } else {
             warnings.extend(launcher_remarks::remarks(environment));
             let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
             let set: Vec<String> =
@@ -24,6 +31,13 @@ impl Reader<'_> {
             }
         }
         warnings
+    }
+
+    /// A setting of ours says another number of workers than the launcher. It counts, and somebody may have forgotten it.
+    fn another_size(&self, placement: &Placement) -> Option<String> {
+        let (size, told) = (placement.launcher.size, number(&self.config.environment, placement.launcher.size)?);
+        let counts = self.small(Key::WorkerNum).ok().flatten().filter(|counts| u64::from(*counts) != told)?;
+        Some(format!("{size} is {told}, but {} is {counts}, which counts", self.name(Key::WorkerNum)))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::derived::DerivedJob;
 use super::hccl::hccl_chief_port;
-use super::launcher::Placement;
+use super::launcher::{Placement, FIRST_OF};
 use super::launchers::MASTER_ADDR;
 use super::reach::Reach;
 use super::reader::Reader;
@@ -145,6 +145,11 @@ impl Settings {
     /// variable that would change it. For errors that only show when a value is used.
     pub fn origin(&self, key: Key) -> String {
         self.origins.get(&key).unwrap_or(&Origin::Default).name(key.setting())
+    }
+
+    /// Whether the scheduler's host is the first of a list that a launcher tells.
+    pub fn host_is_listed(&self) -> bool {
+        matches!(self.origins.get(&Key::SchedHost), Some(Origin::Launcher(of)) if of.starts_with(FIRST_OF))
     }
 
     /// The port of the chief of HCCL's cluster manager, for a scheduler at this one.

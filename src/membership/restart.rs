@@ -23,10 +23,12 @@ impl Conductor {
         if !cluster.job.is_complete() {
             return;
         }
-        let (times, epoch, size) = (cluster.generation, cluster.epoch.0, cluster.size_in_words());
-        cluster
-            .out
-            .warn(format!("this scheduler was started again ({times} times now): epoch {epoch} of {size} goes on"));
+        let (epoch, size) = (cluster.epoch.0, cluster.size_in_words());
+        let again = match cluster.generation.saturating_sub(1) {
+            0 | 1 => "again".to_owned(),
+            several => format!("again, {several} times now"),
+        };
+        cluster.out.warn(format!("this scheduler was started {again}: epoch {epoch} of {size} goes on"));
         for key in cluster.nodes.keys().copied().collect::<Vec<_>>() {
             self.detector.judge_soon(cluster, now, key);
         }

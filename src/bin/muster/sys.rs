@@ -5,6 +5,7 @@ use crate::code;
 use std::ffi::{c_ulong, CString};
 use std::fs::TryLockError;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -61,6 +62,17 @@ pub fn executable(path: &Path) -> bool {
 /// Whether this process may make files in that folder. The error says why not.
 pub fn may_make_files_in(folder: &Path) -> io::Result<()> {
     access(folder, libc::W_OK | libc::X_OK)
+}
+
+/// Whether the file system of this folder has no room for anybody but the superuser.
+pub fn is_full(folder: &Path) -> bool {
+    let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    let mut found = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: `path` is a string that ends with NUL, and `found` has room for the answer; both outlive the call.
+    let asked = uninterrupted(|| unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) });
+    // SAFETY: all zeroes are a valid answer, and the kernel's is one.
+    let found = unsafe { found.assume_init() };
+    asked.is_ok() && found.f_blocks > 0 && found.f_bavail == 0
 }
 
 fn access(path: &Path, how: libc::c_int) -> io::Result<()> {

@@ -2,9 +2,9 @@
 //! Every complaint names the setting that is to be mended. Tested by `tests/python/test_settings.py`,
 //! `test_launchers.py` and `test_own_name.py`.
 
-use crate::config::{Assignment, Key, Settings};
+use crate::config::{Assignment, Key, Settings, MASTER_ADDR};
 use crate::error::{Error, Result};
-use crate::net::{interface, resolve, Listener};
+use crate::net::{host, interface, resolve, Listener};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -120,10 +120,17 @@ fn is_here(address: &SocketAddr) -> bool {
 
 /// The error for an address that is not this host's.
 fn not_here(settings: &Settings, error: &Error) -> Error {
-    match settings.reach.sched_bind.is_empty() {
-        true => Error::new(error.status(), format!("{}; {}", error.message(), advice())),
-        false => error.clone(),
+    if !settings.reach.sched_bind.is_empty() {
+        return error.clone();
     }
+    let advice = if settings.host_is_listed() { advice_of_list() } else { advice() };
+    Error::new(error.status(), format!("{}; {advice}", error.message()))
+}
+
+/// The advice for a launcher's list whose first host has not rank 0: Slurm sorts its nodes.
+fn advice_of_list() -> String {
+    let host = host::name().map_or_else(|_| String::new(), |name| format!(" ({name})"));
+    format!("rank 0 runs the scheduler, and is not on that host: set {MASTER_ADDR} to the name of this host{host} for all ranks")
 }
 
 /// The advice for the case that nodes look for the scheduler elsewhere.

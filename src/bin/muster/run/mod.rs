@@ -405,6 +405,9 @@ fn wait(
     if let Some(words) = tail.and_then(|tail| tail.finish(signals, limit)) {
         voice.say(words);
     }
+    if sys::is_full(&options.log_dir) {
+        voice.say(summary::full_disk(&options.log_dir));
+    }
     let (text, code) = summary::summary(&outcome);
     match report.is_led() {
         true => report.summary(&told(&outcome, text)),

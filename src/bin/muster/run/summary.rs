@@ -35,6 +35,9 @@ const TELLING: [&str; 8] =
 /// What the scheduler says of a process that its launcher has asked to end, and reported.
 const ENDED_BY_LAUNCHER: &str = "killed by signal 15 (its launcher)";
 
+/// How its log says that the job has failed.
+const JOB_IS_BROKEN: &str = "[scheduler] the job is broken: ";
+
 /// What it says of a rank that called `muster_abort`, before the code.
 const ABORTED: &str = " aborted the job with code ";
 
@@ -168,6 +171,14 @@ fn of_its_launcher(words: &str) -> &'static str {
         true => "    that may be its launcher's own doing: what the launcher on that host says comes first\n",
         false => "",
     }
+}
+
+/// Why logs may end early.
+pub fn full_disk(folder: &Path) -> String {
+    format!(
+        "muster: warning: the disk with the logs ({}) is full: what workers wrote last may be lost\n",
+        folder.display()
+    )
 }
 
 /// The folder of the logs, of which this is one.
@@ -314,10 +325,11 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     shown
 }
 
-/// Why the scheduler says that the job failed.
+/// Why the scheduler says that the job failed. If it was ended before its last line, what it had warned of says that.
 fn last_words(log: &str) -> Option<&str> {
-    let of_last_life = log.lines().rev().take_while(|line| !line.starts_with(NEXT_LIFE));
-    of_last_life.into_iter().find_map(|line| line.strip_prefix(LAST_WORDS))
+    let of_last_life = || log.lines().rev().take_while(|line| !line.starts_with(NEXT_LIFE));
+    let broken = |line| Some(str::split_once(line, JOB_IS_BROKEN)?.1);
+    of_last_life().find_map(|line| line.strip_prefix(LAST_WORDS)).or_else(|| of_last_life().find_map(broken))
 }
 
 /// Which process the scheduler's words blame.

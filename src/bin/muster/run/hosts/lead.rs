@@ -43,7 +43,8 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
     let signals = Signals::begin().map_err(failed)?;
     let (sender, events) = sync_channel(WAITING);
     pass_on(signals, sender.clone()).map_err(failed)?;
-    let folder = std::env::current_dir().map_err(failed)?;
+    let gone = |error: io::Error| format!("can't lead the hosts: the working directory: {error}");
+    let folder = std::env::current_dir().map_err(gone)?;
     let show = Show::start(Pane::new(io::stdout(), voice.row())).map_err(failed)?;
     let mut lead = Lead {
         plan,
