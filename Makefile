@@ -49,6 +49,12 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
+# Make takes words apart at spaces, and so do the recipes.
+APART := $(if $(filter-out 1,$(words $(CURDIR))),a space)$(if $(findstring ',$(CURDIR)),a quotation mark)
+ifneq ($(APART),)
+$(error the path of this folder ($(CURDIR)) has $(APART) in it: move it to one that has none)
+endif
+
 TARGET := $(CURDIR)/target
 export CARGO_TARGET_DIR := $(TARGET)
 RELEASE := $(TARGET)/release
@@ -77,7 +83,8 @@ library:
 	cargo build --release
 	ln -sf libmuster.so $(RELEASE)/libmuster.so.1
 	ln -sf muster $(RELEASE)/msrun
-	scripts/licences.sh > $(RELEASE)/licences.txt
+	scripts/licences.sh > $(RELEASE)/licences.new
+	mv $(RELEASE)/licences.new $(RELEASE)/licences.txt
 
 $(VENV)/has_%: scripts/requirements.txt
 	python3 -m venv $(VENV)
@@ -100,8 +107,13 @@ LIBDIR ?= lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 # Builds nothing: a user who may write there need not be able to build. `make library` is enough before it.
+install uninstall: export RELEASE := $(RELEASE)
+install uninstall: export VERSION := $(VERSION)
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export LIBDIR := $(LIBDIR)
+install uninstall: export DESTDIR := $(DESTDIR)
 install uninstall:
-	@RELEASE=$(RELEASE) VERSION=$(VERSION) PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh $@
+	@scripts/install.sh $@
 
 # Where the tests of the C ABI take the library from.
 INSTALLED := $(TARGET)/installed
@@ -333,8 +345,9 @@ sanitize: asan memcheck helgrind
 UNSTABLE := RUSTC_BOOTSTRAP=1
 # Make hands what it exports to recipes, not to every version's shell function.
 ASK_RUSTC := $(if $(RUSTUP_HOME),RUSTUP_HOME=$(RUSTUP_HOME)) rustc
-TRIPLE := $(shell $(ASK_RUSTC) -vV | sed -n 's/^host: //p')
-TRIPLE_RUSTFLAGS := CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUSTFLAGS
+# Asked only where it is used: a user who installs need not have the compiler.
+TRIPLE = $(shell $(ASK_RUSTC) -vV | sed -n 's/^host: //p')
+TRIPLE_RUSTFLAGS = CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUSTFLAGS
 ASAN := $(TARGET)/asan
 VALGRIND := $(TARGET)/valgrind
 # How many times longer than usual the tests may take.
@@ -375,7 +388,7 @@ FUZZ_SECONDS := 1200
 FUZZ_RUSTFLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
-FUZZER := $(FUZZ)/$(TRIPLE)/release/muster-fuzz
+FUZZER = $(FUZZ)/$(TRIPLE)/release/muster-fuzz
 
 fuzz: fuzzer
 	mkdir -p $(FUZZ)/corpus/$(FUZZ_TARGET)

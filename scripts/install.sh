@@ -1,8 +1,10 @@
 #!/bin/sh
 # Lays down what was built, or takes the same files away: install.sh install|uninstall
 # The Makefile says from where (RELEASE, VERSION) and whereto (PREFIX, LIBDIR, DESTDIR).
+# STRIP=no leaves debug information where it is, for tools that take it out themselves.
 # Nothing that is laid down has DESTDIR in it, or PREFIX: the folders can be moved as a whole.
 set -eu
+umask 022 # all users may read what is laid down, and one may write
 action=$1
 tree=$(cd "$(dirname "$0")/.." && pwd)
 case $PREFIX in /*) ;; *) echo "PREFIX is \"$PREFIX\": an absolute path is needed" >&2; exit 1 ;; esac
@@ -14,9 +16,12 @@ share=$PREFIX/share
 if [ "$action" = install ]; then
     for built in muster libmuster.so libmuster.a licences.txt; do
         [ -e "$RELEASE/$built" ] || { echo "$RELEASE/$built is missing: run \`make library\` first" >&2; exit 1; }
+        [ -r "$RELEASE/$built" ] && [ -s "$RELEASE/$built" ] || { echo "$RELEASE/$built cannot be read, or is empty" >&2; exit 1; }
     done
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
 fi
 
 # file <mode> <path> <what to copy>
@@ -39,7 +44,7 @@ text() {
 link() {
     if [ "$action" = install ]; then
         mkdir -p "$DESTDIR$(dirname "$1")"
-        ln -sf "$2" "$DESTDIR$1"
+        ln -sfn "$2" "$DESTDIR$1"
     else
         rm -f "$DESTDIR$1"
     fi
@@ -55,18 +60,24 @@ filled() {
 }
 way() { realpath --canonicalize-missing --no-symlinks --relative-to="$1" "$2"; }
 
-if [ "$action" = install ]; then
+if [ "$action" = install ] && [ "${STRIP:-yes}" = no ]; then
+    cp "$RELEASE/libmuster.so" "$RELEASE/muster" "$work"
+elif [ "$action" = install ]; then
     # Without debug information the library and the command are small; it lies beside the library, where gdb looks.
     objcopy --only-keep-debug "$RELEASE/libmuster.so" "$work/libmuster.so.$VERSION.debug"
     objcopy --strip-unneeded "$RELEASE/libmuster.so" "$work/libmuster.so"
     (cd "$work" && objcopy --add-gnu-debuglink="libmuster.so.$VERSION.debug" libmuster.so)
     objcopy --strip-debug "$RELEASE/muster" "$work/muster"
+fi
+if [ "$action" = install ]; then
     "$tree/scripts/static_library.sh" "$RELEASE/libmuster.a" "$tree/abi/symbols.txt" "$work/libmuster.a"
 fi
 file 644 "$include/muster.h" "$tree/include/muster.h"
 file 644 "$include/muster.hpp" "$tree/bindings/cpp/muster.hpp"
 file 755 "$LIBDIR/libmuster.so.$VERSION" "${work:-}/libmuster.so"
-file 644 "$LIBDIR/libmuster.so.$VERSION.debug" "${work:-}/libmuster.so.$VERSION.debug"
+if [ "$action" = uninstall ] || [ "${STRIP:-yes}" != no ]; then
+    file 644 "$LIBDIR/libmuster.so.$VERSION.debug" "${work:-}/libmuster.so.$VERSION.debug"
+fi
 link "$LIBDIR/libmuster.so.$abi" "libmuster.so.$VERSION"
 link "$LIBDIR/libmuster.so" "libmuster.so.$abi"
 file 644 "$LIBDIR/libmuster.a" "${work:-}/libmuster.a"

@@ -5,6 +5,8 @@ set -eu
 cargos=$1 symbols=$2 made=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 wanted=$(sed 's/^/--undefined=/' "$symbols")
 # Sections that several objects may bring (COMDAT) are settled here: what is local afterwards cannot be shared with others.

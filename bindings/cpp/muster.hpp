@@ -23,6 +23,10 @@
 #ifndef MUSTER_HPP
 #define MUSTER_HPP
 
+#if __cplusplus < 201703L
+#error "muster.hpp needs C++17: compile with -std=c++17 or newer"
+#endif
+
 #include <muster.h>
 
 #include <array>

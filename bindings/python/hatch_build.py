@@ -40,6 +40,9 @@ def _build(arch):
         **os.environ,
         "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}",
         "CARGO_TARGET_DIR": str(target),
+        # Elsewhere they would lie in a home, which there may not be.
+        "ZIG_GLOBAL_CACHE_DIR": str(target / "zig"),
+        "CARGO_ZIGBUILD_CACHE_DIR": str(target / "zigbuild"),
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
     }

@@ -96,7 +96,7 @@ def test_cmake_finds_it(installed, tmp_path):
         assert ("libmuster.so.1" in needed) is not is_static, needed
 
 
-@pytest.mark.parametrize("wanted, is_found", [("1", True), ("1.0", True), (VERSION, True), ("2", False), ("1.9999", False), ("0.9", False), ("1 COMPONENTS extras", False), ("1 OPTIONAL_COMPONENTS extras", True)])
+@pytest.mark.parametrize("wanted, is_found", [("1", True), ("1.0", True), (VERSION, True), ("2", False), ("1.9999", False), ("0.9", False), ("1 COMPONENTS extras", False), ("1 OPTIONAL_COMPONENTS extras", True), ("1...1.9", True), ("1...<1.0.1", True), (f"0.9...{VERSION}", False), (f"1...<{VERSION}", False)])
 def test_cmake_takes_a_version_and_components_that_fit_only(installed, wanted, is_found, tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.16)\nproject(outside LANGUAGES C)\nfind_package(muster {wanted})\n"

@@ -17,6 +17,8 @@ with muster.init() as cluster:
     print(muster.__file__, [float(rank) for rank in cluster.world.allgather(array("f", [cluster.rank]))], flush=True)
 """
 TIMEOUT_S = 120
+# pip's scripts name their interpreter by its path, which may have a space.
+VENV = "an environment"
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +30,14 @@ def wheel():
 def environment(wheel, tmp_path_factory):
     """An environment of Python with nothing in it but the wheel."""
     folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, timeout=TIMEOUT_S)
-    python = folder / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", folder / VENV], check=True, timeout=TIMEOUT_S)
+    python = folder / VENV / "bin" / "python"
     install(wheel, python=python)
     return folder
 
 
 def run(environment, *words, **named):
-    path = f"{environment / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    path = f"{environment / VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(words, env=clean_environment({"PATH": path, "PYTHONPATH": None}), cwd=environment, text=True, check=True,
                           capture_output=True, timeout=TIMEOUT_S, **named).stdout
 
