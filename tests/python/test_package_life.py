@@ -1,5 +1,6 @@
 """How a process of Python leaves its cluster, and what its children may not do."""
 
+import json
 import signal
 import sys
 
@@ -361,6 +362,29 @@ def test_alone_without_any_setting():
     with Process(packaged(lines)) as alone:
         assert alone.wait(timeout=60) == 0, alone.describe()
         assert said(alone) == {"size": 1, "rank": 0, "all": [1]}
+
+
+def test_what_belongs_to_its_process_is_neither_copied_nor_pickled():
+    lines = """
+        import copy, pickle
+        cluster = muster.init()
+        receive = cluster.world.irecv(bytearray(1), source=0, tag=1)
+        for one in (cluster, cluster.world, cluster.store, receive):
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                try:
+                    copied(one)
+                except TypeError as error:
+                    say(kind=type(one).__name__, error="TypeError", sentence=str(error))
+        say(**told(receive.wait, -1.0))
+    """
+    with Process(packaged(lines)) as process:
+        assert process.wait(timeout=30) == 0, process.describe()
+        assert process.stderr == "", process.describe()
+        words = [json.loads(line) for line in process.stdout.splitlines()]
+        refused = [(one["kind"], one["error"]) for one in words[:-1]]
+        assert refused == [(kind, "TypeError") for kind in ("Cluster", "Group", "Store", "Request") for _ in range(3)]
+        assert "belongs to its process: it can be neither copied nor pickled" in words[0]["sentence"]
+        assert words[-1]["error"] == "InvalidError" and "-1.0 seconds" in words[-1]["sentence"]
 
 
 def test_the_end_of_the_interpreter_while_a_thread_waits_for_the_others(tmp_path):

@@ -61,6 +61,8 @@ if rank == 0:
     assert store.compare_set("word", "wrong", "second") == b"first"
     assert store.compare_set("word", "first", "second") == b"second"
     assert store.compare_set("absent", "something", "else") == b"something"
+    assert kept.compare_set("word", "", "mine") == b"mine" == dist.PrefixStore("within", kept).compare_set("word", "", "mine")
+    assert kept.compare_set("word", "mine", "next") == b"next" and kept.delete_key("word") and store.delete_key("mine/within/word")
     assert store.check(["word"]) and not store.check(["word", "absent"])
     assert store.delete_key("word") and not store.delete_key("word")
     assert store.multi_get(["bytes", "mine/key"]) == [b"a", b"value"]

@@ -36,7 +36,7 @@ class HcclCm:
     """This node's address, numeric."""
 
 
-class Cluster:
+class Cluster(_life.OfThisProcess):
     """A node's cluster. Its calls may come from any thread.
 
     As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`,

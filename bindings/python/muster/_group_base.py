@@ -10,7 +10,7 @@ from ._library import LIBRARY
 from ._requests import Request, received_of, tell_of_misfit
 
 
-class GroupBase:
+class GroupBase(_life.OfThisProcess):
     """A group's handle. The classes that build on it add what can be called."""
 
     __slots__ = ("__weakref__", "_cluster", "_handle", "_is_made", "_owner", "_rank", "_size")

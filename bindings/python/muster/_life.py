@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, NoReturn, Optional, Tuple
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
@@ -50,7 +50,16 @@ _LONGEST_WAIT_S = 30.0
 _inherited: Optional[BaseException] = None
 
 
-class Handle:
+class OfThisProcess:
+    """What can be neither copied nor pickled, for the library's handle in it belongs to one process and one object."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} belongs to its process: it can be neither copied nor pickled")
+
+
+class Handle(OfThisProcess):
     """A handle of the library that is freed with this object, unless it belongs to another process."""
 
     __slots__ = ("_free", "_owned", "_pid", "value")

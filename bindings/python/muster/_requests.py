@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterator, List, Optional, Sequence, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, cast
 
 from . import _life
 from ._calls import Call
@@ -49,7 +49,7 @@ def tell_of_misfit(error: MusterError, call: Optional[Call]) -> None:
         error.received = received_of(call.received)
 
 
-class Request(Generic[T]):
+class Request(_life.OfThisProcess, Generic[T]):
     """An operation that was started: a collective or message without waiting. Its result is that of the form that
     waits.
 
@@ -216,14 +216,14 @@ def wait_any(requests: Sequence[Request[Any]], timeout: Optional[float] = None) 
     return found.value
 
 
-def wait_all(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> List[Any]:
+def wait_all(requests: Iterable[Request[Any]], timeout: Optional[float] = None) -> List[Any]:
     """Waits until all of these have ended, and returns their results, or raises the error of the first that has failed.
 
     They may be of different groups and clusters. `timeout` as for `Request.wait`.
     """
-    limit = -1 if timeout is None else milliseconds(timeout)
-    with _turns_of(requests) as handles:
-        status = LIBRARY.muster_request_wait_all(handles, len(requests), limit)
+    limit, awaited = -1 if timeout is None else milliseconds(timeout), list(requests)
+    with _turns_of(awaited) as handles:
+        status = LIBRARY.muster_request_wait_all(handles, len(awaited), limit)
     if status in _GOES_ON and check(status) == Status.IN_PROGRESS:
-        raise TimeoutError(f"not all of {len(requests)} operations have ended after {timeout} s; only the wait has ended")
-    return [request.wait() for request in requests]
+        raise TimeoutError(f"not all of {len(awaited)} operations have ended after {timeout} s; only the wait has ended")
+    return [request.wait() for request in awaited]

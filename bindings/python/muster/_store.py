@@ -65,7 +65,7 @@ class _Given:
         return [ctypes.string_at(entry.data, entry.len) if entry.len else b"" for entry in entries]
 
 
-class Store:
+class Store(_life.OfThisProcess):
     """Keys of 1 to 4,096 bytes, values of up to 16 MiB, all together up to 256 MiB (settings change that).
 
     Keys are text, which is kept as UTF-8, or bytes, zeros included. So are values; anything else with memory is a value,

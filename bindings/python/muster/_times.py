@@ -7,14 +7,14 @@ from ._errors import InvalidError
 from ._library import NO_LIMIT
 
 DEFAULT = -1.0
-"""In place of a time-out: the one of the settings."""
+"""In place of a time-out: the one of the settings. It is this very object; another -1 is wrong, as every negative time is."""
 
 
 def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
     """None and infinity are without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
     if seconds is None:
         return NO_LIMIT
-    if seconds == DEFAULT:
+    if seconds is DEFAULT:
         return -1
     if not seconds >= 0:
         raise InvalidError(f"{name}: {seconds!r} seconds; 0 or more, None without limit, or muster.DEFAULT is right")

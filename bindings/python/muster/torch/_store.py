@@ -68,7 +68,8 @@ class Store(torch.distributed.Store):
         """Sets a key to what is desired if its value is what is expected; returns the value afterwards. A key that is not there
         is set where nothing (an empty value) is expected; otherwise the expected value is returned.
         """
-        words = (key, expected_value, desired_value)
+        # Up to torch 1.13 a PrefixStore passes values on as lists of numbers.
+        words = (key, *(bytes(value) if isinstance(value, list) else value for value in (expected_value, desired_value)))
         value: bytes = self._told(lambda: self.cluster.store.compare_set(*words, c10d=True))
         return value
 
