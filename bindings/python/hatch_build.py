@@ -37,12 +37,12 @@ def _build(arch):
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or TREE / "target") / "wheel_build"
     beside = pathlib.Path(sys.executable).parent  # where cargo-zigbuild and python-zig of this environment are
     environment = {
-        **os.environ,
-        "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}",
-        "CARGO_TARGET_DIR": str(target),
         # Elsewhere they would lie in a home, which there may not be.
         "ZIG_GLOBAL_CACHE_DIR": str(target / "zig"),
         "CARGO_ZIGBUILD_CACHE_DIR": str(target / "zigbuild"),
+        **os.environ,
+        "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}",
+        "CARGO_TARGET_DIR": str(target),
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
         "CARGO_PROFILE_RELEASE_DEBUG": "0",
     }

@@ -4,7 +4,7 @@
 
 use super::environment::Environment;
 use super::launcher::{is_in_step, number, spelled};
-use super::launchers::{task_of, Condition, Launcher, Stranger, LAUNCHERS, SLURM_STEP, STRANGERS};
+use super::launchers::{task_of, Condition, Launcher, LAUNCHERS, SLURM_STEP, STRANGERS};
 use super::table::Setting;
 
 const ALONE: &str = "this process is a cluster of one";
@@ -23,23 +23,23 @@ pub fn remarks(environment: &Environment) -> Vec<String> {
     remarks
 }
 
-/// The launcher that counts says that this process is alone, and another has started it as one of several.
+/// The launcher that counts says that this process is alone, and another has started it as the first of several.
 pub fn beside(counts: &Launcher, environment: &Environment) -> Option<String> {
     if number(environment, counts.size) != Some(1) {
         return None;
     }
-    let of_row =
-        |row: &Launcher| Some((row.size, number(environment, row.size).filter(|_| row.counts(environment))?, row.name));
-    let of_stranger = |known: &Stranger| {
-        let size = known.size.filter(|_| environment.get(known.mark).is_some())?;
-        Some((size, number(environment, size)?, known.name))
-    };
-    let mut sizes = LAUNCHERS.iter().filter_map(of_row).chain(STRANGERS.iter().filter_map(of_stranger));
-    let (other, several, name) = sizes.find(|(_, size, _)| *size > 1)?;
-    let Launcher { rank, size, .. } = counts;
+    let of_rows = LAUNCHERS.iter().filter(|row| row.counts(environment)).map(|row| (row.name, row.rank, row.size));
+    let of_strangers = STRANGERS.iter().filter_map(|known| Some((known.name, known.mark, known.size?)));
+    let is_first = |rank| number(environment, rank) == Some(0);
+    let mut others = of_rows.chain(of_strangers).filter(|(_, rank, _)| is_first(rank));
+    let (name, other, several) = others.find_map(|(name, _, size)| {
+        let several = number(environment, size).filter(|several| *several > 1)?;
+        Some((name, spelled(size, environment), several))
+    })?;
+    let (rank, size) = (spelled(counts.rank, environment), spelled(counts.size, environment));
     Some(format!(
-        "{size} is 1, so {ALONE}, but {other} is {several}: if {name} has started it, unset {rank} and {size}, which are then left \
-         over"
+        "{size} is 1, so {ALONE}, but {other} is {several}: if {name} has started it to work with the others, unset {rank} and \
+         {size}"
     ))
 }
 

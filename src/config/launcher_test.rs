@@ -215,29 +215,36 @@ fn the_only_process_of_a_launcher_is_a_cluster_of_one() {
 fn a_process_that_is_alone_by_one_launcher_and_not_by_another_is_told_so() {
     let one = [("RANK", "0"), ("WORLD_SIZE", "1")];
     for (others, words) in [
-        (&OPEN_MPI[..], "OMPI_COMM_WORLD_SIZE is 2: if Open MPI has started it"),
-        (&[("PMI_RANK", "1"), ("PMI_SIZE", "3")], "PMI_SIZE is 3: if MPICH or Intel MPI has started it"),
-        (&[("FLUX_TASK_RANK", "2"), ("FLUX_JOB_SIZE", "4")], "FLUX_JOB_SIZE is 4: if Flux has started it"),
+        (&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")][..], "OMPI_COMM_WORLD_SIZE is 2: if Open MPI"),
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "3")], "PMI_SIZE is 3: if MPICH or Intel MPI"),
+        (&[("VC_TASK_INDEX", "0"), ("VC_WORKER_NUM", "4")], "VC_WORKER_NUM is 4: if Volcano"),
+        (&[("FLUX_TASK_RANK", "0"), ("FLUX_JOB_SIZE", "4")], "FLUX_JOB_SIZE is 4: if Flux"),
     ] {
         let found = settings(&one, others);
         assert_eq!(found.assignment, Assignment::Alone { node_id: None });
-        let end = ", unset RANK and WORLD_SIZE, which are then left over";
+        let end = " has started it to work with the others, unset RANK and WORLD_SIZE";
         assert_eq!(found.warnings, [format!("WORLD_SIZE is 1, so this process is a cluster of one, but {words}{end}")]);
     }
-    for others in [[("PMI_RANK", "0"), ("PMI_SIZE", "1")], [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "3")]] {
-        assert_eq!(settings(&one, &others).warnings, [""; 0], "{others:?}: no step, or alone there, too");
+    for others in [
+        [("PMI_RANK", "0"), ("PMI_SIZE", "1"), ("LOCAL_RANK", "0")], // alone there, too
+        [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "3"), ("LOCAL_RANK", "0")], // no step
+        [("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("LOCAL_RANK", "0")], // the first one says it
+        [("PMI_RANK", "0"), ("PMI_SIZE", "3"), ("MS_SERVER_NUM", "1")], // not alone
+    ] {
+        assert_eq!(settings(&one, &others).warnings, [""; 0], "{others:?}");
     }
 }
 
 #[test]
-fn a_number_of_workers_that_is_not_the_launchers_is_named() {
-    let warnings = |name, count| settings(&OPEN_MPI, &[(name, count), ("OMPI_COMM_WORLD_RANK", "0")]).warnings;
-    assert_eq!(warnings("MS_WORKER_NUM", "3"), ["OMPI_COMM_WORLD_SIZE is 2, but MS_WORKER_NUM is 3, which counts"]);
+fn more_workers_than_the_launcher_has_started_are_named() {
+    let warnings = |name, count, rank| settings(&OPEN_MPI, &[(name, count), ("OMPI_COMM_WORLD_RANK", rank)]).warnings;
     assert_eq!(
-        warnings("MUSTER_WORKER_NUM", "1"),
-        ["OMPI_COMM_WORLD_SIZE is 2, but MUSTER_WORKER_NUM is 1, which counts"]
+        warnings("MS_WORKER_NUM", "3", "0"),
+        ["OMPI_COMM_WORLD_SIZE is 2, but MS_WORKER_NUM is 3, which counts"]
     );
-    assert_eq!(warnings("MS_WORKER_NUM", "2"), [""; 0]);
+    for (count, rank) in [("3", "1"), ("2", "0"), ("1", "0")] {
+        assert_eq!(warnings("MS_WORKER_NUM", count, rank), [""; 0], "the first one says it; the others may be servers");
+    }
     let indexed = [("JOB_COMPLETION_INDEX", "0"), ("MUSTER_WORKER_NUM", "4"), ("MUSTER_SCHED_HOST", "a")];
     assert_eq!(settings(&indexed, &[]).warnings, [""; 0]);
 }

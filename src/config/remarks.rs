@@ -1,7 +1,7 @@
 //! Remarks on valid settings: what is odd about them, and what this version cannot honour.
 
 use super::environment::Environment;
-use super::launcher::{number, Placement};
+use super::launcher::{number, spelled, Placement};
 use super::launcher_remarks;
 use super::nearest;
 use super::reader::Reader;
@@ -16,8 +16,8 @@ impl Reader<'_> {
             return warnings;
         }
         if let Some(placement) = &self.placement {
-            let another = self.another_size(placement);
-            warnings.extend(another.or_else(|| launcher_remarks::beside(placement.launcher, environment)));
+            warnings.extend(self.too_few(placement));
+            warnings.extend(launcher_remarks::beside(placement.launcher, environment).filter(|_| is_alone));
         } else {
             warnings.extend(launcher_remarks::remarks(environment));
             let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
@@ -33,11 +33,14 @@ impl Reader<'_> {
         warnings
     }
 
-    /// A setting of ours says another number of workers than the launcher. It counts, and somebody may have forgotten it.
-    fn another_size(&self, placement: &Placement) -> Option<String> {
-        let (size, told) = (placement.launcher.size, number(&self.config.environment, placement.launcher.size)?);
-        let counts = self.small(Key::WorkerNum).ok().flatten().filter(|counts| u64::from(*counts) != told)?;
-        Some(format!("{size} is {told}, but {} is {counts}, which counts", self.name(Key::WorkerNum)))
+    /// The launcher has started fewer processes than a setting of ours says, which counts. Somebody may have forgotten it. One of
+    /// them says so.
+    fn too_few(&self, placement: &Placement) -> Option<String> {
+        let (environment, launcher) = (&self.config.environment, placement.launcher);
+        let told = number(environment, launcher.size).filter(|_| number(environment, launcher.rank) == Some(0))?;
+        let workers = self.small(Key::WorkerNum).ok().flatten().filter(|workers| u64::from(*workers) > told)?;
+        let size = spelled(launcher.size, environment);
+        Some(format!("{size} is {told}, but {} is {workers}, which counts", self.name(Key::WorkerNum)))
     }
 }
 

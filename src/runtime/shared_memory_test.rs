@@ -306,6 +306,36 @@ fn a_rank_that_gives_other_counts_is_named() {
     }
 }
 
+/// The line of a call has the header of the calls before. What is told of a call that differs then is of that call, on each rank.
+#[test]
+fn a_rank_that_calls_something_else_after_many_equal_calls_is_named() {
+    for over in [Over::Memory, Over::Checked] {
+        let causes = run(over, 3, |cluster| {
+            let group = cluster.group(GroupId::WORLD);
+            let of = (&*group, &(|group: &Group, work: Work<'_>| group.run(work).unwrap()) as Make<'_>);
+            for _ in 0..12 {
+                outcome(of, (CallKind::Allreduce, DType::Float32, Some(ReduceOp::Sum)), 3, false);
+            }
+            let cause = std::cell::RefCell::new(String::new());
+            let make = |group: &Group, work: Work<'_>| {
+                let error = group.run(work).expect_err("rank 1 calls something else");
+                assert_eq!(error.status(), Status::Mismatch, "{error:?}");
+                *cause.borrow_mut() = error.message().to_owned();
+            };
+            let kind = if group.rank() == Some(1) { CallKind::Allgather } else { CallKind::Allreduce };
+            let op = (kind == CallKind::Allreduce).then_some(ReduceOp::Sum);
+            outcome((&*group, &make), (kind, DType::Float32, op), 3, false);
+            cause.into_inner()
+        });
+        for cause in causes {
+            assert!(
+                cause.contains("allgather") && cause.contains("allreduce") && cause.contains("#13"),
+                "{over:?}: {cause}"
+            );
+        }
+    }
+}
+
 /// A cluster of one enters no short call in its log; another does. What has been started before is done before.
 #[test]
 fn a_short_call_in_a_cluster_of_one_is_a_copy_and_overtakes_nothing() {

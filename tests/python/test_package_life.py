@@ -364,12 +364,17 @@ def test_alone_without_any_setting():
         assert said(alone) == {"size": 1, "rank": 0, "all": [1]}
 
 
+KINDS = ("Cluster", "Group", "Store", "Request", "Operation", "Scheduler")
+
+
 def test_what_belongs_to_its_process_is_neither_copied_nor_pickled():
     lines = """
         import copy, pickle
         cluster = muster.init()
         receive = cluster.world.irecv(bytearray(1), source=0, tag=1)
-        for one in (cluster, cluster.world, cluster.store, receive):
+        operation = cluster.operation(lambda lower, inout, dtype: None)
+        scheduler = muster.Scheduler(worker_num=1)
+        for one in (cluster, cluster.world, cluster.store, receive, operation, scheduler):
             for copied in (copy.copy, copy.deepcopy, pickle.dumps):
                 try:
                     copied(one)
@@ -382,7 +387,7 @@ def test_what_belongs_to_its_process_is_neither_copied_nor_pickled():
         assert process.stderr == "", process.describe()
         words = [json.loads(line) for line in process.stdout.splitlines()]
         refused = [(one["kind"], one["error"]) for one in words[:-1]]
-        assert refused == [(kind, "TypeError") for kind in ("Cluster", "Group", "Store", "Request") for _ in range(3)]
+        assert refused == [(kind, "TypeError") for kind in KINDS for _ in range(3)]
         assert "belongs to its process: it can be neither copied nor pickled" in words[0]["sentence"]
         assert words[-1]["error"] == "InvalidError" and "-1.0 seconds" in words[-1]["sentence"]
 

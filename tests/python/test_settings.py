@@ -83,13 +83,14 @@ def test_a_port_in_use():
 def test_an_address_that_is_not_of_this_host():
     # TEST-NET-3: nobody has it.
     alone_fails_at_once({**SCHEDULER, "MS_SCHED_HOST": "203.0.113.7"}, "BIND", "203.0.113.7:8118", "MS_SCHED_HOST")
+    alone_fails_at_once({**WORKER, "MS_WORKER_IP": "203.0.113.7"}, "BIND", "203.0.113.7", "MS_WORKER_IP")
 
 
 def test_rank_0_is_not_on_the_first_host_of_a_launchers_list():
     step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "203.0.113.7,203.0.113.8"}
-    said = ("203.0.113.7", "SLURM_STEP_NODELIST", "rank 0 runs the scheduler, and is not on that host: set MASTER_ADDR to the name of this host")
-    alone_fails_at_once({**step, "MUSTER_SCHED_PORT": "8118"}, "BIND", *said)
-    alone_fails_at_once({**WORKER, "MS_WORKER_IP": "203.0.113.7"}, "BIND", "203.0.113.7", "MS_WORKER_IP")
+    own = socket.gethostname()
+    words = ("SLURM_STEP_NODELIST", f"rank 0 runs the scheduler, and is on {own}: set MASTER_ADDR={own} for all ranks", "set MUSTER_SCHED_BIND=*")
+    alone_fails_at_once({**step, "MUSTER_SCHED_PORT": "8118"}, "BIND", "203.0.113.7:8118", *words)
 
 
 def test_a_node_binds_and_tells_the_address_that_it_was_given():

@@ -29,7 +29,7 @@ _OF_BOOLS = (_library.MIN, _library.MAX, _library.AND, _library.OR, _library.XOR
 FORMATS = ("b", "h", "i", "q", "B", "H", "I", "Q", "H", "H", "f", "d")
 
 
-class Operation:
+class Operation(_life.OfThisProcess):
     """A reduction by a function of Python, made by `Cluster.operation`. Calls take it as `op`.
 
     The function gets two memoryviews and the type's name. The memory is the library's: the views end when the function

@@ -193,26 +193,27 @@ def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
             request._turn.release()
 
 
-def wait_any(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> int:
+def wait_any(requests: Iterable[Request[Any]], timeout: Optional[float] = None) -> int:
     """Waits until one of these has ended, well or not, and returns its place. Its `wait` then tells how, at once.
 
     Of several that have ended it is the first. They may be of different groups and clusters. `timeout` as for
     `Request.wait`.
     """
-    if not requests:
+    awaited = list(requests)
+    if not awaited:
         raise InvalidError("requests: there are none, so none will end")
-    found = ctypes.c_size_t(len(requests))
+    found = ctypes.c_size_t(len(awaited))
     limit = -1 if timeout is None else milliseconds(timeout)
-    with _turns_of(requests) as handles:
+    with _turns_of(awaited) as handles:
         # One whose end is known already leaves only those before it to ask.
-        asked = next((place for place, handle in enumerate(handles) if handle is None), len(requests))
-        if asked < len(requests):
+        asked = next((place for place, handle in enumerate(handles) if handle is None), len(awaited))
+        if asked < len(awaited):
             found.value, limit = asked, 0
         status = LIBRARY.muster_request_wait_any(handles, asked, limit, ctypes.byref(found)) if asked else OK
-    if found.value < len(requests):
+    if found.value < len(awaited):
         status = OK  # it is that request's, which tells it
     if check(status) == Status.IN_PROGRESS:
-        raise TimeoutError(f"none of {len(requests)} operations has ended after {timeout} s; only the wait has ended")
+        raise TimeoutError(f"none of {len(awaited)} operations has ended after {timeout} s; only the wait has ended")
     return found.value
 
 

@@ -10,7 +10,7 @@ from ._library import IN_PROGRESS, LIBRARY
 from ._times import milliseconds
 
 
-class Scheduler:
+class Scheduler(_life.OfThisProcess):
     """A scheduler on a thread of this process, for programs that start their workers themselves. Its calls may come
     from any thread.
 

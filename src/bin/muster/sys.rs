@@ -64,7 +64,7 @@ pub fn may_make_files_in(folder: &Path) -> io::Result<()> {
     access(folder, libc::W_OK | libc::X_OK)
 }
 
-/// Whether the file system of this folder has no room for anybody but the superuser.
+/// Whether the file system of this folder has no room for this process. Some is kept for the superuser.
 pub fn is_full(folder: &Path) -> bool {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return false };
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
@@ -72,7 +72,9 @@ pub fn is_full(folder: &Path) -> bool {
     let asked = uninterrupted(|| unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) });
     // SAFETY: all zeroes are a valid answer, and the kernel's is one.
     let found = unsafe { found.assume_init() };
-    asked.is_ok() && found.f_blocks > 0 && found.f_bavail == 0
+    // SAFETY: only reads a number.
+    let room = if unsafe { libc::geteuid() } == 0 { found.f_bfree } else { found.f_bavail };
+    asked.is_ok() && found.f_blocks > 0 && room == 0
 }
 
 fn access(path: &Path, how: libc::c_int) -> io::Result<()> {

@@ -310,7 +310,7 @@ impl Setup<'_> {
     fn proof(&self, rank: u32, record: &MemoryRecord) -> [u8; PROOF_BYTES] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.context.formed().secret.0);
         let mut text = hmac::Context::with_key(&key);
-        text.update(b"muster shared memory, version 3");
+        text.update(b"muster shared memory, version 4");
         text.update(&self.context.id().0.to_le_bytes());
         text.update(&rank.to_le_bytes());
         text.update(&record.name);

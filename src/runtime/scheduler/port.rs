@@ -123,14 +123,16 @@ fn not_here(settings: &Settings, error: &Error) -> Error {
     if !settings.reach.sched_bind.is_empty() {
         return error.clone();
     }
-    let advice = if settings.host_is_listed() { advice_of_list() } else { advice() };
-    Error::new(error.status(), format!("{}; {advice}", error.message()))
+    let of_list = advice_of_list(settings).map_or_else(String::new, |of_list| format!("; {of_list}"));
+    Error::new(error.status(), format!("{}{of_list}; {}", error.message(), advice()))
 }
 
-/// The advice for a launcher's list whose first host has not rank 0: Slurm sorts its nodes.
-fn advice_of_list() -> String {
-    let host = host::name().map_or_else(|_| String::new(), |name| format!(" ({name})"));
-    format!("rank 0 runs the scheduler, and is not on that host: set {MASTER_ADDR} to the name of this host{host} for all ranks")
+/// The advice for a launcher's list whose first host does not have rank 0: Slurm sorts its nodes.
+fn advice_of_list(settings: &Settings) -> Option<String> {
+    let Assignment::Node { host: listed, .. } = &settings.assignment else { return None };
+    let (own, short) = (host::name().ok()?, |name: &str| name.split('.').next().map(str::to_owned));
+    let is_other = settings.host_is_listed() && short(listed) != short(&own);
+    is_other.then(|| format!("rank 0 runs the scheduler, and is on {own}: set {MASTER_ADDR}={own} for all ranks"))
 }
 
 /// The advice for the case that nodes look for the scheduler elsewhere.

@@ -35,9 +35,6 @@ const TELLING: [&str; 8] =
 /// What the scheduler says of a process that its launcher has asked to end, and reported.
 const ENDED_BY_LAUNCHER: &str = "killed by signal 15 (its launcher)";
 
-/// How its log says that the job has failed.
-const JOB_IS_BROKEN: &str = "[scheduler] the job is broken: ";
-
 /// What it says of a rank that called `muster_abort`, before the code.
 const ABORTED: &str = " aborted the job with code ";
 
@@ -325,11 +322,10 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     shown
 }
 
-/// Why the scheduler says that the job failed. If it was ended before its last line, what it had warned of says that.
+/// Why the scheduler says that the job failed.
 fn last_words(log: &str) -> Option<&str> {
-    let of_last_life = || log.lines().rev().take_while(|line| !line.starts_with(NEXT_LIFE));
-    let broken = |line| Some(str::split_once(line, JOB_IS_BROKEN)?.1);
-    of_last_life().find_map(|line| line.strip_prefix(LAST_WORDS)).or_else(|| of_last_life().find_map(broken))
+    let of_last_life = log.lines().rev().take_while(|line| !line.starts_with(NEXT_LIFE));
+    of_last_life.into_iter().find_map(|line| line.strip_prefix(LAST_WORDS))
 }
 
 /// Which process the scheduler's words blame.
