@@ -34,7 +34,7 @@ pub fn listen(settings: &Settings, host: &str, ports: &[u16]) -> Result<Bound> {
         match Listener::bind(&addresses) {
             Ok(listener) => return Ok(Bound { listener, name: host.to_owned(), remark }),
             // Another port does not help if the address is wrong.
-            Err(error) if !own.iter().all(is_here) => return Err(not_here(settings, &under(&setting, &error))),
+            Err(error) if !own.iter().all(is_here) => return Err(not_here(settings, host, &under(&setting, &error))),
             Err(error) => taken = Some((port, error)),
         }
     }
@@ -119,17 +119,16 @@ fn is_here(address: &SocketAddr) -> bool {
 }
 
 /// The error for an address that is not this host's.
-fn not_here(settings: &Settings, error: &Error) -> Error {
+fn not_here(settings: &Settings, host: &str, error: &Error) -> Error {
     if !settings.reach.sched_bind.is_empty() {
         return error.clone();
     }
-    let of_list = advice_of_list(settings).map_or_else(String::new, |of_list| format!("; {of_list}"));
+    let of_list = advice_of_list(settings, host).map_or_else(String::new, |of_list| format!("; {of_list}"));
     Error::new(error.status(), format!("{}{of_list}; {}", error.message(), advice()))
 }
 
 /// The advice for a launcher's list whose first host does not have rank 0: Slurm sorts its nodes.
-fn advice_of_list(settings: &Settings) -> Option<String> {
-    let Assignment::Node { host: listed, .. } = &settings.assignment else { return None };
+fn advice_of_list(settings: &Settings, listed: &str) -> Option<String> {
     let (own, short) = (host::name().ok()?, |name: &str| name.split('.').next().map(str::to_owned));
     let is_other = settings.host_is_listed() && short(listed) != short(&own);
     is_other.then(|| format!("rank 0 runs the scheduler, and is on {own}: set {MASTER_ADDR}={own} for all ranks"))
