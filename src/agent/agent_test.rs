@@ -368,7 +368,8 @@ fn a_member_goes_on_without_a_scheduler_that_is_not_its_own() {
         bench.pass(1_000, false);
         bench.outputs.clear();
         bench.feed(Input::Connected(Vec::new()));
-        bench.receive(Message::Rejected(Rejected { status: Status::Rejected, reason: "another run".to_owned() }));
+        let status = [Status::Rejected, Status::Timeout, Status::Limit][round];
+        bench.receive(Message::Rejected(Rejected { status, reason: "another run".to_owned() }));
         let told = bench.told();
         let is_why = |told: &[Event]| matches!(told, [Event::SchedulerAway(Some(why))] if why.contains("another run"));
         assert!(if round == 0 { is_why(&told) } else { told.is_empty() }, "why it is away, once: {told:?}");

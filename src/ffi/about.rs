@@ -60,9 +60,9 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
-/// instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
-/// without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
-/// that.
+/// instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error,
+/// whatever `level` is: without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or
+/// another level changes that.
 ///
 /// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
 /// or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe

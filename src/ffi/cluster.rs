@@ -192,7 +192,8 @@ pub unsafe extern "C" fn muster_failure(
 }
 
 /// The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
-/// NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+/// NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, else MUSTER_ERR_INVALID if
+/// `buf` and `needed` are both NULL.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -268,10 +269,10 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
 /// documentation.
 ///
-/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small.
-/// Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a larger one it asks the scheduler for each worker that it
-/// does not know, and waits for each answer for at most one heartbeat time-out. Without an answer it returns
-/// MUSTER_ERR_UNREACHABLE.
+/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small;
+/// MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a
+/// larger one it asks the scheduler for each worker that it does not know, and waits for each answer for at most one heartbeat
+/// time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.

@@ -178,8 +178,9 @@ pub unsafe extern "C" fn muster_group_member(
 }
 
 /// The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
-/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize has ended
-/// it. muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+/// `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize or
+/// muster_cluster_free has ended it. muster_failure says how this and the cluster's first cause relate. Thread-safe;
+/// does not block.
 ///
 /// Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
 /// muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
@@ -279,6 +280,8 @@ pub unsafe extern "C" fn muster_group_create_members(
 /// Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
 /// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
 /// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
+/// MUSTER_ERR_INVALID for a rank that `parent` does not have, and for one that stands in the list twice: then nothing has
+/// begun.
 ///
 /// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
 /// more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes

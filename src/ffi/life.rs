@@ -101,7 +101,7 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows. Returns MUSTER_OK at
 /// once if the job is already over: without recovery any loss ends it. With recovery it is MUSTER_ERR_FENCED if the
 /// others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after muster_finalize, and
-/// MUSTER_ERR_INVALID if `reason` is NULL.
+/// MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -166,11 +166,12 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
 
 /// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
 /// this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
-/// started again; without recovery it has ended for good. Groups that were made are still to be freed: their ranks
-/// and sizes remain, and calls on them are MUSTER_ERR_STATE. When the last handle has been freed no thread and no
-/// descriptor of the library is left, except a thread that waits for a name server, a disk or an output of the log
-/// that does not answer. Blocking, without a limit: it waits for a function of the program's that has not returned
-/// (of muster_op_create or muster_request_notify), and for a scheduler that this process hosts to end.
+/// started again; without recovery it has ended for good. Groups that were made are still to be freed. Operations on
+/// them are MUSTER_ERR_STATE, and so is muster_group_member. Their other queries go on (size, ranks, failure), as does
+/// muster_group_set_timeout. When the last handle has been freed no thread and no descriptor of the library is left,
+/// except a thread that waits for a name server, a disk or an output of the log that does not answer. Blocking,
+/// without a limit: it waits for a function of the program's that has not returned (of muster_op_create or
+/// muster_request_notify), and for a scheduler that this process hosts to end.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

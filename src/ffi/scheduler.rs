@@ -43,7 +43,7 @@ pub unsafe extern "C" fn muster_scheduler_start(
 
 /// Where the scheduler listens, as "host:port" with a numeric host: "0.0.0.0:port" where it listens at every address
 /// (`sched_bind`). Copied to `buf`, its length with the zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap`
-/// is too small.
+/// is too small, MUSTER_ERR_INVALID if `buf` and `needed` are both NULL.
 ///
 /// # Safety
 /// `scheduler` must be NULL or a live scheduler, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.

@@ -86,8 +86,8 @@ pub unsafe extern "C" fn muster_config_load_env(config: *mut muster_config_t) ->
 }
 
 /// Sets one setting, which then beats every other source. Copies both strings. An unknown key, or a value that does not
-/// fit, is MUSTER_ERR_CONFIG at once. (muster_init looks at the text of `thresholds`, which only a scheduler uses, and at
-/// what settings demand of each other.)
+/// fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init looks at the text of
+/// `thresholds`, which only a scheduler uses, and at what settings demand of each other.)
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn muster_config_set(
 /// `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
 /// zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
 /// the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
-/// MUSTER_ERR_CONFIG.
+/// MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`

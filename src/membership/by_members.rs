@@ -106,8 +106,9 @@ fn refusal(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) ->
         let culprit = cluster.nodes.get(gone).map(|node| node.culprit());
         return Some(cluster.failure(Status::PeerLeft, culprit, left(name)));
     }
+    // A member that was attached again asks once more for what it waits for.
     let open = table.pacts.open_by(key);
-    (open >= OPEN_MAX).then(|| {
+    (open >= OPEN_MAX && !table.pacts.waits(name, key)).then(|| {
         let cause = format!("this node makes {open} groups at a time already: {OPEN_MAX} is the most");
         cluster.failure(Status::Limit, None, cause)
     })

@@ -145,6 +145,9 @@ fn what_makes_no_sense_is_ignored_and_a_limit_holds() {
     }
     ask(&mut bench, 0, &[0, 1], "one more");
     failed(&mut bench, 0, Status::Limit, &["16"]);
+    ask(&mut bench, 0, &[0, 1], "7"); // asked once more, over a new connection
+    wish(&mut bench, 2, &[2], ("alone", 0), true);
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
     ask(&mut bench, 2, &[2, 1], "not that node's");
     assert!(bench.sent.is_empty());
 }

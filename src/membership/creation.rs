@@ -4,6 +4,7 @@
 use super::cluster_state::ClusterState;
 use super::group_table::{Creation, OPEN_MAX};
 use super::groups::Groups;
+use super::record_check::GROUPS_MAX;
 use super::timers::Due;
 use crate::error::{Failure, Status};
 use crate::strangers::Kind;
@@ -66,6 +67,11 @@ impl Groups {
                     .out
                     .note(format!("node {key} makes a group of ranks that {parent} does not have: ignored"));
             }
+        }
+        if !(1..u64::from(GROUPS_MAX)).contains(&nth) {
+            return cluster
+                .out
+                .note(format!("node {key} makes group {nth} of {parent}, as which there is none: ignored"));
         }
         if !self.table.may_begin(parent, nth) {
             let line =

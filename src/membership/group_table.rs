@@ -276,14 +276,15 @@ impl GroupTable {
         Some(CreationRecord { parent, nth, by, call, groups: done.iter().map(group).collect() })
     }
 
-    /// The records of all creations that are done, and of which member has freed which of their groups.
+    /// The records of all groups that were made, and of which member has freed which of them. A group comes after its parent,
+    /// which the members may have made.
     pub(super) fn records(&self) -> Vec<Record> {
         let made = self.creations.keys().filter_map(|(parent, nth)| self.record(*parent, *nth)).map(Record::Creation);
         let freed = self.made.iter().flat_map(|(group, made)| {
             made.freed.iter().map(|by| Record::Freed(FreedRecord { group: *group, by: *by, last: false }))
         });
         let by_members = self.pacts.records(|group| self.is_used(group)).into_iter().map(Record::ByMembers);
-        made.chain(by_members).chain(freed).collect()
+        by_members.chain(made).chain(freed).collect()
     }
 
     /// Takes up the record of a creation.

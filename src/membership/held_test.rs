@@ -336,3 +336,21 @@ fn a_journal_that_is_rewritten_still_says_who_has_left() {
     again.join(1, attached(1));
     assert_eq!(again.told(1), [Message::Bye]);
 }
+
+#[test]
+fn one_that_has_come_back_hears_that_a_member_has_left_only_when_that_is_durable() {
+    let mut bench = formed();
+    bench.close(2, Closed::Ended);
+    bench.feed(Input::Probed(life(2, 0).process, Liveness::Gone));
+    bench.join(12, life(2, 1));
+    bench.sent.clear();
+    bench.syncs = false;
+    bench.say(0, Message::Leave);
+    bench.join(22, life(2, 1)); // it registers once more
+    let refused = |bench: &Bench, conn: u64| {
+        bench.sent.iter().any(|(to, message)| to.0 == conn && matches!(message, Message::Rejected(_)))
+    };
+    assert!(!refused(&bench, 12) && !refused(&bench, 22), "{:?}", bench.sent);
+    bench.feed(Input::Persisted(bench.written.len() as u64));
+    assert!(refused(&bench, 12) && refused(&bench, 22), "{:?}", bench.sent);
+}

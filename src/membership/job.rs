@@ -10,6 +10,7 @@
 //! The job may end from each of these states. A broken job keeps its first cause; only an abort replaces it. Tested
 //! below, and as a whole in `ending_test.rs` and `recovery_test.rs`.
 
+use super::promises::Behind;
 use crate::error::{Failure, Status};
 use crate::types::{JobInstance, Time};
 use crate::wire::{JobNews, JobPhase};
@@ -183,6 +184,14 @@ impl Job {
     /// The first member that left in order.
     pub(super) fn first_left(&self) -> Option<u32> {
         self.first_left
+    }
+
+    /// What a word waits for by which a node may end: everything, if the job is at its end by what was written down.
+    pub(super) fn behind_its_end(&self, otherwise: Behind) -> Behind {
+        match self.is_abandoned() || self.first_left.is_some() {
+            true => Behind::Everything,
+            false => otherwise,
+        }
     }
 }
 

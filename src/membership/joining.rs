@@ -56,11 +56,10 @@ impl Scheduler {
             (true, true) => self.conductor.forming.sends_on(&reason),
             (false, _) => {}
         }
-        let answer = match is_elsewheres {
-            true => Message::PassBy(PassBy { reason }),
-            false => Message::Rejected(Rejected { status, reason }),
-        };
-        self.conductor.cluster.out.send(conn, answer);
+        if !is_elsewheres {
+            return self.conductor.cluster.reject(conn, status, reason);
+        }
+        self.conductor.cluster.out.send(conn, Message::PassBy(PassBy { reason }));
         self.conductor.cluster.drop_connection(conn);
     }
 

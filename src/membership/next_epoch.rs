@@ -48,8 +48,7 @@ impl ClusterState {
 
     /// Tells a node that there is no next epoch for it. The reason may have to be durable before.
     pub(super) fn tell_not_recovered(&mut self, conn: ConnId, failure: Failure) {
-        let is_promised = self.job.is_abandoned() || self.job.first_left().is_some();
-        let behind = if is_promised { Behind::Everything } else { Behind::Epoch };
+        let behind = self.job.behind_its_end(Behind::Epoch);
         self.out.send_behind(behind, conn, Message::NotRecovered(NotRecovered { failure }));
     }
 }

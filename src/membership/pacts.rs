@@ -34,7 +34,8 @@ impl Name {
     /// Whether there can be such a group, among so many workers.
     pub(super) fn can_be(&self, workers: u32) -> bool {
         let distinct: BTreeSet<&u32> = self.members.iter().collect();
-        !self.members.is_empty()
+        self.nth > 0
+            && !self.members.is_empty()
             && distinct.len() == self.members.len()
             && self.members.iter().all(|member| *member < workers)
     }

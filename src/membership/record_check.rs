@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// Heartbeat time-outs that settings can ask for lie well within these, in milliseconds.
 const HEARTBEAT_MS: std::ops::RangeInclusive<u64> = 10..=u32::MAX as u64;
 /// More groups than a job can have made.
-const GROUPS_MAX: u32 = 1 << 31;
+pub(super) const GROUPS_MAX: u32 = 1 << 31;
 
 /// A record that cannot have been written.
 #[derive(Clone, Debug, PartialEq, Eq)]

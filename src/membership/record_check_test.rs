@@ -69,6 +69,7 @@ fn story() -> Bench {
         let (tag, members) = ("x".to_owned(), vec![0, 2]);
         bench.say(conn, Message::MakeByMembers(MakeByMembers { ask: 1, wants: true, tag, nth: 1, members }));
     }
+    make(&mut bench, &[2, 0], GroupId(6), 1, &GroupWish::Ranks(vec![1]));
     (0..3).for_each(|request| add(&mut bench, request % 2, request));
     bench.close(1, Closed::Ended);
     bench.pass(Duration::from_millis(100));

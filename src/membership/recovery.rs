@@ -9,6 +9,7 @@
 use super::cluster_state::ClusterState;
 use super::contract::{ConnId, Output};
 use super::node::span;
+use super::promises::Behind;
 use super::timers::Due;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::{Secret, Time};
@@ -202,7 +203,8 @@ impl Recovery {
             cluster.nodes.values().filter(|node| node.is_back()).filter_map(|node| node.conn()).collect();
         for conn in back {
             let reason = format!("it cannot come back: {failure}");
-            cluster.out.send(conn, Message::Rejected(Rejected { status: failure.status, reason }));
+            let behind = cluster.job.behind_its_end(Behind::Nothing);
+            cluster.out.send_behind(behind, conn, Message::Rejected(Rejected { status: failure.status, reason }));
         }
     }
 }

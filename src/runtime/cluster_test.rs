@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::testlink::TestLink;
 use crate::net::{unwrapped, Side, Wrap};
+use crate::runtime::base::request::Request;
 use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::groups::group::Group;
 use crate::runtime::links::upgrade::Upgrade;
@@ -13,6 +14,7 @@ use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::node::cluster::{join_over, start_scheduler, Cluster, Joined};
 use crate::runtime::scheduler::serving::Serving;
 use crate::runtime::scheduler::thread::SchedulerThread;
+use crate::runtime::state::node_state::NodeView;
 use crate::secret::Guard;
 use crate::types::{Call, CallKind, DType, GroupId, ReduceOp};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -280,6 +282,43 @@ fn who_never_came_is_named() {
         sentence.starts_with("rank 1 (node id \"1\"") && sentence.contains("never entered barrier #2 on world"),
         "{sentence}"
     );
+}
+
+#[test]
+fn a_started_call_keeps_to_its_time_behind_one_that_has_more() {
+    for first_is_started in [true, false] {
+        let outcomes = run(2, &plain(), |cluster, world| {
+            barrier(world).unwrap();
+            let stays_away = || {
+                let failed = |view: &mut NodeView| view.epoch.causes.of_group(GroupId::WORLD).cloned();
+                cluster.state.wait(crate::types::Time::NEVER, failed).unwrap().into()
+            };
+            if world.rank() == Some(1) {
+                return Some(stays_away());
+            }
+            let start = |limit_ms: i64| {
+                world.set_timeout_ms(limit_ms).unwrap();
+                let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
+                world.start(Work::plain(call, CallBuffers::of(&[], &mut []))).unwrap()
+            };
+            world.set_timeout_ms(i64::MAX).unwrap();
+            std::thread::scope(|scope| {
+                // The third is behind the second, for which nobody has begun to wait.
+                let blocked = (!first_is_started).then(|| scope.spawn(|| barrier(world).unwrap_err()));
+                if blocked.is_some() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                let others: Vec<_> = [i64::MAX, i64::MAX, 300].map(start).into();
+                let limit = Some(Duration::from_secs(60));
+                let outcome = |request: &Request| request.wait(limit).expect("it keeps to its time");
+                let errors: Vec<Error> = others.iter().map(|request| outcome(request).unwrap_err()).collect();
+                assert!(errors.iter().chain(&blocked.map(|it| it.join().unwrap())).all(|error| *error == errors[0]));
+                errors.into_iter().next()
+            })
+        });
+        let sentence = one_cause(outcomes, Status::Timeout);
+        assert!(sentence.contains(": its time-out of 0.3 s ended before it began"), "{sentence}");
+    }
 }
 
 #[test]

@@ -1,9 +1,12 @@
-"""`muster run --max_restarts` with a scheduler whose journal finds no room: it is started again, but not in vain."""
+"""`muster run` where a disk is full: a scheduler whose journal finds no room is started again, but not in vain; logs that end early are told of."""
 
 import resource
 import signal
 
-from cluster import MUSTER
+import pytest
+
+from cluster import MUSTER, Process
+from disks import Full
 from launch import Launch
 from nodes import node
 
@@ -65,3 +68,14 @@ def test_one_that_finds_no_room_as_it_starts_is_not_started_in_a_loop(tmp_path):
     with Job(tmp_path, restarts=3) as job:
         assert job.wait(LIMIT) == 0, "with room the next run goes on where it was"
         assert '"value": 100000' in job.log("worker_0.log")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_full_disk_under_the_logs_is_told_of(code):
+    with Full() as disk:
+        fills = f'dd if=/dev/zero of="$0/filler" bs=4096 2>/dev/null; echo lost; exit {code}'
+        words = ["--worker_num=1", "--master_port=0", "--join", f"--log_dir={disk.path}/logs", "sh", "-c", fills, disk.path]
+        with Process(disk.command([MUSTER, "run", *words])) as launcher:
+            launcher.wait(LIMIT)
+            sentence = f"muster: warning: the disk with the logs ({disk.path}/logs) is full: what workers wrote last may be lost\n"
+            assert launcher.stderr.count(sentence) == 1, launcher.stderr

@@ -29,8 +29,8 @@ def done(*words, env=None, **more):
     return ended.stdout
 
 
-def make(goal, **where):
-    return done("make", "-C", TREE, goal, *(f"{name}={value}" for name, value in where.items()), env=HERE)
+def make(goal, *, umask=-1, **where):
+    return done("make", "-C", TREE, goal, *(f"{name}={value}" for name, value in where.items()), env=HERE, umask=umask)
 
 
 def files(folder):
@@ -130,6 +130,12 @@ def test_a_compiler_alone_is_enough(installed, tmp_path):
     installed.runs(tmp_path / "static")
 
 
+def test_a_compiler_of_older_c_plus_plus_is_told_what_is_needed(installed):
+    words = ["c++", "-std=c++14", "-fsyntax-only", f"-I{installed.prefix}/include", CPP_PROGRAM]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT)
+    assert ended.returncode != 0 and "muster.hpp needs C++17: compile with -std=c++17 or newer" in ended.stderr, ended.stderr
+
+
 def test_the_archive_lives_beside_another_rust_library(installed, tmp_path):
     done("rustc", "--crate-type", "staticlib", "-O", "-o", tmp_path / "libsecond.a", SECOND)
     archives = [installed.libraries / "libmuster.a", tmp_path / "libsecond.a"]
@@ -175,6 +181,7 @@ def test_the_library_is_loaded_soon(installed, tmp_path):
 
 
 def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
+    tmp_path /= "somebody's folder"
     (tmp_path / "usr" / "lib").mkdir(parents=True)
     (tmp_path / "usr" / "lib" / "libother.so").write_text("somebody else's")
     make("install", PREFIX="/usr", LIBDIR="/usr/lib", DESTDIR=tmp_path)
@@ -186,6 +193,20 @@ def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
     make("uninstall", PREFIX="/usr", LIBDIR="/usr/lib", DESTDIR=tmp_path)
     assert files(tmp_path) == ["usr/lib/libother.so"]
     assert not (tmp_path / "usr/share/doc/muster").exists() and not (tmp_path / "usr/lib/cmake/muster").exists()
+
+
+def test_all_users_may_read_what_one_with_a_narrow_umask_lays_down(tmp_path):
+    make("install", umask=0o077, DESTDIR=tmp_path)
+    laid_down = [path for path in tmp_path.rglob("*") if not path.is_symlink()]
+    wrong = [path for path in laid_down if path.stat().st_mode & 0o777 not in ((0o755,) if path.is_dir() else (0o644, 0o755))]
+    assert laid_down and not wrong, wrong
+
+
+def test_debug_information_stays_for_tools_that_take_it_out_themselves(tmp_path):
+    make("install", PREFIX="/usr", DESTDIR=tmp_path, STRIP="no")
+    for one in ("lib/libmuster.so", "bin/muster"):
+        assert ".debug_info" in done("readelf", "--sections", "--wide", tmp_path / "usr" / one)
+    assert not [name for name in files(tmp_path) if name.endswith(".debug")]
 
 
 def test_licences_of_crates_that_a_packager_has_put_into_a_folder(tmp_path):

@@ -494,18 +494,26 @@ def hangs_up():
 
 def test_what_a_script_started_before_it_became_the_launcher_is_none_of_the_runs(tmp_path):
     # The second worker fails, so all that is the run's is ended.
+    # A child of the script has ended by then, and what it had started has become the launcher's.
     lines = f"""
         sleep 600 > out 2>&1 & echo $! > earlier
-        exec {MUSTER} run --worker_num=2 --master_port=0 --join=True --log_dir=logs -- sh -c 'exit $RANK_ID'
+        sh -c 'sleep 600 > out 2>&1 & echo $! > deeper; until [ -e goes ]; do sleep 0.01; done' > out 2>&1 &
+        until [ -s deeper ]; do sleep 0.01; done
+        exec {MUSTER} run --worker_num=2 --master_port=0 --join=True --log_dir=logs -- sh -c '
+            : > goes
+            until [ $(cut -d" " -f4 /proc/$(cat deeper)/stat) = $PPID ]; do sleep 0.01; done
+            exit $RANK_ID'
     """
     ended = subprocess.run(["sh", "-c", lines], env=clean_environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60,
                            stdin=subprocess.DEVNULL)
-    earlier = int((tmp_path / "earlier").read_text())
+    earlier = [int((tmp_path / name).read_text()) for name in ("earlier", "deeper")]
     try:
         assert ended.returncode == 1, ended.stderr
-        assert pathlib.Path(f"/proc/{earlier}/cmdline").read_bytes().startswith(b"sleep")
+        for pid in earlier:
+            assert pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
     finally:
-        os.kill(earlier, signal.SIGKILL)
+        for pid in earlier:
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("hangs_up")

@@ -145,6 +145,19 @@ pub fn children() -> Vec<i32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// All processes that descend from this one, as far as the kernel tells.
+pub fn descendants() -> Vec<i32> {
+    let (mut found, mut looked) = (children(), 0);
+    while let Some(pid) = found.get(looked) {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for text in threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok()) {
+            found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+        looked += 1;
+    }
+    found
+}
+
 /// All processes that this one can see.
 pub fn processes() -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -6,21 +6,20 @@
 
 use super::call_progress::{CallProgress, Exchange, Opening};
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
+use super::failure::give_up_for_one_behind;
 use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::{Token, Woken};
-use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::polling::Idle;
 use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
 use crate::runtime::links::peers::Slot;
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
-use crate::runtime::state::context::TimeLimit;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::schedules::kernels::UserFunction;
 use crate::schedules::{Action, Algorithm, Landing, Shape, Span};
-use crate::types::{Call, CallKind, DType, Time};
+use crate::types::{CallKind, DType, Time};
 use crate::wire::{DataHeader, FrameHeader, LinkKind};
 use std::os::fd::RawFd;
 
@@ -43,31 +42,6 @@ impl<'a> Plan<'a> {
 }
 
 impl Collectives {
-    /// What is known of a call that has this time.
-    pub(crate) fn running<'a>(
-        &'a self,
-        call: Call,
-        sequence: u64,
-        time: TimeLimit,
-        attention: &'a Attention<'a>,
-    ) -> Running<'a> {
-        let (epoch, deadline, TimeLimit { since, limit_ms }) = (self.context.epoch(), time.deadline(), time);
-        let data =
-            DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
-        Running {
-            context: &self.context,
-            turns: &self.turns,
-            call,
-            sequence,
-            data,
-            deadline,
-            limit_ms,
-            since,
-            attention,
-            is_woven: false,
-        }
-    }
-
     pub(crate) fn carry_out(
         &self,
         driver: &mut Driver,
@@ -289,8 +263,8 @@ impl Collectives {
         self.wait_and_serve(driver, running, until, receiving)
     }
 
-    /// A call does this before it sleeps: it stops if its caller has interrupted it, and tells others if it has waited
-    /// for long. Returns whether it is to look again before it sleeps.
+    /// A call does this before it sleeps: it stops if its caller has interrupted it, tells others if it has waited
+    /// for long, and looks at the time of calls behind it. Returns whether it is to look again before it sleeps.
     pub(super) fn tell_of_waiting(&self, driver: &mut Driver, running: &Running<'_>, now: Time) -> Result<bool, Stop> {
         let patience = &mut driver.patience;
         running.attention.ask().map_err(Stop::Interrupted)?;
@@ -305,7 +279,7 @@ impl Collectives {
             running.warn_of_absent();
             return Ok(true);
         }
-        Ok(false)
+        Ok(now >= self.behind.first() && give_up_for_one_behind(self, now))
     }
 
     /// Watches the group's bell and its links. Returns whether something was found at once, so that the call is to look
@@ -349,6 +323,7 @@ impl Collectives {
         receiving: Option<usize>,
     ) -> Result<(), Stop> {
         let Driver { watch, peers, .. } = driver;
+        let until = until.min(self.behind.first());
         let left = running.attention.left(self.context.state.clock.until(until));
         if watch.wait(left) == Woken::BySignal {
             running.attention.signalled();

@@ -6,6 +6,7 @@ use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revok
 use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::links::link::Link;
 use crate::runtime::memory::buffer::CallBuffers;
+use crate::types::Call;
 use crate::wire::DATA_HEADER_BYTES;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};

@@ -3,22 +3,24 @@
 //! How a collective is carried out is in `drive`, how calls follow each other in `work`; what happens when one fails, in `failure`.
 
 use super::call_progress::{CallProgress, Patience};
+use super::deadlines_behind::DeadlinesBehind;
 use super::hosts::Hosts;
 use super::peers::Peers;
 use super::queued_call::CallQueue;
 use super::shared::CarrierChoice;
-use super::stop::Stop;
+use super::stop::{Running, Stop};
 use super::turns::Turns;
 use crate::net::Watch;
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::mailbox::Mailbox;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
 use crate::runtime::memory::buffer::PartList;
 use crate::runtime::memory::checksums::Checksums;
-use crate::runtime::state::context::Context;
+use crate::runtime::state::context::{Context, TimeLimit};
 use crate::runtime::state::trace::Track;
 use crate::schedules::{Layout, Thresholds};
-use crate::types::{CallDigest, Time};
-use crate::wire::{GroupCarrier, DATA_HEADER_BYTES};
+use crate::types::{Call, CallDigest, Time};
+use crate::wire::{DataHeader, GroupCarrier, DATA_HEADER_BYTES};
 use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -57,8 +59,8 @@ pub(crate) struct Driver {
     pub progress: CallProgress,
     /// When the present call says that it waits.
     pub patience: Patience,
-    /// When the present call began, if calls are recorded.
-    pub begun: Option<Time>,
+    /// When the present call began.
+    pub begun: Time,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
 }
@@ -75,6 +77,7 @@ pub(crate) struct Collectives {
     pub carrier: OnceLock<GroupCarrier>,
     pub turns: Turns,
     pub queue: CallQueue,
+    pub behind: DeadlinesBehind,
     /// The record of the group's calls, if that is wanted. Only members call.
     pub track: Option<Arc<Track>>,
     /// Lists of calls that have ended, kept for calls to come.
@@ -121,7 +124,7 @@ impl Collectives {
                     digest: CallDigest::default(),
                     progress: CallProgress::Beginning,
                     patience: Patience::since(Time::default()),
-                    begun: None,
+                    begun: Time::default(),
                     next_check: Time::default(),
                 },
                 carrier: CarrierChoice::Untried,
@@ -133,6 +136,7 @@ impl Collectives {
             carrier: OnceLock::new(),
             turns: Turns::default(),
             queue: CallQueue::default(),
+            behind: DeadlinesBehind::default(),
             track: track(context),
             spare_lists: Mutex::default(),
         }
@@ -188,6 +192,31 @@ impl Collectives {
 
     pub(crate) fn take_signal(&self) -> bool {
         self.mailbox.take_signal()
+    }
+
+    /// What is known of a call that has this time.
+    pub(crate) fn running<'a>(
+        &'a self,
+        call: Call,
+        sequence: u64,
+        time: TimeLimit,
+        attention: &'a Attention<'a>,
+    ) -> Running<'a> {
+        let (epoch, deadline, TimeLimit { since, limit_ms }) = (self.context.epoch(), time.deadline(), time);
+        let data =
+            DataHeader { epoch, group: self.context.id(), sequence, signature: call.signature(), call, digest: 0 };
+        Running {
+            context: &self.context,
+            turns: &self.turns,
+            call,
+            sequence,
+            data,
+            deadline,
+            limit_ms,
+            since,
+            attention,
+            is_woven: false,
+        }
     }
 
     /// The group's bell, to be watched.

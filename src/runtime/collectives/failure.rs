@@ -4,6 +4,8 @@
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
 use crate::error::{Failure, Status};
+use crate::runtime::base::interrupts::Attention;
+use crate::types::Time;
 
 impl Collectives {
     /// Ends the group for everyone, and says why: the first cause.
@@ -41,6 +43,14 @@ impl Collectives {
         self.take_in(driver);
         driver.peers.pass_on(&self.context, &cause);
     }
+}
+
+/// Ends the group if the time of a started call is up that waits behind others. Returns whether there was one.
+pub(super) fn give_up_for_one_behind(group: &Collectives, now: Time) -> bool {
+    let Some((number, call, time)) = group.behind.late(now) else { return false };
+    let attention = Attention::none();
+    group.give_up_for_all(group.running(call, number, time, &attention).never_began());
+    true
 }
 
 #[cfg(test)]

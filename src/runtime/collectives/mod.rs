@@ -3,7 +3,8 @@
 pub(crate) mod call_log;
 pub(crate) mod call_progress;
 pub(crate) mod cause;
-pub(crate) mod drive;
+pub(crate) mod deadlines_behind;
+mod drive;
 pub(crate) mod engine;
 pub(crate) mod failure;
 mod hosts;

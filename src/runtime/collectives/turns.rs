@@ -59,11 +59,11 @@ impl Turns {
         Turn { turns: self, number, called, come, is_held: false, end }
     }
 
-    /// Takes the next turn for another thread, which is to hold it. Returns its number.
-    pub(crate) fn take_number(&self) -> u64 {
+    /// Takes the next turn for another thread, which is to hold it. Returns its number, and whether the turn has come.
+    pub(crate) fn take_number(&self) -> (u64, bool) {
         let mut state = lock(&self.state);
         state.taken += 1;
-        state.taken
+        (state.taken, state.ended + 1 == state.taken)
     }
 
     /// Whether the turn with this number has come.
@@ -131,9 +131,15 @@ impl Turn<'_> {
         Ok(self.come.get())
     }
 
-    /// The turn has come, and its call begins: the log has the call from now on.
-    pub(crate) fn enter(&self) {
-        if self.called.get().is_some() {
+    /// Whether the turn came as it was taken, and its call was entered then.
+    pub(crate) fn came_at_once(&self) -> bool {
+        self.come.get() && self.called.get().is_none()
+    }
+
+    /// The turn has come, and its call begins at this time: the log has the call from now on.
+    pub(crate) fn enter(&self, begun: Time) {
+        if let Some((call, _)) = self.called.get() {
+            self.called.set(Some((call, begun)));
             self.enter_in(&mut lock(&self.turns.state));
         }
     }
@@ -223,7 +229,7 @@ mod tests {
             }
         });
         assert_eq!(turns.take_if_free(None).map(|turn| turn.number()), Some(2 + 8 * 200 + 1));
-        assert_eq!(turns.take_number(), 2 + 8 * 200 + 2);
+        assert_eq!(turns.take_number(), (2 + 8 * 200 + 2, true));
     }
 
     #[test]
@@ -240,15 +246,15 @@ mod tests {
         drop(second);
         assert_eq!(numbers(), Some((1, 1)), "it was given up before it came");
         assert_eq!(third.wait(|| None, &Attention::none()), Ok(true));
-        third.enter();
+        third.enter(Time(0));
         assert_eq!((numbers(), newest().and_then(|newest| newest.call)), (Some((3, 1)), Some(call(3))));
         drop(third);
         assert_eq!(numbers(), Some((3, 1)), "it has failed");
-        let number = turns.take_number();
+        let (number, _) = turns.take_number();
         let held = turns.hold(number, Some((call(4), Time(0))));
         assert_eq!(held.wait(|| None, &Attention::none()), Ok(true));
         assert_eq!(numbers(), Some((3, 1)), "it has not begun");
-        held.enter();
+        held.enter(Time(0));
         held.went_well();
         drop(held);
         assert_eq!(numbers(), Some((4, 4)));
@@ -258,15 +264,16 @@ mod tests {
     fn a_turn_that_is_passed_on_goes_on_for_the_next_thread_that_holds_it() {
         let turns = Turns::default();
         let call = Call { kind: CallKind::Barrier, dtype: None, op: None, root: None, count: 0, layout: 0 };
-        let (first, second) = (turns.take_number(), turns.take_number());
+        let ((first, is_free), (second, _)) = (turns.take_number(), turns.take_number());
+        assert!(is_free);
         assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false));
         let held = turns.hold(first, Some((call, Time(0))));
-        held.enter();
+        held.enter(Time(0));
         assert!(held.pass_on());
         drop(held);
         assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false), "it has not ended");
         let held = turns.hold(first, Some((call, Time(0))));
-        held.enter();
+        held.enter(Time(0));
         held.went_well();
         drop(held);
         assert!(turns.has_come(second));

@@ -116,7 +116,7 @@ fn start(on: &Arc<Group>) -> Option<Request> {
     };
     let put = on.queue.put(progress, || {
         let (request, completer) = request();
-        ((on.turns.take_number(), completer), request)
+        ((on.turns.take_number().0, completer), request)
     });
     put.unwrap()
 }

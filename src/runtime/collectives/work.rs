@@ -10,6 +10,7 @@
 use super::call_progress::{CallProgress, Patience};
 use super::drive::{grow, Plan};
 use super::engine::{Collectives, Driver, Exclusive};
+use super::failure::give_up_for_one_behind;
 use super::levels::{takes_two, Leveled};
 use super::levels_woven;
 use super::queued_call::{CallQueue, QueuedCall, Work};
@@ -84,17 +85,23 @@ impl Collectives {
             return Ok(request);
         }
         self.queue.reserve().map_err(|error| self.cannot_start(call, time, &error))?;
+        let mut is_hasty = false;
         let started = self.queue.put(
             || spawn(Arc::clone(self)),
             || {
                 let (request, completer) = self.context.requests.make();
-                let turn = self.turns.take_number();
+                let (turn, has_come) = self.turns.take_number();
+                is_hasty = self.behind.started((turn, call, time), has_come);
                 let own: Arc<dyn RequestEngine> = self.clone();
                 let request = request.of(own, RequestedOperation::Collective(call, turn));
                 (QueuedCall { turn, time, work, completer }, request)
             },
         );
         let started = started.map_err(|error| self.cannot_start(call, time, &error))?;
+        if is_hasty {
+            self.context.bells.collectives.raise();
+            self.turns.nudge();
+        }
         started.ok_or_else(|| self.context.freed_error())
     }
 
@@ -207,14 +214,19 @@ impl Collectives {
         if turn.is_behind_others() {
             self.queue.hurry();
         }
-        match turn.wait(|| self.context.state.clock.until(running.deadline), running.attention) {
-            Ok(true) => {}
-            Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
-            Err(interrupted) => {
-                self.give_up_for_all(running.interrupted());
-                return Err(in_call(&running.title(), &interrupted));
+        let clock = &self.context.state.clock;
+        loop {
+            match turn.wait(|| clock.until(running.deadline.min(self.behind.first())), running.attention) {
+                Ok(true) => break,
+                Ok(false) if give_up_for_one_behind(self, clock.now()) => {} // then the turn comes soon
+                Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
+                Err(interrupted) => {
+                    self.give_up_for_all(running.interrupted());
+                    return Err(in_call(&running.title(), &interrupted));
+                }
             }
         }
+        self.behind.begins(turn.number());
         let mut exclusive = self.exclusive();
         // The call before it in this process may have been interrupted as well, and have ended the group.
         self.context.refuse_if_broken().map_err(|first| match running.attention.is_due() {
@@ -225,10 +237,12 @@ impl Collectives {
         let driver = &mut exclusive.driver;
         running.data.digest = driver.digest.in_short();
         if matches!(driver.progress, CallProgress::Beginning) {
-            driver.patience = Patience::since(time.since);
-            driver.begun = self.track.as_ref().map(|_| self.context.state.clock.now());
+            // What a call waited for its turn is no wait for others.
+            let is_soon = turn.came_at_once() && self.track.is_none();
+            driver.begun = if is_soon { time.since } else { clock.now() };
+            driver.patience = Patience::since(driver.begun);
         }
-        turn.enter();
+        turn.enter(driver.begun);
         let mut outcome = Err(Stop::Bug);
         let guarded = AssertUnwindSafe(|| {
             outcome = self.check_revokes(&mut exclusive.driver, &running).and_then(|()| body(exclusive, &running));
@@ -240,8 +254,8 @@ impl Collectives {
                 return Err(why.clone());
             }
         }
-        if let Some((track, begun)) = self.track.as_ref().zip(driver.begun) {
-            let (sequence, ended, is_ok) = (running.sequence, self.context.state.clock.now(), outcome.is_ok());
+        if let Some(track) = &self.track {
+            let (sequence, begun, ended, is_ok) = (running.sequence, driver.begun, clock.now(), outcome.is_ok());
             track.record(&Entry { call, sequence, bytes, called: time.since, begun, ended, is_ok });
         }
         match outcome {

@@ -63,29 +63,24 @@ impl Registry {
         group.context.begin()?;
         let (time, attention) = (group.context.time_limit(), state.program.interrupts.attention());
         if was_made_before(group) {
-            return self.make_again(group, &group.collectives.running(call, 0, time, &attention), wish);
+            let running = group.collectives.running(call, 0, time, &attention);
+            let turn = group.remaking.take(None);
+            let outcome = match turn.wait(|| state.clock.until(running.deadline), &attention) {
+                Ok(true) if was_made_before(group) => Some(self.await_creation(group, &running, wish.clone())),
+                Ok(true) => None, // the threads before this one have made all again
+                Ok(false) => Some(Err(Stop::Timeout(None))),
+                Err(why) => Some(Err(Stop::Interrupted(why))),
+            };
+            drop(turn);
+            if let Some(outcome) = outcome {
+                return outcome.map_err(|stop| not_made_again(group, call, stop));
+            }
         }
         let turn = group.collectives.turns.take(Some((call, time.since)));
         let made = group
             .collectives
             .in_turn(&turn, (call, 0), (time, &attention), |_, running| self.await_creation(group, running, wish));
         group.context.told_by(made)
-    }
-
-    /// Makes a group that the others have made already. They take no part in this, so it takes no turn, and its failure
-    /// revokes nothing.
-    fn make_again(&self, group: &Group, running: &Running<'_>, wish: GroupWish) -> Result<Option<Arc<GroupHandle>>> {
-        self.await_creation(group, running, wish).map_err(|stop| match stop {
-            Stop::Told(failure) => (*failure).into(),
-            Stop::Failed(error) => error,
-            Stop::Interrupted(why) => in_call(&format!("{} on {}", running.call.kind, group.id()), &why),
-            _ => {
-                let (call, id) = (running.call, group.id());
-                let cause =
-                    format!("the scheduler does not say what {call} on {id} made before this process came back");
-                Error::new(Status::Timeout, cause)
-            }
-        })
     }
 
     fn await_creation(
@@ -175,6 +170,21 @@ impl Registry {
             newest.shut();
         }
         self.state.ask(AgentCommand::Free(group.id()));
+    }
+}
+
+/// The error of a call that was to make a group which the others have made already. They take no part in that, so it takes no turn
+/// among the collectives, and its failure revokes nothing.
+fn not_made_again(group: &Group, call: Call, stop: Stop) -> Error {
+    match stop {
+        Stop::Told(failure) => (*failure).into(),
+        Stop::Failed(error) => error,
+        Stop::Interrupted(why) => in_call(&format!("{} on {}", call.kind, group.id()), &why),
+        _ => {
+            let id = group.id();
+            let cause = format!("the scheduler does not say what {call} on {id} made before this process came back");
+            Error::new(Status::Timeout, cause)
+        }
     }
 }
 

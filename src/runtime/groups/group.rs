@@ -10,6 +10,7 @@ use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::call_log::CallLog;
 use crate::runtime::collectives::engine::Collectives;
 use crate::runtime::collectives::queued_call::Work;
+use crate::runtime::collectives::turns::Turns;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;
@@ -28,6 +29,8 @@ pub struct Group {
     pub(crate) messages: Arc<Messages>,
     /// How many groups this node's program has made of this one, as far as it has come; with recovery, in all epochs.
     pub(crate) creations: AtomicU64,
+    /// The turns of threads that make groups again, each the next of those that had been made.
+    pub(super) remaking: Turns,
 }
 
 impl Group {
@@ -47,6 +50,7 @@ impl Group {
             messages: Arc::new(Messages::new(&context)),
             context,
             creations: AtomicU64::new(0),
+            remaking: Turns::default(),
         })
     }
 
@@ -159,6 +163,7 @@ impl Group {
     pub(crate) fn nudge(&self) {
         self.context.bells.collectives.raise();
         self.collectives.turns.nudge();
+        self.remaking.nudge();
         self.context.requests.nudge();
     }
 

@@ -6,8 +6,15 @@ use crate::cli::words::Words;
 use muster::config::{Config, Key};
 use muster::runtime;
 use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// How long the other ranks may take to end when one has failed.
+const GRACE: Duration = Duration::from_secs(10);
+/// How often the ranks are looked at, at least: another thread may be told of an end.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// The words for each of the ranks that are started here, with the benchmark's name before them if it has one.
 pub fn of_a_rank(name: Option<&str>, words: &Words) -> Vec<OsString> {
@@ -28,6 +35,8 @@ pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
     let settings = config.scheduler_settings().map_err(|error| Ended::usage(error.to_string()))?;
     let scheduler = runtime::start_scheduler(&settings).map_err(|error| Ended::failed(error.to_string()))?;
     let port = scheduler.addresses()[0].port();
+    sys::hear_of_children();
+    let ends = sys::signal_descriptor(&[libc::SIGCHLD]).map_err(|error| Ended::failed(error.to_string()))?;
     let mut children = Vec::new();
     for rank in 0..worker_num {
         match rank_of(rank, worker_num, port, words) {
@@ -38,24 +47,54 @@ pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
             }
         }
     }
+    wait(children, &ends).map_or(Ok(()), |words| Err(Ended::failed(words)))
+}
+
+/// Waits until all have ended, and gives the first failure. The others have [`GRACE`] from then on: they may be waiting for the
+/// one that failed, for as long as a cluster may form.
+fn wait(children: Vec<Child>, ends: &OwnedFd) -> Option<String> {
     // A rank that was killed is the cause. A rank that failed because of that is not.
     let (mut killed, mut failure) = (None, None);
-    for (rank, child) in children.iter_mut().enumerate() {
-        let (words, first) = match child.wait() {
-            Ok(status) if status.success() => continue,
-            Ok(status) if status.signal().is_some() => (format!("rank {rank} ended with {status}"), &mut killed),
-            Ok(status) => (format!("rank {rank} ended with {status}"), &mut failure),
-            Err(error) => (format!("rank {rank} cannot be waited for: {error}"), &mut failure),
-        };
-        first.get_or_insert(words);
+    let mut left: Vec<(usize, Child)> = children.into_iter().enumerate().collect();
+    let mut deadline: Option<Instant> = None;
+    loop {
+        left.retain_mut(|(rank, child)| {
+            let (words, first) = match child.try_wait() {
+                Ok(None) => return true,
+                Ok(Some(status)) if status.success() => return false,
+                Ok(Some(status)) if status.signal().is_some() => {
+                    (format!("rank {rank} ended with {status}"), &mut killed)
+                }
+                Ok(Some(status)) => (format!("rank {rank} ended with {status}"), &mut failure),
+                Err(error) => (format!("rank {rank} cannot be waited for: {error}"), &mut failure),
+            };
+            first.get_or_insert(words);
+            deadline.get_or_insert_with(|| Instant::now() + GRACE);
+            false
+        });
+        if left.is_empty() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break;
+        }
+        let _ = sys::poll([ends.as_fd()], Some(LOOK));
+        while sys::next_signal(ends).is_some() {}
     }
-    killed.or(failure).map_or(Ok(()), |words| Err(Ended::failed(words)))
+    for (_, child) in &mut left {
+        let _ = child.kill().and_then(|()| child.wait().map(drop));
+    }
+    killed.or(failure)
 }
 
 fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[OsString]) -> std::io::Result<Child> {
     let parent = std::process::id() as i32;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0("muster").arg("bench").args(words);
+    // The place of this process under another launcher is none of theirs.
+    for setting in [Key::RankId, Key::DeviceId, Key::RankTableFile].map(Key::setting) {
+        for name in setting.ms.iter().chain(setting.others) {
+            command.env_remove(name);
+        }
+        command.env_remove(setting.variable());
+    }
     for (key, value) in [
         (Key::Role, "MS_WORKER".to_owned()),
         (Key::SchedHost, "127.0.0.1".to_owned()),

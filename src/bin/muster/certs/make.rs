@@ -19,6 +19,8 @@ use der::pem::LineEnding;
 use der::Encode;
 use muster::config::Password;
 use serde_json::json;
+use std::cell::LazyCell;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use x509_cert::certificate::Certificate;
 use x509_cert::crl::RevokedCert;
@@ -54,19 +56,23 @@ pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
     Ok(first + &nodes(what, &authority, password)? + &advice(what))
 }
 
-/// `muster certs node`. What was made goes to `said`, in lines, even if a later node fails.
-pub fn node(what: &Make, given: Vec<Given>, said: &mut String) -> Result<(), String> {
-    let password = passwords::one_of(given)?;
+/// The password that seals files, or why there is none that can.
+type Sealing = Result<Option<Password>, String>;
+
+/// `muster certs node`. What was made goes to `said`, in lines, even if a later node fails. The passwords are asked for where
+/// they are needed.
+pub fn node(what: &Make, given: impl FnOnce() -> Result<Vec<Given>, String>, said: &mut String) -> Result<(), String> {
+    let password = LazyCell::new(|| given().and_then(passwords::one_of));
     let (authority, _) = ca(&what.folder)?;
     let _turn = folder::turn(&what.folder)?;
     if what.renew {
         for target in &what.nodes {
-            *said += &renew(what, target, &authority, password.as_ref())?;
+            *said += &renew(what, target, &authority, &password)?;
         }
         return Ok(());
     }
     refuse_those_that_are_there(what)?;
-    *said += &(nodes(what, &authority, password)? + &advice(what));
+    *said += &(nodes(what, &authority, (*password).clone()?)? + &advice(what));
     Ok(())
 }
 
@@ -153,7 +159,12 @@ fn issue(folder: &Path, target: &Target, names: &Names, days: u32, authority: &A
 }
 
 /// Replaces certificate and key, and brings the rest up to date.
-fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Password>) -> Result<String, String> {
+fn renew(
+    what: &Make,
+    target: &Target,
+    authority: &Authority,
+    given: &impl Deref<Target = Sealing>,
+) -> Result<String, String> {
     let path = what.folder.join(&target.folder);
     let is = |name| folder::is_there(&path.join(name));
     let form = match (is(PEM), is(P12)) {
@@ -187,7 +198,7 @@ fn renew(what: &Make, target: &Target, authority: &Authority, given: Option<&Pas
 }
 
 /// The password that is to seal a renewed PKCS#12 file in the node's folder `path`; none for PEM.
-fn resealing(what: &Make, path: &Path, form: Form, given: Option<&Password>) -> Result<Option<Password>, String> {
+fn resealing(what: &Make, path: &Path, form: Form, given: &impl Deref<Target = Sealing>) -> Sealing {
     let own = path.join(PASSWORD);
     let is_beside = folder::is_there(&own);
     if what.password_file.is_some() {
@@ -202,14 +213,13 @@ fn resealing(what: &Make, path: &Path, form: Form, given: Option<&Password>) -> 
         }
     }
     // The password that lies beside the file goes on opening it.
-    match (form, given.filter(|_| !is_beside)) {
-        (Form::Pem, _) => Ok(None),
-        (Form::Pkcs12, Some(password)) => Ok(Some(password.clone())),
-        (Form::Pkcs12, None) if !is_beside => Err(format!(
-            "{:?} was made with a password of its own, for there is no {own:?}: expected --password_file with a file that has it",
-            path.join(P12)
-        )),
-        (Form::Pkcs12, None) => {
+    match form {
+        Form::Pem => Ok(None),
+        Form::Pkcs12 if !is_beside => (**given).clone()?.map(Some).ok_or_else(|| {
+            let file = path.join(P12);
+            format!("{file:?} was made with a password of its own, for there is no {own:?}: expected --password_file with a file that has it")
+        }),
+        Form::Pkcs12 => {
             let text = own.to_str().ok_or_else(|| format!("{own:?} is not valid UTF-8: expected a path that is"))?;
             let read = passwords::given(Some(text), []).and_then(passwords::one_of)?;
             Ok(Some(read.expect("a file that was read has a password in it")))

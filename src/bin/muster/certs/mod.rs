@@ -115,8 +115,11 @@ fn new(words: &Words) -> Result<String, Refused> {
 
 fn node(words: &Words) -> Result<String, Refused> {
     let what = options::node(words).map_err(Refused::Usage)?;
+    // What is renewed may need none of them, whatever they are.
+    let now = if what.renew { None } else { Some(passwords_for(&what)?) };
+    let given = || now.map_or_else(|| passwords::given(what.password_file.as_deref(), std::env::vars_os()), Ok);
     let mut said = String::new();
-    match make::node(&what, passwords_for(&what)?, &mut said) {
+    match make::node(&what, given, &mut said) {
         Ok(()) => Ok(said),
         Err(why) => {
             print(&said)?;
@@ -127,7 +130,7 @@ fn node(words: &Words) -> Result<String, Refused> {
 
 /// The passwords for what is to be made. They count if something is sealed with them.
 fn passwords_for(what: &options::Make) -> Result<Vec<passwords::Given>, Refused> {
-    match what.renew || what.form == Some(options::Form::Pkcs12) {
+    match what.form == Some(options::Form::Pkcs12) {
         true => Ok(passwords::given(what.password_file.as_deref(), std::env::vars_os())?),
         false if what.password_file.is_some() => {
             let why = "--password_file seals PKCS#12 files, and PEM files are made: expected --format=p12 with it";

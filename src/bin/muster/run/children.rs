@@ -111,7 +111,7 @@ pub struct Launch<'a> {
     claim: Option<Claim>,
     run: RunId,
     keeper: Option<Keeper>,
-    /// Children that this process had before: of the script that it was, which has become the launcher.
+    /// What this process had started before, and what came of that: it was a script, which has become the launcher.
     earlier: Vec<i32>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Launch<'a> {
         let null = File::open("/dev/null")?;
         let (inherited, run) = (inherited(), RunId::draw()?);
         let (claim, keeper) = (None, None);
-        let earlier = if options.join { sys::children() } else { Vec::new() };
+        let earlier = if options.join { sys::descendants() } else { Vec::new() };
         Ok(Launch { options, program, listener, meeting, names, binding, inherited, null, claim, run, keeper, earlier })
     }
 
@@ -140,7 +140,7 @@ impl<'a> Launch<'a> {
         Ok(())
     }
 
-    /// Whether this child of the launcher is none of the run's: it was there before.
+    /// Whether this child of the launcher is none of the run's: it was there before, as a child, or as one of a child's.
     pub fn is_earlier(&self, pid: i32) -> bool {
         self.earlier.contains(&pid)
     }
@@ -338,7 +338,8 @@ fn next_page(path: &Path, words: &str) -> io::Result<File> {
     };
     let begin = if last().is_ok_and(|byte| byte != b'\n') { "\n" } else { "" };
     let mut log = folder::open_log(path)?;
-    log.write_all(format!("{begin}{NEXT_LIFE}{words}\n").as_bytes())?;
+    // On a full disk the log lacks these words. The next process can do without.
+    let _ = log.write_all(format!("{begin}{NEXT_LIFE}{words}\n").as_bytes());
     Ok(log)
 }
 

@@ -77,7 +77,14 @@ fn options(said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String>
         let address = said(ADDRESS).ok_or_else(|| missing(ADDRESS))?;
         all.extend([format!("--node_rank={node}"), format!("--master_addr={address}")]);
     }
-    all.extend(said(PORT).map(|port| format!("--master_port={port}")));
+    if let Some(port) = said(PORT) {
+        if !port.parse().is_ok_and(|port: u16| port == 0 || port >= 1024) {
+            return Err(format!(
+                "{PORT} is {port:?}: expected 0 (the system chooses) or 1024 to 65535; set it so, {INSTEAD}"
+            ));
+        }
+        all.push(format!("--master_port={port}"));
+    }
     Ok(all)
 }
 
@@ -150,6 +157,11 @@ mod tests {
             ),
             ((NODE, ""), "PET_NNODES is \"2\", but PET_NODE_RANK is not set: set it, or give --worker_num"),
             ((NODE, "2"), "PET_NODE_RANK is \"2\" and PET_NNODES is \"2\": expected"),
+            (
+                (PORT, "80"),
+                "PET_MASTER_PORT is \"80\": expected 0 (the system chooses) or 1024 to 65535; set it so, or",
+            ),
+            ((PORT, "70000"), "PET_MASTER_PORT is \"70000\": expected"),
             ((ADDRESS, ""), "PET_NNODES is \"2\", but PET_MASTER_ADDR is not set"),
         ] {
             let error = of("a.out", &[change]).unwrap_err();

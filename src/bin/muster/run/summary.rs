@@ -317,9 +317,23 @@ fn telling_lines(text: &str, limit: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().rev().filter(is_said).collect();
     let last = if lines.iter().any(|line| is_telling(line)) { (limit / 2).min(LAST_LINES) } else { LAST_LINES };
     let shown = lines.iter().enumerate().filter(|(back, line)| *back < last || is_telling(line)).take(limit);
-    let mut shown: Vec<String> = shown.map(|(_, line)| (*line).to_owned()).collect();
+    let mut shown: Vec<String> = shown.map(|(_, line)| plain(line)).collect();
     shown.reverse();
     shown
+}
+
+/// The line without what a terminal takes for a command, such as a colour: what would end the colour may not be shown.
+fn plain(line: &str) -> String {
+    let (mut left, mut text) = (line.chars(), String::new());
+    while let Some(one) = left.next() {
+        if one == '\x1b' && left.as_str().starts_with('[') {
+            left.next();
+            left.find(|last| ('@'..='~').contains(last));
+        } else if one == '\t' || !one.is_control() {
+            text.push(one);
+        }
+    }
+    text
 }
 
 /// Why the scheduler says that the job failed.

@@ -186,6 +186,8 @@ fn the_last_lines_are_shown_and_those_before_them_that_look_like_errors() {
     assert_eq!(telling_lines("a\nb\nc\nd\n", 1), ["d"]);
     assert_eq!(telling_lines("a\n--- muster: worker 1 was ended by signal 6 (SIGABRT)\nb\n", 10), ["a", "b"]);
     assert!(telling_lines("", 10).is_empty());
+    let coloured = "\x1b[1;31mError\x1b[0m:\tx\x07\r\x1b[38;5;1m y\x1b[";
+    assert_eq!(telling_lines(coloured, 1), ["Error:\tx y"], "what ends a colour may be cut off");
 }
 
 #[test]

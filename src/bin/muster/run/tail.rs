@@ -254,8 +254,10 @@ impl Lines {
             self.pending.extend_from_slice(part);
             let whole = self.pending.ends_with(b"\n");
             if whole || self.pending.len() >= LINE_LIMIT {
+                let rest = self.pending.split_off(whole_characters(&self.pending));
                 out.extend_from_slice(prefix.as_bytes());
                 out.append(&mut self.pending);
+                self.pending = rest;
                 if !whole {
                     out.push(b'\n');
                 }
@@ -268,6 +270,24 @@ impl Lines {
         if !self.pending.is_empty() {
             self.push(b"\n", out);
         }
+    }
+}
+
+/// How many of these bytes stand before a character of UTF-8 that has not come as a whole.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let is_first = |byte: &u8| byte & 0xC0 != 0x80;
+    let Some(back) = bytes.iter().rev().take(4).position(is_first) else { return bytes.len() };
+    let first = bytes.len() - 1 - back;
+    let length = match bytes[first] {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF7 => 4,
+        _ => 1,
+    };
+    if first + length > bytes.len() {
+        first
+    } else {
+        bytes.len()
     }
 }
 
@@ -331,6 +351,18 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         followed.unwrap();
         assert_eq!(out.shown.len(), 500);
+    }
+
+    #[test]
+    fn an_endless_line_is_not_cut_within_a_character() {
+        for one in ["\u{e9}", "\u{4e2d}", "\u{1f980}"] {
+            let (line, mut lines, mut out) = (one.repeat(LINE_LIMIT), Lines::new(Some("> ".to_owned())), Vec::new());
+            line.as_bytes().chunks(1001).for_each(|chunk| lines.push(chunk, &mut out));
+            lines.finish(&mut out);
+            let shown = String::from_utf8(out).expect("no character is cut");
+            assert_eq!(shown.replace("> ", "").replace('\n', ""), line);
+            assert!(shown.lines().count() > 1);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::blame;
 use super::conduct::{Action, Conduct, End, ANSWER};
 use super::frames::{text, texts, Frame, Hold, Kind};
-use super::line::{Come, Event, Line};
+use super::line::{self, Come, Event, Line};
 use super::plan::{HostShare, Plan};
 use super::report::Summary;
 use super::show::Show;
@@ -13,7 +13,7 @@ use crate::run::tail::{has_colours, Lines, Pane};
 use crate::sys;
 use crate::voice::Voice;
 use muster::config::HostSlots;
-use muster::net::{host, interface, resolve};
+use muster::net::{host, interface, limit, resolve};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -114,6 +114,8 @@ struct Lead<'a> {
 
 impl Lead<'_> {
     fn call(&mut self, events: &SyncSender<Come>) -> io::Result<()> {
+        let descriptors = line::DESCRIPTORS * self.plan.places.len() as u64 + line::WHILE_IT_OPENS;
+        limit::room_for(descriptors, 0).map_err(|error| io::Error::other(error.to_string()))?;
         let (own, until) = (std::env::current_exe()?, Instant::now() + LOOK_UPS);
         let part = format!("exec {} host-part", quoted(&own.to_string_lossy()));
         for (index, place) in self.plan.places.iter().enumerate() {

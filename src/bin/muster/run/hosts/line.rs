@@ -40,6 +40,10 @@ pub enum Come {
     Signal(i32),
 }
 
+/// How many descriptors a line holds, and how many more while it opens.
+pub const DESCRIPTORS: u64 = 3;
+pub const WHILE_IT_OPENS: u64 = 3;
+
 /// The process that leads to a host.
 pub struct Line {
     pid: i32,

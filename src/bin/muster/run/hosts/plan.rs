@@ -77,8 +77,9 @@ pub fn plan(words: &Words, variables: &[(OsString, OsString)]) -> Result<Option<
     }
     let places = places(mentions, words)?;
     let (exported, warnings) = exported(words, variables)?;
-    let mut environment: Vec<(OsString, OsString)> =
-        variables.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
+    let is_exported = |name: &OsString| exported.iter().any(|(other, _)| other == name);
+    let of_here = variables.iter().filter(|(name, _)| is_passed(name) && !is_exported(name));
+    let mut environment: Vec<(OsString, OsString)> = of_here.cloned().collect();
     environment.extend(exported);
     let passed = words.given().iter().filter(|given| !OF_ALL.contains(&given.option.name));
     let address = address(words, &places)?;
@@ -264,7 +265,7 @@ fn is_passed(name: &OsStr) -> bool {
     is_ours && !is_of_one
 }
 
-/// The variables of `-x` with their values, and a warning for each that has none.
+/// The variables of `-x` with their values, each once with the last of them, and a warning for each that has none.
 #[allow(clippy::type_complexity)]
 fn exported(
     words: &Words,
@@ -274,7 +275,11 @@ fn exported(
     for export in parse::exports(words)? {
         let here = || variables.iter().find(|(name, _)| *name == *export.name).map(|(_, value)| value.clone());
         match export.value.clone().map(OsString::from).or_else(here) {
-            Some(value) => exported.push((export.name.clone().into(), value)),
+            Some(value) => {
+                let name = OsString::from(export.name.clone());
+                exported.retain(|(other, _)| *other != name);
+                exported.push((name, value));
+            }
             None => warnings.push(export.unset()),
         }
     }

@@ -97,6 +97,16 @@ fn a_host_is_told_its_share_and_all_other_options() {
 }
 
 #[test]
+fn a_variable_of_the_command_line_counts_in_place_of_this_hosts_and_the_last_of_several() {
+    for (words, expected) in [("-x MUSTER_LOG=debug", "debug"), ("-x MUSTER_LOG=debug -x MUSTER_LOG=", "")] {
+        let spec = some(&format!("-H one,two {words} a")).launch_spec(1, Path::new("/"), 1234, None, false);
+        let values: Vec<&OsString> =
+            spec.environment.iter().filter(|(name, _)| name == "MUSTER_LOG").map(|(_, value)| value).collect();
+        assert_eq!(values, [expected], "{words}");
+    }
+}
+
+#[test]
 fn the_port_is_the_first_hosts_to_choose_unless_it_was_given() {
     assert_eq!(some("-H one,two a").port, 0);
     assert_eq!(some("-H one,two --master_port 9000 a").port, 9000);
