@@ -78,6 +78,16 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     cluster.store().set("pointers", pointers);
 #elif CASE == 25 // does not travel
     cluster.store().set("views", std::vector<std::string_view>(1));
+#elif CASE == 26 // no matching
+    cluster.store().set("counter", 0);
+#elif CASE == 27 // no matching
+    cluster.store().set("counter", nullptr);
+#elif CASE == 28 // cannot convert|could not convert|no matching|no viable
+    cluster.store().append("counter", 0);
+#elif CASE == 29 // cannot convert|could not convert|no matching|no viable
+    cluster.store().compare_set("counter", 0, "1");
+#elif CASE == 30 // cannot convert|could not convert|no matching|no viable
+    static_cast<void>(cluster.store().get(0));
 #elif CASE == 13 // must not be a temporary
     world.recv(std::vector<float>(4));
 #endif

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <future>
@@ -56,9 +57,11 @@ void waited_for(muster::cluster &cluster, int rank) {
         muster::request request = world.ibarrier();
         CHECK(!request.test());
         CHECK(!request.wait_for(std::chrono::milliseconds(20)));
+        // What remains of some time may be less than nothing: -1 ms is not the operation's own time here.
+        CHECK(!request.wait_for(-std::chrono::milliseconds(1)) && !request.wait_for(std::chrono::seconds::min()));
         store.set("go", "");
         request.wait();
-        CHECK(request.test() && request.wait_for(muster::no_limit));
+        CHECK(request.test() && request.wait_for(muster::no_limit) && request.wait_for(std::chrono::hours::max()));
     } else {
         store.get("go");
         world.ibarrier().wait();
@@ -202,6 +205,8 @@ void several(muster::cluster &cluster, int rank) {
     requests.emplace_back();  // empty ones are passed over
     requests.push_back(world.irecv(muster::one(there), 1 - rank, 2));
     CHECK(!muster::wait_any(requests, std::chrono::milliseconds(1)) && !muster::wait_all(requests, std::chrono::milliseconds(1)));
+    const std::chrono::nanoseconds over(-1);
+    CHECK(!muster::wait_any(requests, over) && !muster::wait_all(requests, over));
     std::promise<muster::status> told;
     requests[2].notify([&told](muster::status code) { told.set_value(code); });
     pollfd watched{requests[2].descriptor(), POLLIN, 0};
@@ -243,6 +248,18 @@ void interrupted(muster::cluster &cluster, int rank) {
     interrupted_call(cluster, [&] { world.barrier(); });
     store.set("second", "");
     aborts("rank 0", [&] { world.barrier(); });
+}
+
+// How long a wait is to take, as the library has it.
+void durations() {
+    using namespace std::chrono;
+    const auto waiting = [](auto timeout) { return muster::detail::waiting(timeout); };
+    CHECK(waiting(milliseconds(-1)) == 0 && waiting(nanoseconds(-1)) == 0 && waiting(hours::min()) == 0);
+    CHECK(waiting(duration<float>(-1)) == 0 && waiting(duration<double>(NAN)) == 0 && waiting(seconds(0)) == 0);
+    CHECK(waiting(nanoseconds(1)) == 1 && waiting(microseconds(2001)) == 3 && waiting(minutes(1)) == 60000);
+    CHECK(waiting(duration<double>(0.0015)) == 2 && waiting(nanoseconds::max()) == 9223372036855);
+    CHECK(waiting(muster::no_limit) == INT64_MAX && waiting(milliseconds::max() - milliseconds(1)) == INT64_MAX - 1);
+    CHECK(waiting(hours::max()) == INT64_MAX && waiting(duration<double>(1e300)) == INT64_MAX);
 }
 
 std::atomic<bool> must_end = false;
@@ -351,6 +368,7 @@ int main() {
     static_assert(std::is_nothrow_move_assignable_v<muster::owned_group> && !std::is_copy_constructible_v<muster::owned_group>);
     static_assert(!std::is_copy_constructible_v<muster::cluster> && !std::is_copy_constructible_v<muster::config>);
     static_assert(std::is_trivially_copyable_v<muster::group>);
+    durations();
     run_workers(kSize, waited_for);
     run_workers(kSize, ended);
     run_workers(kSize, given_up);

@@ -66,7 +66,7 @@ void types(const muster::group &world) {
     type_travels<long>(world, muster::dtype::int64);
     type_travels<long long>(world, muster::dtype::int64);
     type_travels<unsigned long long>(world, muster::dtype::uint64);
-    type_travels<char>(world, std::is_signed_v<char> ? muster::dtype::int8 : muster::dtype::uint8);
+    type_travels<char>(world, muster::dtype::uint8);  // whether or not it has a sign here
     type_travels<float>(world, muster::dtype::float32);
     type_travels<double>(world, muster::dtype::float64);
     type_travels<muster::float16>(world, muster::dtype::float16);
@@ -300,6 +300,7 @@ void own_reductions(muster::cluster &cluster, std::int32_t rank) {
     static_assert(!std::is_convertible_v<muster::reduction<double>, muster::reduction<float>>, "it is one of doubles");
     cluster.free_op(longest);
     FAILS(invalid, "op", cluster.free_op(longest));
+    FAILS(invalid, "fn is NULL", cluster.make_op<float>(nullptr));
 }
 
 // Elements of the program's own, and functions with the call.
@@ -447,6 +448,14 @@ void stored(const muster::cluster &cluster, std::int32_t rank) {
     CHECK(store.get(mine) == "a");
     store.set(mine, std::string("a\0b", 3));
     CHECK(store.get(mine).size() == 3);
+    const std::string_view seen = "seen";
+    char plain[] = "plain";
+    const char *pointer = plain;
+    store.set(seen, plain);
+    CHECK(store.get("seen") == "plain" && store.append(mine, pointer) == 8 && store.compare_set({"seen", 4}, {}, {}) == "plain");
+    store.set(mine, muster::span<const char>(plain, 2));
+    CHECK(store.get(mine.c_str()) == "pl");
+    static_assert(!std::is_convertible_v<int, muster::store_bytes> && !std::is_convertible_v<std::nullptr_t, muster::store_bytes>);
     store.set(mine, std::vector<std::int32_t>{1, rank});
     CHECK(store.get(mine, std::chrono::seconds(60)).size() == 8);
     store.wait(std::vector<std::string>{"key0", "key1", "key2", "key3"});
@@ -642,7 +651,7 @@ void alone_with_a_log() {
 
 void schedulers() {
     muster::scheduler scheduler = muster::scheduler::start(settings(2));
-    CHECK(!scheduler.wait_for(std::chrono::milliseconds(1)));
+    CHECK(!scheduler.wait_for(std::chrono::milliseconds(1)) && !scheduler.wait_for(-std::chrono::milliseconds(1)));
     muster::scheduler moved(std::move(scheduler));
     CHECK(port_of(moved) != "0");
     FAILS(invalid, "", scheduler.address());

@@ -481,9 +481,9 @@ void muster_free(void *value);
 
 /**
  * Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
- * instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error:
- * without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or another level changes
- * that.
+ * instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error,
+ * whatever `level` is: without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or
+ * another level changes that.
  *
  * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
  * or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe
@@ -531,8 +531,8 @@ muster_status_t muster_config_load_env(muster_config_t *config);
 
 /**
  * Sets one setting, which then beats every other source. Copies both strings. An unknown key, or a value that does not
- * fit, is MUSTER_ERR_CONFIG at once. (muster_init looks at the text of `thresholds`, which only a scheduler uses, and at
- * what settings demand of each other.)
+ * fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init looks at the text of
+ * `thresholds`, which only a scheduler uses, and at what settings demand of each other.)
  *
  * Requires:
  * `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
@@ -546,7 +546,7 @@ muster_status_t muster_config_set(muster_config_t *config,
  * `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
  * zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
  * the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
- * MUSTER_ERR_CONFIG.
+ * MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
  *
  * Requires:
  * `config` must be NULL or a live configuration, `key` NULL or a string, `buf` writable for `cap` bytes or NULL, `needed`
@@ -620,7 +620,7 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows. Returns MUSTER_OK at
  * once if the job is already over: without recovery any loss ends it. With recovery it is MUSTER_ERR_FENCED if the
  * others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after muster_finalize, and
- * MUSTER_ERR_INVALID if `reason` is NULL.
+ * MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -673,11 +673,12 @@ muster_status_t muster_recover(muster_cluster_t *cluster,
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
  * this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
- * started again; without recovery it has ended for good. Groups that were made are still to be freed: their ranks
- * and sizes remain, and calls on them are MUSTER_ERR_STATE. When the last handle has been freed no thread and no
- * descriptor of the library is left, except a thread that waits for a name server, a disk or an output of the log
- * that does not answer. Blocking, without a limit: it waits for a function of the program's that has not returned
- * (of muster_op_create or muster_request_notify), and for a scheduler that this process hosts to end.
+ * started again; without recovery it has ended for good. Groups that were made are still to be freed. Operations on
+ * them are MUSTER_ERR_STATE, and so is muster_group_member. Their other queries go on (size, ranks, failure), as does
+ * muster_group_set_timeout. When the last handle has been freed no thread and no descriptor of the library is left,
+ * except a thread that waits for a name server, a disk or an output of the log that does not answer. Blocking,
+ * without a limit: it waits for a function of the program's that has not returned (of muster_op_create or
+ * muster_request_notify), and for a scheduler that this process hosts to end.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
@@ -700,7 +701,7 @@ muster_status_t muster_scheduler_start(const muster_config_t *config,
 /**
  * Where the scheduler listens, as "host:port" with a numeric host: "0.0.0.0:port" where it listens at every address
  * (`sched_bind`). Copied to `buf`, its length with the zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap`
- * is too small.
+ * is too small, MUSTER_ERR_INVALID if `buf` and `needed` are both NULL.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -848,7 +849,8 @@ muster_status_t muster_failure(const muster_cluster_t *cluster, muster_failure_t
 
 /**
  * The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
- * NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed.
+ * NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, else MUSTER_ERR_INVALID if
+ * `buf` and `needed` are both NULL.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -877,10 +879,10 @@ muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t
  * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
  * documentation.
  *
- * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small.
- * Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a larger one it asks the scheduler for each worker that it
- * does not know, and waits for each answer for at most one heartbeat time-out. Without an answer it returns
- * MUSTER_ERR_UNREACHABLE.
+ * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small;
+ * MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a
+ * larger one it asks the scheduler for each worker that it does not know, and waits for each answer for at most one heartbeat
+ * time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -963,8 +965,9 @@ muster_status_t muster_group_member(const muster_group_t *group,
 
 /**
  * The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
- * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize has ended
- * it. muster_failure says how this and the cluster's first cause relate. Thread-safe; does not block.
+ * `sizeof *out` as `size`. MUSTER_ERR_NOT_FOUND while nothing has ended the group, and if muster_finalize or
+ * muster_cluster_free has ended it. muster_failure says how this and the cluster's first cause relate. Thread-safe;
+ * does not block.
  *
  * Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
  * muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
@@ -1028,6 +1031,8 @@ muster_status_t muster_group_create_members(muster_cluster_t *cluster,
  * Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
  * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
  * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
+ * MUSTER_ERR_INVALID for a rank that `parent` does not have, and for one that stands in the list twice: then nothing has
+ * begun.
  *
  * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
  * more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes
@@ -2395,8 +2400,8 @@ muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
 /**
  * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
  * that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
- * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. `keys` and
- * `exists` may be NULL where `n` is 0.
+ * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. For no keys
+ * it is MUSTER_OK at once, whatever became of the cluster; `keys` and `exists` may be NULL then.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be

@@ -158,7 +158,7 @@ inline constexpr std::int32_t any_tag = MUSTER_ANY_TAG;
 
 /// How long a call may wait; seconds and minutes convert to it.
 using milliseconds = std::chrono::milliseconds;
-/// The time-out that the settings give a call.
+/// The time-out that the settings give a call. Not for wait_for, wait_any and wait_all: there it is 0, as every negative time.
 inline constexpr milliseconds usual_timeout{-1};
 /// No time-out.
 inline constexpr milliseconds no_limit{INT64_MAX};
@@ -524,7 +524,8 @@ template <class T> constexpr dtype usual_dtype() {
                                !std::is_same_v<T, char16_t> && !std::is_same_v<T, char32_t> && sizeof(T) <= 8;
     if constexpr (is_number) {
         constexpr std::int32_t width = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-        return static_cast<dtype>((std::is_signed_v<T> ? MUSTER_INT8 : MUSTER_UINT8) + width);
+        constexpr bool is_signed = std::is_signed_v<T> && !std::is_same_v<T, char>;  // char has its sign from the processor
+        return static_cast<dtype>((is_signed ? MUSTER_INT8 : MUSTER_UINT8) + width);
     } else if constexpr (std::is_same_v<T, std::byte>) {
         return dtype::uint8;
     } else if constexpr (std::is_same_v<T, float>) {
@@ -555,8 +556,9 @@ template <class T> constexpr dtype usual_dtype() {
 /// @endcond
 
 /// Which element type a C++ type is. Integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
-/// std::float16_t and std::bfloat16_t have one by name. Other classes and enumerations, of up to MUSTER_ELEMENT_BYTES_MAX bytes,
-/// travel as their bytes, and none is ever split. They must be trivially copyable, and only functions reduce them.
+/// std::float16_t and std::bfloat16_t have one by name. `char` is dtype::uint8 on every processor. Other classes and
+/// enumerations, of up to MUSTER_ELEMENT_BYTES_MAX bytes, travel as their bytes, and none is ever split. They must be trivially
+/// copyable, and only functions reduce them.
 ///
 /// Specialize it for a type of your own that has the bits of a named one:
 /// `template <> struct muster::dtype_of<my::half> { static constexpr auto value = muster::dtype::float16; };`
@@ -605,6 +607,20 @@ private:
     span<const std::size_t> counts_;
     span<const std::size_t> displacements_;
     bool are_placed_ = false;
+};
+
+/// A key or a value of the store: whatever converts to std::string_view, but for 0 and nullptr, which it would take for the
+/// address of a text.
+class store_bytes : public std::string_view {
+public:
+    /// No bytes.
+    constexpr store_bytes() noexcept = default;
+    /// So many bytes.
+    constexpr store_bytes(const char *first, std::size_t length) noexcept : std::string_view(first, length) {}
+    /// A text.
+    template <class Text,
+              std::enable_if_t<std::is_convertible_v<const Text &, std::string_view> && !std::is_null_pointer_v<Text>, int> = 0>
+    constexpr store_bytes(const Text &text) : std::string_view(static_cast<std::string_view>(text)) {}
 };
 
 // ------------------------------------------------------------------------------------------------- What follows the mode
@@ -667,6 +683,15 @@ inline result<received> receipt(muster_status_t code, const received &told) {
 // A number, or a status that is negative.
 template <class T> result<T> number(T answer) {
     return answer < 0 ? result<T>(failed(static_cast<muster_status_t>(answer))) : result<T>(answer);
+}
+// How long to wait, in milliseconds, as std takes durations: a negative one is 0, and a part of a millisecond counts as a whole
+// one. What milliseconds cannot hold is without limit.
+template <class Rep, class Period> std::int64_t waiting(std::chrono::duration<Rep, Period> timeout) {
+    using wide = std::chrono::duration<long double, std::milli>;
+    if (!(timeout > timeout.zero())) {
+        return 0;
+    }
+    return wide(timeout) >= wide(no_limit) ? no_limit.count() : std::chrono::ceil<milliseconds>(timeout).count();
 }
 // Whether an operation has ended.
 inline result<bool> ended(muster_status_t code) { return valued(code, code != MUSTER_IN_PROGRESS); }
@@ -993,9 +1018,9 @@ public:
         const result<bool> told = ended(muster_request_wait(handle_, usual_timeout.count()));
         return detail::out(told.has_value() ? result<void>() : result<void>(told.error()));
     }
-    /// Waits for so long at most. Whether it has ended; if not, one may wait again.
-    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
-        return detail::out(ended(muster_request_wait(handle_, timeout.count())));
+    /// Waits for so long at most; a negative time is 0, as in std. Whether it has ended; if not, one may wait again.
+    template <class Rep, class Period> [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
+        return detail::out(ended(muster_request_wait(handle_, detail::waiting(timeout))));
     }
     /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
     outcome<void> cancel() { return detail::out(detail::checked(muster_request_cancel(handle_))); }
@@ -1072,11 +1097,13 @@ inline std::vector<muster_request_t *> handles(span<const request> requests) {
 /// @endcond
 
 /// Waits until one of these has ended, and gives its place, also where it has failed: its `test()` tells. Empty ones are passed
-/// over. Nothing if none has ended in time. If all are empty it is `status::not_found`.
-inline outcome<std::optional<std::size_t>> wait_any(span<const request> requests, milliseconds timeout = no_limit) {
+/// over. Nothing if none has ended in time; a negative time is 0. If all are empty it is `status::not_found`.
+template <class Rep = milliseconds::rep, class Period = milliseconds::period>
+outcome<std::optional<std::size_t>> wait_any(span<const request> requests,
+                                             std::chrono::duration<Rep, Period> timeout = no_limit) {
     const std::vector<muster_request_t *> all = detail::handles(requests);
     std::size_t index = all.size();
-    const muster_status_t code = muster_request_wait_any(all.data(), all.size(), timeout.count(), &index);
+    const muster_status_t code = muster_request_wait_any(all.data(), all.size(), detail::waiting(timeout), &index);
     if (index < all.size()) {
         return detail::out(result<std::optional<std::size_t>>(index));
     }
@@ -1084,10 +1111,11 @@ inline outcome<std::optional<std::size_t>> wait_any(span<const request> requests
 }
 
 /// Waits until all of these have ended; fails with the error of the first that has failed, once all have ended. Whether all have
-/// ended in time. Empty ones are passed over.
-inline outcome<bool> wait_all(span<const request> requests, milliseconds timeout = no_limit) {
+/// ended in time; a negative time is 0. Empty ones are passed over.
+template <class Rep = milliseconds::rep, class Period = milliseconds::period>
+outcome<bool> wait_all(span<const request> requests, std::chrono::duration<Rep, Period> timeout = no_limit) {
     const std::vector<muster_request_t *> all = detail::handles(requests);
-    return detail::out(detail::ended(muster_request_wait_all(all.data(), all.size(), timeout.count())));
+    return detail::out(detail::ended(muster_request_wait_all(all.data(), all.size(), detail::waiting(timeout))));
 }
 
 // --------------------------------------------------------------------------------------------------------------- Groups
@@ -1730,7 +1758,7 @@ inline outcome<owned_group> group::split(std::int32_t colour, std::int32_t key) 
 class store {
 public:
     /// Sets a key to some bytes, or text. An array of char is text: it ends at its first zero byte, and must have one.
-    outcome<void> set(std::string_view key, std::string_view value) const {
+    outcome<void> set(store_bytes key, store_bytes value) const {
         return detail::out(
             detail::checked(muster_store_set_bytes(handle_, key.data(), key.size(), value.data(), value.size())));
     }
@@ -1738,7 +1766,7 @@ public:
     template <
         class Buffer,
         std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
-    outcome<void> set(std::string_view key, const Buffer &value) const {
+    outcome<void> set(store_bytes key, const Buffer &value) const {
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
         static_assert(!std::is_pointer_v<element> && !basic::is_view<element>, "what a pointer or a view leads to does not travel");
@@ -1755,18 +1783,18 @@ public:
         return detail::out(detail::checked(muster_store_multi_set(handle_, names.data(), contents.data(), names.size())));
     }
     /// Adds bytes at the end of a key's value, exactly once, and gives its new length. A key that is not there counts as empty.
-    outcome<std::size_t> append(std::string_view key, std::string_view value) const {
+    outcome<std::size_t> append(store_bytes key, store_bytes value) const {
         std::size_t total = 0;
         const muster_status_t code =
             muster_store_append(handle_, key.data(), key.size(), value.data(), value.size(), &total);
         return detail::out(detail::valued(code, total));
     }
     /// The value of a key, waiting until somebody sets it.
-    outcome<std::string> get(std::string_view key, milliseconds timeout = usual_timeout) const {
+    outcome<std::string> get(store_bytes key, milliseconds timeout = usual_timeout) const {
         return detail::out(value_of(key, timeout));
     }
     /// The value of a key, if it is there now.
-    outcome<std::optional<std::string>> try_get(std::string_view key) const {
+    outcome<std::optional<std::string>> try_get(store_bytes key) const {
         result<std::string> value = value_of(key, milliseconds(0));
         if (value.has_value()) {
             return detail::out(result<std::optional<std::string>>(std::move(*value)));
@@ -1782,7 +1810,7 @@ public:
         return detail::out(texts(code, values, names.size()));
     }
     /// Adds to the number in a key, exactly once, and gives the sum. A key that is not there counts as 0.
-    outcome<std::int64_t> add(std::string_view key, std::int64_t delta) const {
+    outcome<std::int64_t> add(store_bytes key, std::int64_t delta) const {
         std::int64_t sum = 0;
         const muster_status_t code = muster_store_add_bytes(handle_, key.data(), key.size(), delta, &sum);
         return detail::out(detail::valued(code, sum));
@@ -1790,7 +1818,7 @@ public:
     /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not
     /// there counts as empty. With `MUSTER_STORE_C10D` as `flags` a key that is not there, where something was expected, answers
     /// as in PyTorch's c10d.
-    outcome<std::string> compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+    outcome<std::string> compare_set(store_bytes key, store_bytes expected, store_bytes desired,
                                      std::int32_t flags = 0) const {
         void *value = nullptr;
         std::size_t length = 0;
@@ -1800,7 +1828,7 @@ public:
         return detail::out(taken(code, value, length));
     }
     /// Deletes a key. Whether it was there.
-    outcome<bool> remove(std::string_view key) const {
+    outcome<bool> remove(store_bytes key) const {
         std::int32_t existed = 0;
         const muster_status_t code = muster_store_delete_bytes(handle_, key.data(), key.size(), &existed);
         return detail::out(detail::valued(code, existed != 0));
@@ -1824,7 +1852,7 @@ public:
         return detail::out(detail::valued(code, keys));
     }
     /// The keys that begin with this, in ascending order of their bytes; all keys for an empty prefix.
-    outcome<std::vector<std::string>> list(std::string_view prefix = {}) const {
+    outcome<std::vector<std::string>> list(store_bytes prefix = {}) const {
         muster_bytes_t *keys = nullptr;
         std::size_t found = 0;
         const muster_status_t code = muster_store_list(handle_, prefix.data(), prefix.size(), &keys, &found);
@@ -2018,7 +2046,7 @@ public:
     /// order. It is freed with the cluster, or by free_op.
     template <class T> outcome<reduction<T>> make_op(T (*combine)(T, T) noexcept, bool commutative = true) {
         static_assert(detail::lies_anywhere<T>, "elements lie as malloc aligns: a function cannot have them aligned beyond that");
-        const auto fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
+        const muster_reduce_fn fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
             T (*const function)(T, T) noexcept = reinterpret_cast<T (*)(T, T) noexcept>(ctx);
             const T *low = static_cast<const T *>(in);
             T *high = static_cast<T *>(inout);
@@ -2028,7 +2056,8 @@ public:
         };
         std::int32_t number = 0;
         const muster_status_t code =
-            muster_op_create(handle_, fold, reinterpret_cast<void *>(combine), commutative ? 1 : 0, &number);
+            muster_op_create(handle_, combine != nullptr ? fold : nullptr, reinterpret_cast<void *>(combine),
+                             commutative ? 1 : 0, &number);
         return detail::out(detail::valued(code, reduction<T>::from_number(number)));
     }
     /// Frees a reduction that make_op gave out: its number means nothing from now on.
@@ -2094,9 +2123,9 @@ public:
     }
     /// Waits until the job has ended; fails with the job's error.
     outcome<void> wait() { return detail::out(detail::checked(muster_scheduler_wait(get(), usual_timeout.count()))); }
-    /// Waits for so long at most. Whether the job has ended.
-    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) {
-        return detail::out(detail::ended(muster_scheduler_wait(get(), timeout.count())));
+    /// Waits for so long at most; a negative time is 0. Whether the job has ended.
+    template <class Rep, class Period> [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
+        return detail::out(detail::ended(muster_scheduler_wait(get(), detail::waiting(timeout))));
     }
     /// Ends the job for all that are still in it, and waits until the scheduler has ended.
     outcome<void> stop() { return detail::out(detail::checked(muster_scheduler_stop(get()))); }

@@ -137,8 +137,7 @@ impl ClusterState {
 
     /// Refuses what a connection wants, for this reason, and closes it.
     pub(super) fn reject(&mut self, conn: ConnId, status: Status, reason: String) {
-        let behind = self.job.behind_its_end(Behind::Nothing);
-        self.out.send_behind(behind, conn, Message::Rejected(Rejected { status, reason }));
+        self.out.send(conn, Message::Rejected(Rejected { status, reason }));
         self.drop_connection(conn);
     }
 

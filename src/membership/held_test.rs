@@ -351,6 +351,9 @@ fn one_that_has_come_back_hears_that_a_member_has_left_only_when_that_is_durable
         bench.sent.iter().any(|(to, message)| to.0 == conn && matches!(message, Message::Rejected(_)))
     };
     assert!(!refused(&bench, 12) && !refused(&bench, 22), "{:?}", bench.sent);
+    assert!(bench.sent.iter().any(|(to, message)| to.0 == 22 && matches!(message, Message::NotYet(_))));
     bench.feed(Input::Persisted(bench.written.len() as u64));
-    assert!(refused(&bench, 12) && refused(&bench, 22), "{:?}", bench.sent);
+    assert!(refused(&bench, 12), "{:?}", bench.sent);
+    bench.join(32, life(2, 1));
+    assert!(refused(&bench, 32), "{:?}", bench.sent);
 }

@@ -4,6 +4,7 @@
 use super::admission::{Newcomer, Refusal};
 use super::contract::ConnId;
 use super::journal_rollback::rolled_back;
+use super::returning::Wait;
 use super::revocation::Revocation;
 use super::standing::Presence;
 use super::timers::Due;
@@ -102,7 +103,11 @@ impl Scheduler {
             return self.conductor.cluster.drop_connection(conn);
         }
         if let Some(failure) = self.conductor.cluster.cannot_recover().filter(|_| is_back) {
-            return self.conductor.cluster.reject(conn, failure.status, format!("it cannot come back: {failure}"));
+            let reason = format!("it cannot come back: {failure}");
+            return match self.conductor.cluster.out.promises.is_all_durable() {
+                true => self.conductor.cluster.reject(conn, failure.status, reason),
+                false => self.let_wait(conn, Wait::soon(reason)),
+            };
         }
         if presence.is_lost() {
             // Its connection closed after the job broke, perhaps before the node could hear of that.

@@ -288,7 +288,12 @@ impl Scheduler {
         let is_lost = node.presence.is_lost();
         match message {
             Message::Register(register) if node.is_the_same(&register) => self.register(now, conn, register),
-            Message::Leave if !is_lost || !self.may_go_on(key) => self.conductor.leave(now, key),
+            Message::Leave => {
+                if is_lost && self.may_go_on(key) {
+                    self.conductor.cluster.nodes.counts_again(key); // it is there: the others hear that a member has left
+                }
+                self.conductor.leave(now, key);
+            }
             // The sender has been told that it is lost: nothing that it still wants counts.
             message if is_lost && !matches!(message, Message::Register(_)) => {
                 self.heard_of_lost(now, conn, key, &message);

@@ -100,6 +100,11 @@ impl Promises {
         None
     }
 
+    /// Whether everything that was promised so far is durable.
+    pub(super) fn is_all_durable(&self) -> bool {
+        self.newest <= self.durable
+    }
+
     /// Whether the job's end was promised.
     pub(super) fn is_done(&self) -> bool {
         self.done

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// How long after the node's loss a newcomer without its token has to wait.
 pub(super) const WITHOUT_TOKEN: Duration = Duration::from_secs(30);
-/// How soon a newcomer registers again while its last life is still to be judged.
+/// How soon a newcomer registers again while its last life is still to be judged, or the reason to refuse it is not durable.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a sign of life counts that the last life was asked for.
 const CHALLENGE: Duration = Duration::from_secs(1);
@@ -31,6 +31,13 @@ pub(super) struct Wait {
     time: Duration,
     reason: String,
     long: bool,
+}
+
+impl Wait {
+    /// It is known soon.
+    pub(super) fn soon(reason: String) -> Wait {
+        Wait { time: ASK_AGAIN, reason, long: false }
+    }
 }
 
 const NOT_YET: Kind = Kind { name: "registrations that have to wait", lines: 16 };
@@ -80,7 +87,11 @@ impl Scheduler {
             Presence::Member => self.challenge(now, key, register).map(Some),
             Presence::Left | Presence::Lost { .. } => {
                 if let Some(failure) = self.conductor.cluster.cannot_recover() {
-                    return Err((failure.status, format!("{} cannot come back: {failure}", name(register))));
+                    let reason = format!("{} cannot come back: {failure}", name(register));
+                    return match self.conductor.cluster.out.promises.is_all_durable() {
+                        true => Err((failure.status, reason)),
+                        false => Ok(Some(Wait::soon(reason))),
+                    };
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
                 let known =
@@ -117,7 +128,7 @@ impl Scheduler {
             node.challenged = Some(now);
             self.conductor.detector.look_into(&mut self.conductor.cluster, now, key);
         }
-        Ok(Wait { time: ASK_AGAIN, reason, long: false })
+        Ok(Wait::soon(reason))
     }
 
     /// A new life takes a lost node's place; it takes part from the next epoch on.

@@ -193,6 +193,27 @@ def test_what_the_library_gave_out_as_a_handler_raised_is_not_lost():
         assert [said(worker)["box"] for worker in cluster.succeed(timeout=60)] == [[49], [0]]
 
 
+def test_a_cluster_that_forms_while_a_handler_raises_is_left_with_that_as_the_reason():
+    lines = """
+        from muster import _interrupt
+        from muster._library import LIBRARY
+        there = LIBRARY.muster_init
+        def formed(config, out):
+            status = there(config, out)
+            if out._obj.value is not None and LIBRARY.muster_rank(out._obj) == 1:
+                _interrupt.pending.append(ValueError("a handler's"))  # as the hook does in the wait's last round
+            return status
+        LIBRARY.muster_init = formed
+        c = muster.init()
+        say(**told(c.world.barrier))
+    """
+    with Cluster(packaged(lines), workers=2) as cluster:
+        cluster.wait(timeout=60)
+        assert [worker.returncode for worker in cluster.workers] == [0, 1]
+        words = said(cluster.workers[0])
+        assert (words["error"], words["rank"]) == ("AbortedError", 1) and "ValueError: a handler's" in words["cause"], words
+
+
 def test_calls_on_other_threads_are_not_interrupted():
     lines = """
         import threading

@@ -174,7 +174,7 @@ CHILD = """
              lambda: w.send(b"", 0), c.failure, w.failure, c.recover, lambda: c.abort("no"), c.finalize, muster.get_rank]
     def child():
         errors = []
-        for call in calls + ([request.wait, request.test, request.cancel] if request else []):
+        for call in calls + ([request.wait, request.test, request.cancel, lambda: request.done] if request else []):
             errors.append(told(call)["error"])
         globals().update(c=None, w=None, group=None, request=None, operation=None)
         calls.clear()
@@ -219,6 +219,99 @@ def test_a_forked_child_can_call_nothing_and_touches_nothing(fork):
             errors = said(worker)["errors"]
             assert len(errors) >= 18
             assert set(errors[:17]) == {"ForkedError"} and errors[17] == "StateError" and set(errors[18:]) <= {"ForkedError"}
+
+
+def test_a_child_that_is_forked_while_other_threads_have_the_package_s_locks_waits_for_none_of_them():
+    lines = """
+        import threading
+        from muster import _log
+        with muster.init() as c:
+            request, group = c.world.irecv(bytearray(1), source=0), c.world.split(0)
+            thread = threading.Thread(target=request.wait)
+            thread.start()
+            while not request._turn.locked():
+                time.sleep(0.001)
+            has_them, has_forked = threading.Event(), threading.Event()
+            def hold():
+                with _log._setting, group._lock:
+                    has_them.set()
+                    has_forked.wait(60)
+            holder = threading.Thread(target=hold)
+            holder.start()
+            has_them.wait(60)
+            if os.fork() == 0:
+                try:
+                    muster.set_log(None)
+                    errors = [told(call)["error"] for call in (lambda: request.done, request.wait, group.barrier)]
+                    group.free()
+                    os._exit(errors != ["ForkedError"] * 3)
+                finally:
+                    os._exit(2)
+            status = os.wait()[1]
+            has_forked.set()
+            holder.join()
+            c.world.send(b"1", 0)
+            thread.join()
+            say(status=status, again=group.allgather_object(c.rank))
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        assert said(alone) == {"status": 0, "again": [0]}
+
+
+FREED = """
+    import threading
+    from muster._library import LIBRARY
+    asks, frees, says = LIBRARY.muster_group_failure, LIBRARY.muster_group_free, LIBRARY.muster_last_error
+    events, freer = [], []
+
+    def freed(handle):
+        events.append("free")
+        frees(handle)
+
+    def free_elsewhere():
+        thread = threading.Thread(target=group.free)
+        freer.append(thread)
+        thread.start()
+        thread.join(0.2)
+
+    def on_sentence():
+        sentence = says()
+        {sentence}
+        return sentence
+
+    def asked(handle, *words):
+        events.append("ask")
+        {question}
+        status = asks(handle, *words)
+        events.append("asked")
+        return status
+
+    LIBRARY.muster_group_free = freed
+    with muster.init() as c:
+        group = c.world.split(0)
+        request = group.irecv(bytearray(1), source=0)
+        request.cancel()
+        LIBRARY.muster_last_error, LIBRARY.muster_group_failure = on_sentence, asked
+        error = told({call})["error"]
+        LIBRARY.muster_last_error, LIBRARY.muster_group_failure = says, asks
+        for thread in freer:
+            thread.join()
+        group.free()
+        say(error=error, events=events, again=told(group.barrier)["sentence"])
+"""
+
+
+@pytest.mark.parametrize("call, error", [("group.recv, bytearray(1), 9", "InvalidError"), ("request.wait", "AbortedError")])
+@pytest.mark.parametrize("sentence, question, events", [
+    ("freer or free_elsewhere()", "pass", ["free"]),
+    ("pass", "free_elsewhere()", ["ask", "asked", "free"]),
+    ("pass", "group.free()", ["ask", "asked", "free"]),  # by a signal's handler, or a finalizer, on this very thread
+], ids=["before it is asked", "while it is asked", "on the thread that asks"])
+def test_a_group_that_is_freed_while_a_call_on_it_fails_is_not_asked_any_more(call, error, sentence, question, events):
+    with Process(packaged(FREED.format(call=call, sentence=sentence, question=question))) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        assert said(alone) == {"error": error, "events": events, "again": "this group has been freed"}
 
 
 def test_a_spawned_child_does_not_claim_the_rank_of_the_process_whose_environment_it_has():

@@ -142,13 +142,13 @@ def test_any_and_all_of_several_are_waited_for():
                 pass
             total = w.iallreduce(np.ones(2))
             assert muster.wait_any([never, total], 60) == 1 and total.wait().tolist() == [2, 2]
-            assert muster.wait_any([never, total]) == 1  # it has ended before
+            assert muster.wait_any(one for one in (never, total)) == 1  # it has ended before
             early, late = w.ibarrier(), w.ibarrier()
             late.wait()
             assert muster.wait_any([never, early, late]) == 1  # the first, though nobody has asked for it yet
             boxes = [bytearray(1), bytearray(2)]
             requests = [w.irecv(boxes[0], other, 1), w.irecv(boxes[1], other, 2), w.isend(b"a", other, 1), w.isend(b"bc", other, 2)]
-            received = muster.wait_all([*requests, total], 60)
+            received = muster.wait_all(iter([*requests, total]), 60)
             assert [each.count for each in received[:2]] == [1, 2] and boxes == [b"a", b"bc"] and received[4] is total.wait()
             try:
                 muster.wait_all([total, never], 0.02)
@@ -162,6 +162,26 @@ def test_any_and_all_of_several_are_waited_for():
             say(ended=True)
     """
     assert all(words["ended"] for words in run(lines))
+
+
+def test_an_error_of_the_wait_for_all_itself_is_raised_while_one_goes_on():
+    lines = """
+        from muster._library import LIBRARY
+        with muster.init() as c:
+            ended, never = c.world.ibarrier(), c.world.irecv(bytearray(1), source=0)
+            ended.wait()
+            there = LIBRARY.muster_request_wait_all
+            LIBRARY.muster_request_wait_all = lambda *words: muster.Status.MEMORY
+            say(error=told(muster.wait_all, [ended, never])["error"])
+            c.world.send(b"1", 0)
+            never.wait()
+            say(results=len(muster.wait_all([ended, never])))
+            LIBRARY.muster_request_wait_all = there
+            never = c.world.irecv(bytearray(1), source=0)
+            never.cancel()
+            say(cancelled=told(muster.wait_all, [ended, never])["error"])
+    """
+    assert run(lines, workers=1) == [{"error": "OutOfMemoryError", "results": 2, "cancelled": "AbortedError"}]
 
 
 def test_requests_are_awaited_while_other_coroutines_go_on():

@@ -186,6 +186,32 @@ def test_the_workers_of_a_data_loader_do_not_disturb_the_cluster(env, version, h
     """)
 
 
+def test_what_goes_on_in_the_parent_never_ends_in_a_forked_child(env, version):
+    succeed_silently(env, version, """
+        import os, muster
+        rank, size = begin()
+        ended, pending = dist.barrier(async_op=True), dist.irecv(x := torch.zeros(1), 1 - rank)
+        ended.wait()
+        if os.fork() == 0:
+            try:
+                assert ended.wait()
+                for call in (pending.wait, pending.get_future):
+                    try:
+                        call()
+                        os._exit(3)
+                    except dist.DistBackendError as error:
+                        assert isinstance(error.__cause__, muster.ForkedError), repr(error)
+                os._exit(0)
+            finally:
+                os._exit(2)
+        assert os.wait()[1] == 0
+        dist.barrier()
+        dist.send(torch.ones(1), 1 - rank)
+        assert pending.wait() and x.item() == 1
+        dist.destroy_process_group()
+    """)
+
+
 def test_a_worker_of_a_data_loader_that_is_killed_ends_the_wait_of_its_rank(env, version):
     """Torch's handler of SIGCHLD raises then, as that of Ctrl-C does. The others hear of it."""
     with Ranks(python(version), """

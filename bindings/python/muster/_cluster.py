@@ -48,6 +48,7 @@ class Cluster(_life.OfThisProcess):
     def __init__(self, handle: int) -> None:
         self._owner = _life.Handle(handle, LIBRARY.muster_cluster_free)
         self._claims = False  # whether the environment says that this process has joined as whoever it names
+        _life.open_clusters.append(self)  # what a signal's handler has raised is raised below, and is to end the cluster
         self.world = Group(LIBRARY.muster_world(handle), self._owner)
         """All workers."""
         self.servers = Group(LIBRARY.muster_servers(handle), self._owner)
@@ -56,7 +57,6 @@ class Cluster(_life.OfThisProcess):
         """All workers, then all servers."""
         self.store = Store(self._owner)
         """The cluster's store."""
-        _life.open_clusters.append(self)
 
     # Leaving
 

@@ -14,6 +14,7 @@ from . import _interrupt
 from ._library import LIBRARY, FailureStruct
 
 if TYPE_CHECKING:
+    from ._group_base import GroupBase
     from ._requests import Received
 
 
@@ -306,12 +307,16 @@ def _first_cause(status: int, sentence: str, ask: Any, handle: Optional[int]) ->
     return failure if failure.cause.rstrip("\ufffd") in sentence else None
 
 
-def error_of(status: int, group: Optional[int] = None, cluster: Optional[int] = None) -> MusterError:
-    """The exception for this thread's last failing call. The handle says whose first cause may be behind it."""
+def error_of(status: int, group: Optional["GroupBase"] = None, cluster: Optional[int] = None) -> MusterError:
+    """The exception for this thread's last failing call. The group, or the cluster's handle, says whose first cause may be
+    behind it.
+    """
     sentence = (LIBRARY.muster_last_error() or b"").decode(errors="replace")
     failure = None
     if group is not None:
-        failure = _first_cause(status, sentence, LIBRARY.muster_group_failure, group)
+        with group._held() as handle:
+            if handle is not None:
+                failure = _first_cause(status, sentence, LIBRARY.muster_group_failure, handle)
     elif cluster is not None:
         failure = _first_cause(status, sentence, LIBRARY.muster_failure, cluster)
     kind = _CLASSES.get(status, MusterError)
@@ -319,7 +324,7 @@ def error_of(status: int, group: Optional[int] = None, cluster: Optional[int] = 
     return kind(sentence or f"the library returned {status}", known, failure)
 
 
-def check(status: int, group: Optional[int] = None, cluster: Optional[int] = None) -> int:
+def check(status: int, group: Optional["GroupBase"] = None, cluster: Optional[int] = None) -> int:
     """Raises what a signal handler raised meanwhile, or the error of a status; a state or a number goes through."""
     if _interrupt.pending and _interrupt.is_main_thread():
         raise _interrupt.pending.pop(0)

@@ -133,8 +133,7 @@ class Group(Objects, Starts):
         `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up
         to 1 s for what was sent last.
         """
-        if self._is_made:
-            self._handle = None
+        if self._is_made and self._take_away():
             self._owner.free()
 
     def __enter__(self) -> "Group":

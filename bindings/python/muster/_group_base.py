@@ -1,7 +1,9 @@
 """How a call on a group is made: every collective and message comes through here."""
 
+import contextlib
 import ctypes
-from typing import Any, Optional
+import threading
+from typing import Any, Iterator, Optional
 
 from . import _life, _reductions
 from ._calls import Call
@@ -13,7 +15,7 @@ from ._requests import Request, received_of, tell_of_misfit
 class GroupBase(_life.OfThisProcess):
     """A group's handle. The classes that build on it add what can be called."""
 
-    __slots__ = ("__weakref__", "_cluster", "_handle", "_is_made", "_owner", "_rank", "_size")
+    __slots__ = ("__weakref__", "_cluster", "_handle", "_holds", "_is_made", "_lock", "_owner", "_rank", "_size")
 
     def __init__(self, handle: int, cluster: _life.Handle, made: Optional[_life.Handle] = None) -> None:
         """`made` is the handle of a group that was made. One of the cluster's own goes with its cluster."""
@@ -21,14 +23,41 @@ class GroupBase(_life.OfThisProcess):
         self._cluster = cluster
         self._owner = cluster if made is None else made
         self._is_made = made is not None
+        self._lock = threading.RLock()  # `free` takes the handle away under it
+        self._holds = 0  # by the thread that has the lock
         self._size: int = check(LIBRARY.muster_group_size(handle))
         self._rank: int = LIBRARY.muster_group_rank(handle)
 
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[Optional[int]]:
+        """The handle for a question about a call that has failed: another thread may free the group meanwhile, and waits.
+
+        None once the group has been freed, and in a forked child, where the lock may be that of a thread which is not there.
+        """
+        if not self._owner.is_ours():
+            yield None
+            return
+        with self._lock:
+            handle = self._handle
+            self._holds += 1
+            try:
+                yield handle
+            finally:
+                self._holds -= 1
+                is_left = handle is not None and self._handle is None and self._holds == 0
+        if is_left:  # a signal's handler, or a finalizer, has freed the group on this thread
+            self._owner.free()
+
+    def _take_away(self) -> bool:
+        """Takes the handle out of use. Whether it may be freed now; if not, `_held` frees it on this very thread."""
+        with self._lock if self._owner.is_ours() else contextlib.nullcontext():
+            self._handle = None
+            return self._holds == 0
+
     def _checked(self, status: int) -> int:
-        handle = self._handle
-        if handle is None and status == Status.INVALID:
+        if self._handle is None and status == Status.INVALID:
             raise InvalidError("this group has been freed")
-        return check(status, group=handle)
+        return check(status, group=self)
 
     def _run(self, name: str, call: Call) -> Any:
         """Carries a call out, and waits for its end."""

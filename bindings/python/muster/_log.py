@@ -1,6 +1,7 @@
 """The library's log, into Python's."""
 
 import logging
+import os
 import threading
 from typing import Any, Callable, List, Optional
 
@@ -55,3 +56,11 @@ def _guarded(function: LogFunction) -> Callable[[int, bytes, bytes, Any], None]:
             function(_OF_LOGGING.get(level, logging.DEBUG), *words)
 
     return entry
+
+
+def _forget() -> None:
+    global _setting
+    _setting = threading.Lock()  # another thread of the parent may have had it
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterable, I
 
 from . import _life
 from ._calls import Call
-from ._errors import InvalidError, MismatchError, MusterError, StateError, Status, TimeoutError, check, error_of
+from ._errors import ForkedError, InvalidError, MismatchError, MusterError, StateError, Status, TimeoutError, check, error_of
 from ._library import LIBRARY, NOBODY, OK, ReceivedStruct
 from ._memory import name_of
 from ._times import milliseconds
@@ -104,10 +104,14 @@ class Request(_life.OfThisProcess, Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not. Does not wait."""
+        """Whether it has ended, well or not. Does not wait. In a forked child one that went on in the parent never ends:
+        `ForkedError`.
+        """
         if self._handle is not None:
             try:
                 self.test()
+            except ForkedError:
+                raise
             except MusterError:
                 pass
         return self._handle is None
@@ -129,11 +133,13 @@ class Request(_life.OfThisProcess, Generic[T]):
     def _take_turn(self) -> None:
         """The library frees a request whatever others do with it, so two threads must not be in it at once."""
         if not self._turn.acquire(blocking=False):
+            if not self._group._owner.is_ours():  # that thread is the parent's
+                raise ForkedError("this request belongs to the parent process: after fork() a child cannot use it")
             raise StateError("another thread is in a call on this request; a request belongs to one thread at a time")
 
     def _end(self, handle: int, status: int) -> None:
         if status < 0:
-            self._error = error_of(status, group=self._group._handle)
+            self._error = error_of(status, group=self._group)
             tell_of_misfit(self._error, self._call)
         elif self._call is not None:
             self._result = self._call.result if self._call.received is None else received_of(self._call.received)
@@ -227,4 +233,8 @@ def wait_all(requests: Iterable[Request[Any]], timeout: Optional[float] = None) 
         status = LIBRARY.muster_request_wait_all(handles, len(awaited), limit)
     if status in _GOES_ON and check(status) == Status.IN_PROGRESS:
         raise TimeoutError(f"not all of {len(awaited)} operations have ended after {timeout} s; only the wait has ended")
+    if status < 0:
+        error = error_of(status)  # before a request's own sentence takes the place of this one
+        if not all([request.done for request in awaited]):
+            raise error  # it is the wait's own, such as that there is no memory for it
     return [request.wait() for request in awaited]

@@ -6,7 +6,7 @@
 
 use super::call_progress::{CallProgress, Exchange, Opening};
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
-use super::failure::give_up_for_one_behind;
+use super::failure::{give_up_for_one_behind, is_late};
 use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
@@ -141,7 +141,7 @@ impl Collectives {
             if got || (sent && (exchange.send.is_some() || self.context.size() == 2)) {
                 idle.end();
                 // A slow transfer keeps to the time, too; the clock is not read at every turn.
-                if turn.is_multiple_of(CLOCK_TURNS) && self.context.state.clock.now() >= running.deadline {
+                if turn.is_multiple_of(CLOCK_TURNS) && is_late(self, running.deadline) {
                     return Err(self.out_of_time(driver, exchange, running.deadline));
                 }
                 continue;

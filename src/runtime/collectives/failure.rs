@@ -53,6 +53,15 @@ pub(super) fn give_up_for_one_behind(group: &Collectives, now: Time) -> bool {
     true
 }
 
+/// Whether a call that goes on without a sleep is late, which has this deadline. Looks at the time of calls behind it, too.
+pub(super) fn is_late(group: &Collectives, deadline: Time) -> bool {
+    let now = group.context.state.clock.now();
+    if now >= group.behind.first() {
+        give_up_for_one_behind(group, now); // the call hears of it as of any end
+    }
+    now >= deadline
+}
+
 #[cfg(test)]
 #[path = "failure_test.rs"]
 pub(crate) mod tests;

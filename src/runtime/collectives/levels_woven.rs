@@ -9,6 +9,7 @@
 
 use super::call_progress::{CallProgress, Woven};
 use super::engine::{Collectives, Driver};
+use super::failure::is_late;
 use super::levels::{Leveled, Step};
 use super::shared::Levels;
 use super::stop::{Running, Stop};
@@ -216,7 +217,7 @@ impl Weaver<'_> {
 
     /// Looks at the clock, because nothing waits while both parts go on.
     fn keep_to_time(&self) -> Result<(), Stop> {
-        match self.group.context.state.clock.now() >= self.running.deadline {
+        match is_late(self.group, self.running.deadline) {
             true => Err(Stop::Timeout(None)),
             false => Ok(()),
         }

@@ -7,6 +7,7 @@
 
 use super::drive::CLOCK_TURNS;
 use super::engine::{Collectives, Driver, DOORBELL};
+use super::failure::is_late;
 use super::shared::HostMemory;
 use super::stop::{Awaited, Running, Stop};
 use crate::net::Token;
@@ -120,8 +121,7 @@ impl SharedWait<'_> {
         // A part of a woven call that only looks does not look at the time: the weaver does, and it knows what else is
         // waited for.
         let looks = !self.running.is_woven && (turn + 1).is_multiple_of(CLOCK_TURNS.into());
-        let is_late = looks && self.group.context.state.clock.now() >= self.running.deadline;
-        match is_late {
+        match looks && is_late(self.group, self.running.deadline) {
             true => Err(Stop::Timeout(None)),
             false => Ok(()),
         }

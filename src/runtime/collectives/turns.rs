@@ -136,10 +136,9 @@ impl Turn<'_> {
         self.come.get() && self.called.get().is_none()
     }
 
-    /// The turn has come, and its call begins at this time: the log has the call from now on.
-    pub(crate) fn enter(&self, begun: Time) {
-        if let Some((call, _)) = self.called.get() {
-            self.called.set(Some((call, begun)));
+    /// The turn has come, and its call begins: the log has the call from now on.
+    pub(crate) fn enter(&self) {
+        if self.called.get().is_some() {
             self.enter_in(&mut lock(&self.turns.state));
         }
     }
@@ -246,7 +245,7 @@ mod tests {
         drop(second);
         assert_eq!(numbers(), Some((1, 1)), "it was given up before it came");
         assert_eq!(third.wait(|| None, &Attention::none()), Ok(true));
-        third.enter(Time(0));
+        third.enter();
         assert_eq!((numbers(), newest().and_then(|newest| newest.call)), (Some((3, 1)), Some(call(3))));
         drop(third);
         assert_eq!(numbers(), Some((3, 1)), "it has failed");
@@ -254,7 +253,7 @@ mod tests {
         let held = turns.hold(number, Some((call(4), Time(0))));
         assert_eq!(held.wait(|| None, &Attention::none()), Ok(true));
         assert_eq!(numbers(), Some((3, 1)), "it has not begun");
-        held.enter(Time(0));
+        held.enter();
         held.went_well();
         drop(held);
         assert_eq!(numbers(), Some((4, 4)));
@@ -268,12 +267,12 @@ mod tests {
         assert!(is_free);
         assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false));
         let held = turns.hold(first, Some((call, Time(0))));
-        held.enter(Time(0));
+        held.enter();
         assert!(held.pass_on());
         drop(held);
         assert_eq!((turns.has_come(first), turns.has_come(second)), (true, false), "it has not ended");
         let held = turns.hold(first, Some((call, Time(0))));
-        held.enter(Time(0));
+        held.enter();
         held.went_well();
         drop(held);
         assert!(turns.has_come(second));

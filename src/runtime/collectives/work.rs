@@ -218,7 +218,8 @@ impl Collectives {
         loop {
             match turn.wait(|| clock.until(running.deadline.min(self.behind.first())), running.attention) {
                 Ok(true) => break,
-                Ok(false) if give_up_for_one_behind(self, clock.now()) => {} // then the turn comes soon
+                // The turn comes soon after the end of the group. Another thread may have seen to the call behind.
+                Ok(false) if give_up_for_one_behind(self, clock.now()) || clock.now() < running.deadline => {}
                 Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
                 Err(interrupted) => {
                     self.give_up_for_all(running.interrupted());
@@ -242,7 +243,7 @@ impl Collectives {
             driver.begun = if is_soon { time.since } else { clock.now() };
             driver.patience = Patience::since(driver.begun);
         }
-        turn.enter(driver.begun);
+        turn.enter();
         let mut outcome = Err(Stop::Bug);
         let guarded = AssertUnwindSafe(|| {
             outcome = self.check_revokes(&mut exclusive.driver, &running).and_then(|()| body(exclusive, &running));

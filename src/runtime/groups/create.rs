@@ -64,22 +64,22 @@ impl Registry {
         let (time, attention) = (group.context.time_limit(), state.program.interrupts.attention());
         if was_made_before(group) {
             let running = group.collectives.running(call, 0, time, &attention);
-            let turn = group.remaking.take(None);
-            let outcome = match turn.wait(|| state.clock.until(running.deadline), &attention) {
-                Ok(true) if was_made_before(group) => Some(self.await_creation(group, &running, wish.clone())),
-                Ok(true) => None, // the threads before this one have made all again
-                Ok(false) => Some(Err(Stop::Timeout(None))),
+            let outcome = match group.remaking.begin(|| state.clock.until(running.deadline), &attention) {
+                Ok(Some(_remaker)) if was_made_before(group) => {
+                    Some(self.await_creation(group, &running, wish.clone(), state.clock.now()))
+                }
+                Ok(Some(_)) => None, // the threads before this one have made all again
+                Ok(None) => Some(Err(Stop::Timeout(None))),
                 Err(why) => Some(Err(Stop::Interrupted(why))),
             };
-            drop(turn);
             if let Some(outcome) = outcome {
                 return outcome.map_err(|stop| not_made_again(group, call, stop));
             }
         }
         let turn = group.collectives.turns.take(Some((call, time.since)));
-        let made = group
-            .collectives
-            .in_turn(&turn, (call, 0), (time, &attention), |_, running| self.await_creation(group, running, wish));
+        let made = group.collectives.in_turn(&turn, (call, 0), (time, &attention), |exclusive, running| {
+            self.await_creation(group, running, wish, exclusive.driver.begun)
+        });
         group.context.told_by(made)
     }
 
@@ -88,6 +88,7 @@ impl Registry {
         group: &Group,
         running: &Running<'_>,
         wish: GroupWish,
+        begun: Time,
     ) -> std::result::Result<Option<Arc<GroupHandle>>, Stop> {
         let nth = group.creations.load(Ordering::Relaxed) + 1;
         let (state, key) = (&running.context.state, (group.epoch(), group.id(), nth));
@@ -95,7 +96,7 @@ impl Registry {
         let (parent, nth, digest) = (key.1, key.2, running.data.digest);
         let wanted = MakeGroup { parent, nth, sequence: running.sequence, digest, wish };
         group.context.ask(Command::MakeGroup(wanted));
-        let (mut report_at, mut warn_at) = (running.since + WAITS_AFTER, running.since + WARN_AFTER);
+        let (mut report_at, mut warn_at) = (begun + WAITS_AFTER, begun + WARN_AFTER);
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
             let told = |view: &mut NodeView| {

@@ -3,6 +3,7 @@
 //! The agent thread mails links, and interrupts. If it hears that the group is over while no call has the driver, it
 //! says so on the links. It does nothing else.
 
+use super::remaking::Remaking;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
 use crate::runtime::base::request::{Outcome, Request};
@@ -10,7 +11,6 @@ use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::call_log::CallLog;
 use crate::runtime::collectives::engine::Collectives;
 use crate::runtime::collectives::queued_call::Work;
-use crate::runtime::collectives::turns::Turns;
 use crate::runtime::links::peers::Mail;
 use crate::runtime::messages::{Messages, Post};
 use crate::runtime::state::context::Context;
@@ -29,8 +29,7 @@ pub struct Group {
     pub(crate) messages: Arc<Messages>,
     /// How many groups this node's program has made of this one, as far as it has come; with recovery, in all epochs.
     pub(crate) creations: AtomicU64,
-    /// The turns of threads that make groups again, each the next of those that had been made.
-    pub(super) remaking: Turns,
+    pub(super) remaking: Remaking,
 }
 
 impl Group {
@@ -50,7 +49,7 @@ impl Group {
             messages: Arc::new(Messages::new(&context)),
             context,
             creations: AtomicU64::new(0),
-            remaking: Turns::default(),
+            remaking: Remaking::default(),
         })
     }
 

@@ -22,7 +22,7 @@ from torch.distributed import DistBackendError
 from .. import _life
 from .._callbacks import called_by_the_library, is_called_by_the_library
 from .._calls import Call
-from .._errors import InvalidError, MusterError, UnsupportedError, check
+from .._errors import ForkedError, InvalidError, MusterError, UnsupportedError, check
 from .._group import Group
 from .._library import LIBRARY, NOTIFY_FN
 from .._requests import Request
@@ -86,6 +86,7 @@ class Work(TorchWork):
         self._left = 0
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._pid = os.getpid()
         self._inner: Any = None
         self._future: Any = None
         self._tokens: List[int] = []
@@ -119,7 +120,11 @@ class Work(TorchWork):
         return self
 
     def _settle(self) -> None:
-        """On the thread that tells of ends, where no other could: waits for what has not been told of yet."""
+        """On the thread that tells of ends, where no other could: waits for what has not been told of yet. In a forked child
+        nothing tells of the end of what went on in the parent.
+        """
+        if not self._ended.is_set() and os.getpid() != self._pid:
+            raise translated(ForkedError("this work belongs to the parent process: after fork() a child cannot wait for it"))
         if is_called_by_the_library():
             for token in self._tokens:
                 part = _unclaimed.pop(token, None)

@@ -32,11 +32,12 @@ pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
     {
         config.set(key.setting().name, value).map_err(|error| Ended::failed(error.to_string()))?;
     }
+    // Before there are other threads: they do not take the signal.
+    sys::hear_of_children();
+    let ends = sys::signal_descriptor(&[libc::SIGCHLD]).map_err(|error| Ended::failed(error.to_string()))?;
     let settings = config.scheduler_settings().map_err(|error| Ended::usage(error.to_string()))?;
     let scheduler = runtime::start_scheduler(&settings).map_err(|error| Ended::failed(error.to_string()))?;
     let port = scheduler.addresses()[0].port();
-    sys::hear_of_children();
-    let ends = sys::signal_descriptor(&[libc::SIGCHLD]).map_err(|error| Ended::failed(error.to_string()))?;
     let mut children = Vec::new();
     for rank in 0..worker_num {
         match rank_of(rank, worker_num, port, words) {

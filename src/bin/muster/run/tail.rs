@@ -254,10 +254,10 @@ impl Lines {
             self.pending.extend_from_slice(part);
             let whole = self.pending.ends_with(b"\n");
             if whole || self.pending.len() >= LINE_LIMIT {
-                let rest = self.pending.split_off(whole_characters(&self.pending));
                 out.extend_from_slice(prefix.as_bytes());
-                out.append(&mut self.pending);
-                self.pending = rest;
+                out.extend(
+                    self.pending.drain(..if whole { self.pending.len() } else { whole_characters(&self.pending) }),
+                );
                 if !whole {
                     out.push(b'\n');
                 }
@@ -357,7 +357,7 @@ mod tests {
     fn an_endless_line_is_not_cut_within_a_character() {
         for one in ["\u{e9}", "\u{4e2d}", "\u{1f980}"] {
             let (line, mut lines, mut out) = (one.repeat(LINE_LIMIT), Lines::new(Some("> ".to_owned())), Vec::new());
-            line.as_bytes().chunks(1001).for_each(|chunk| lines.push(chunk, &mut out));
+            line.as_bytes().chunks(1009).for_each(|chunk| lines.push(chunk, &mut out));
             lines.finish(&mut out);
             let shown = String::from_utf8(out).expect("no character is cut");
             assert_eq!(shown.replace("> ", "").replace('\n', ""), line);
