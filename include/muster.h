@@ -537,9 +537,7 @@ muster_status_t muster_config_load_env(muster_config_t *config);
  * Requires:
  * `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
  */
-muster_status_t muster_config_set(muster_config_t *config,
-                                  const char *key,
-                                  const char *value);
+muster_status_t muster_config_set(muster_config_t *config, const char *key, const char *value);
 
 /**
  * Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
@@ -855,7 +853,10 @@ muster_status_t muster_failure(const muster_cluster_t *cluster, muster_failure_t
  * Requires:
  * `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
  */
-muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
+muster_status_t muster_cluster_error(const muster_cluster_t *cluster,
+                                     char *buf,
+                                     size_t cap,
+                                     size_t *needed);
 
 /**
  * The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
