@@ -103,10 +103,9 @@ impl Scheduler {
             return self.conductor.cluster.drop_connection(conn);
         }
         if let Some(failure) = self.conductor.cluster.cannot_recover().filter(|_| is_back) {
-            let reason = format!("it cannot come back: {failure}");
-            return match self.conductor.cluster.out.promises.is_all_durable() {
-                true => self.conductor.cluster.reject(conn, failure.status, reason),
-                false => self.let_wait(conn, Wait::soon(reason)),
+            return match Wait::for_the_end(&self.conductor.cluster, "it") {
+                None => self.conductor.cluster.reject(conn, failure.status, format!("it cannot come back: {failure}")),
+                Some(wait) => self.let_wait(conn, wait),
             };
         }
         if presence.is_lost() {

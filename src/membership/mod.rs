@@ -291,6 +291,7 @@ impl Scheduler {
             Message::Leave => {
                 if is_lost && self.may_go_on(key) {
                     self.conductor.cluster.nodes.counts_again(key); // it is there: the others hear that a member has left
+                    self.conductor.cluster.tell_lost();
                 }
                 self.conductor.leave(now, key);
             }

@@ -88,21 +88,24 @@ impl Promises {
 
     /// Holds back this output until its record is durable. If it may go out at once, returns it instead.
     pub(super) fn hold_behind(&mut self, behind: Behind, queued: Queued) -> Option<Queued> {
-        let number = match behind {
-            Behind::Nothing => 0,
-            Behind::Epoch => self.epoch,
-            Behind::Everything => self.newest,
-        };
-        if number <= self.durable {
+        if !self.holds_back(behind) {
             return Some(queued);
         }
-        self.hold(number, queued);
+        self.hold(self.number(behind), queued);
         None
     }
 
-    /// Whether everything that was promised so far is durable.
-    pub(super) fn is_all_durable(&self) -> bool {
-        self.newest <= self.durable
+    /// Whether what waits for this would be held back now.
+    pub(super) fn holds_back(&self, behind: Behind) -> bool {
+        self.number(behind) > self.durable
+    }
+
+    fn number(&self, behind: Behind) -> u64 {
+        match behind {
+            Behind::Nothing => 0,
+            Behind::Epoch => self.epoch,
+            Behind::Everything => self.newest,
+        }
     }
 
     /// Whether the job's end was promised.

@@ -10,8 +10,10 @@
 //! Invariant: at most one life of a place is a member; a life that was replaced is fenced for good.
 
 use super::admission::{refused, Newcomer, Refusal};
+use super::cluster_state::ClusterState;
 use super::contract::ConnId;
 use super::node::{name, span};
+use super::promises::Behind;
 use super::standing::Presence;
 use super::Scheduler;
 use crate::strangers::Kind;
@@ -21,8 +23,10 @@ use std::time::Duration;
 
 /// How long after the node's loss a newcomer without its token has to wait.
 pub(super) const WITHOUT_TOKEN: Duration = Duration::from_secs(30);
-/// How soon a newcomer registers again while its last life is still to be judged, or the reason to refuse it is not durable.
+/// How soon a newcomer registers again while its last life is still to be judged.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// ... and while the reason to refuse it is not durable.
+const WRITTEN_SOON: Duration = Duration::from_secs(1);
 /// How long a sign of life counts that the last life was asked for.
 const CHALLENGE: Duration = Duration::from_secs(1);
 
@@ -34,9 +38,11 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// It is known soon.
-    pub(super) fn soon(reason: String) -> Wait {
-        Wait { time: ASK_AGAIN, reason, long: false }
+    /// The wait of a node that cannot come back, while the reason is not durable.
+    pub(super) fn for_the_end(cluster: &ClusterState, newcomer: &str) -> Option<Wait> {
+        let reason = format!("whether {newcomer} can come back is still being written down");
+        let is_held = cluster.out.promises.holds_back(cluster.job.behind_its_end(Behind::Nothing));
+        is_held.then_some(Wait { time: WRITTEN_SOON, reason, long: false })
     }
 }
 
@@ -88,9 +94,9 @@ impl Scheduler {
             Presence::Left | Presence::Lost { .. } => {
                 if let Some(failure) = self.conductor.cluster.cannot_recover() {
                     let reason = format!("{} cannot come back: {failure}", name(register));
-                    return match self.conductor.cluster.out.promises.is_all_durable() {
-                        true => Err((failure.status, reason)),
-                        false => Ok(Some(Wait::soon(reason))),
+                    return match Wait::for_the_end(&self.conductor.cluster, &name(register)) {
+                        None => Err((failure.status, reason)),
+                        wait => Ok(wait),
                     };
                 }
                 let tokens = register.reentry.iter().flat_map(|reentry| &reentry.tokens);
@@ -128,7 +134,7 @@ impl Scheduler {
             node.challenged = Some(now);
             self.conductor.detector.look_into(&mut self.conductor.cluster, now, key);
         }
-        Ok(Wait::soon(reason))
+        Ok(Wait { time: ASK_AGAIN, reason, long: false })
     }
 
     /// A new life takes a lost node's place; it takes part from the next epoch on.

@@ -323,7 +323,7 @@ fn one_that_is_lost_in_consequence_and_leaves_has_left_as_a_member() {
     assert_eq!(not_recovered(&bench, 0), None);
     bench.say(1, Message::Leave);
     assert!(bench.sent.iter().any(|(to, message)| to.0 == 1 && matches!(message, Message::Bye)));
-    assert_eq!(not_recovered(&bench, 0), Some(Status::PeerLeft));
+    assert_eq!((not_recovered(&bench, 0), lost_nodes(&bench, 0)), (Some(Status::PeerLeft), Some(vec![2])));
 }
 
 #[test]

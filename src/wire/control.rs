@@ -360,7 +360,7 @@ code! {
     pub enum StragglerState {
         /// It has entered the collective that `call`, `sequence` and `age_ms` tell, and is still inside.
         Inside = 1,
-        /// It has finished that collective and not entered another on the group. `age_ms` counts from when it entered it.
+        /// It has finished that collective and not entered another on the group. `age_ms` counts from when it called it.
         Outside = 2,
         /// It has not used the group yet.
         Never = 3,

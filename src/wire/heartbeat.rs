@@ -22,7 +22,7 @@ record! {
         pub finished: u64,
         /// What the newest collective is that it entered.
         pub call: Option<Call>,
-        /// How long ago it entered that, in milliseconds.
+        /// How long ago it called that, in milliseconds.
         pub age_ms: u64,
     }
 }

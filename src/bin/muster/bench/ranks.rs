@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long the other ranks may take to end when one has failed.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often the ranks are looked at, at least: another thread may be told of an end.
+/// How often the ranks are looked at, at least.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The words for each of the ranks that are started here, with the benchmark's name before them if it has one.
