@@ -32,6 +32,15 @@ template <class Call> void fails(int line, muster::status code, const char *word
 }
 #define FAILS(code, words, call) fails(__LINE__, muster::status::code, words, [&] { static_cast<void>(call); })
 
+// What a key or a value of the store may be, and what it may not.
+struct Named {
+    operator std::string_view() { return "named"; }  // not const
+};
+template <class T> constexpr bool is_text = std::is_convertible_v<T, muster::store_bytes>;
+static_assert(is_text<const char *> && is_text<const char (&)[4]> && is_text<std::string> && is_text<const std::string &>);
+static_assert(is_text<std::string_view> && is_text<Named &> && is_text<Named> && is_text<muster::store_bytes &>);
+static_assert(!is_text<int> && !is_text<std::nullptr_t> && !is_text<double> && !is_text<std::vector<char>>);
+
 // ------------------------------------------------------------------------------------------------------------ Types
 
 // Every element type goes through a reduction, and comes back as what it was.

@@ -1855,7 +1855,7 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 /**
  * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
  * time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
- * says so if none comes. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys of one call
+ * says so if none comes. For no keys it is MUSTER_OK at once, also once the cluster is broken or left. The keys of one call
  * are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
  *
  * Requires:
@@ -2402,7 +2402,7 @@ muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
  * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
  * that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
  * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. For no keys
- * it is MUSTER_OK at once, whatever became of the cluster; `keys` and `exists` may be NULL then.
+ * it is MUSTER_OK at once, also once the cluster is broken or left; `keys` and `exists` may be NULL then.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be

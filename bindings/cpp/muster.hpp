@@ -619,8 +619,17 @@ public:
     constexpr store_bytes(const char *first, std::size_t length) noexcept : std::string_view(first, length) {}
     /// A text.
     template <class Text,
-              std::enable_if_t<std::is_convertible_v<const Text &, std::string_view> && !std::is_null_pointer_v<Text>, int> = 0>
-    constexpr store_bytes(const Text &text) : std::string_view(static_cast<std::string_view>(text)) {}
+              std::enable_if_t<std::is_convertible_v<Text &&, std::string_view> &&
+                                   !std::is_same_v<std::remove_cv_t<std::remove_reference_t<Text>>, store_bytes> &&
+                                   !std::is_null_pointer_v<std::remove_cv_t<std::remove_reference_t<Text>>>,
+                               int> = 0>
+    constexpr store_bytes(Text &&text) : std::string_view(static_cast<std::string_view>(static_cast<Text &&>(text))) {}
+#if __cplusplus >= 202002L
+    /// The bytes between two places.
+    template <std::contiguous_iterator First, std::sized_sentinel_for<First> Last>
+        requires(std::is_same_v<std::iter_value_t<First>, char> && !std::is_convertible_v<Last, std::size_t>)
+    constexpr store_bytes(First first, Last last) : std::string_view(first, last) {}
+#endif
 };
 
 // ------------------------------------------------------------------------------------------------- What follows the mode
@@ -688,10 +697,11 @@ template <class T> result<T> number(T answer) {
 // one. What milliseconds cannot hold is without limit.
 template <class Rep, class Period> std::int64_t waiting(std::chrono::duration<Rep, Period> timeout) {
     using wide = std::chrono::duration<long double, std::milli>;
-    if (!(timeout > timeout.zero())) {
+    const wide exact(timeout);
+    if (!(exact > wide::zero())) {
         return 0;
     }
-    return wide(timeout) >= wide(no_limit) ? no_limit.count() : std::chrono::ceil<milliseconds>(timeout).count();
+    return exact >= wide(no_limit) ? no_limit.count() : std::chrono::ceil<milliseconds>(exact).count();
 }
 // Whether an operation has ended.
 inline result<bool> ended(muster_status_t code) { return valued(code, code != MUSTER_IN_PROGRESS); }
@@ -1019,7 +1029,10 @@ public:
         return detail::out(told.has_value() ? result<void>() : result<void>(told.error()));
     }
     /// Waits for so long at most; a negative time is 0, as in std. Whether it has ended; if not, one may wait again.
-    template <class Rep, class Period> [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
+    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) { return wait_for<>(timeout); }
+    /// The same for any duration; a part of a millisecond counts as a whole one.
+    template <class Rep = milliseconds::rep, class Period = milliseconds::period>
+    [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
         return detail::out(ended(muster_request_wait(handle_, detail::waiting(timeout))));
     }
     /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
@@ -2124,7 +2137,10 @@ public:
     /// Waits until the job has ended; fails with the job's error.
     outcome<void> wait() { return detail::out(detail::checked(muster_scheduler_wait(get(), usual_timeout.count()))); }
     /// Waits for so long at most; a negative time is 0. Whether the job has ended.
-    template <class Rep, class Period> [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
+    [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) { return wait_for<>(timeout); }
+    /// The same for any duration; a part of a millisecond counts as a whole one.
+    template <class Rep = milliseconds::rep, class Period = milliseconds::period>
+    [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
         return detail::out(detail::ended(muster_scheduler_wait(get(), detail::waiting(timeout))));
     }
     /// Ends the job for all that are still in it, and waits until the scheduler has ended.

@@ -186,7 +186,7 @@ pub unsafe extern "C" fn muster_store_delete(
 
 /// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
 /// time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
-/// says so if none comes. For no keys it is MUSTER_OK at once, whatever became of the cluster. The keys of one call
+/// says so if none comes. For no keys it is MUSTER_OK at once, also once the cluster is broken or left. The keys of one call
 /// are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
 ///
 /// # Safety

@@ -256,7 +256,7 @@ pub unsafe extern "C" fn muster_store_wait_bytes(
 /// Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
 /// that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
 /// together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. For no keys
-/// it is MUSTER_OK at once, whatever became of the cluster; `keys` and `exists` may be NULL then.
+/// it is MUSTER_OK at once, also once the cluster is broken or left; `keys` and `exists` may be NULL then.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be

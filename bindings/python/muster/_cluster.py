@@ -48,15 +48,19 @@ class Cluster(_life.OfThisProcess):
     def __init__(self, handle: int) -> None:
         self._owner = _life.Handle(handle, LIBRARY.muster_cluster_free)
         self._claims = False  # whether the environment says that this process has joined as whoever it names
-        _life.open_clusters.append(self)  # what a signal's handler has raised is raised below, and is to end the cluster
-        self.world = Group(LIBRARY.muster_world(handle), self._owner)
-        """All workers."""
-        self.servers = Group(LIBRARY.muster_servers(handle), self._owner)
-        """All parameter servers; of size 0 if there are none."""
-        self.universe = Group(LIBRARY.muster_universe(handle), self._owner)
-        """All workers, then all servers."""
-        self.store = Store(self._owner)
-        """The cluster's store."""
+        _life.open_clusters.append(self)
+        try:
+            self.world = Group(LIBRARY.muster_world(handle), self._owner)
+            """All workers."""
+            self.servers = Group(LIBRARY.muster_servers(handle), self._owner)
+            """All parameter servers; of size 0 if there are none."""
+            self.universe = Group(LIBRARY.muster_universe(handle), self._owner)
+            """All workers, then all servers."""
+            self.store = Store(self._owner)
+            """The cluster's store."""
+        except BaseException as error:  # a signal's handler raised it while the cluster formed
+            self._leave(error)
+            raise
 
     # Leaving
 

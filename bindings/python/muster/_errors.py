@@ -314,9 +314,7 @@ def error_of(status: int, group: Optional["GroupBase"] = None, cluster: Optional
     sentence = (LIBRARY.muster_last_error() or b"").decode(errors="replace")
     failure = None
     if group is not None:
-        with group._held() as handle:
-            if handle is not None:
-                failure = _first_cause(status, sentence, LIBRARY.muster_group_failure, handle)
+        failure = group._asked(lambda handle: _first_cause(status, sentence, LIBRARY.muster_group_failure, handle))
     elif cluster is not None:
         failure = _first_cause(status, sentence, LIBRARY.muster_failure, cluster)
     kind = _CLASSES.get(status, MusterError)

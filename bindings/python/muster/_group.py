@@ -133,8 +133,9 @@ class Group(Objects, Starts):
         `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up
         to 1 s for what was sent last.
         """
-        if self._is_made and self._take_away():
-            self._owner.free()
+        if self._is_made:
+            self._handle = None
+            self._free_if_unused()
 
     def __enter__(self) -> "Group":
         return self

@@ -1,9 +1,7 @@
 """How a call on a group is made: every collective and message comes through here."""
 
-import contextlib
 import ctypes
-import threading
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, List, Optional, TypeVar
 
 from . import _life, _reductions
 from ._calls import Call
@@ -11,11 +9,13 @@ from ._errors import InvalidError, MismatchError, Status, check
 from ._library import LIBRARY
 from ._requests import Request, received_of, tell_of_misfit
 
+Answer = TypeVar("Answer")
+
 
 class GroupBase(_life.OfThisProcess):
     """A group's handle. The classes that build on it add what can be called."""
 
-    __slots__ = ("__weakref__", "_cluster", "_handle", "_holds", "_is_made", "_lock", "_owner", "_rank", "_size")
+    __slots__ = ("__weakref__", "_asking", "_cluster", "_handle", "_is_made", "_owner", "_rank", "_size")
 
     def __init__(self, handle: int, cluster: _life.Handle, made: Optional[_life.Handle] = None) -> None:
         """`made` is the handle of a group that was made. One of the cluster's own goes with its cluster."""
@@ -23,36 +23,31 @@ class GroupBase(_life.OfThisProcess):
         self._cluster = cluster
         self._owner = cluster if made is None else made
         self._is_made = made is not None
-        self._lock = threading.RLock()  # `free` takes the handle away under it
-        self._holds = 0  # by the thread that has the lock
+        self._asking: List[object] = []  # a mark for each thread that asks something about a call that has failed
         self._size: int = check(LIBRARY.muster_group_size(handle))
         self._rank: int = LIBRARY.muster_group_rank(handle)
 
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[Optional[int]]:
-        """The handle for a question about a call that has failed: another thread may free the group meanwhile, and waits.
-
-        None once the group has been freed, and in a forked child, where the lock may be that of a thread which is not there.
+    def _asked(self, question: Callable[[int], Answer]) -> Optional[Answer]:
+        """The answer to a question about a call that has failed. Another thread may free the group meanwhile: then this thread
+        does it after the question. None once the group has been freed, and in a forked child.
         """
         if not self._owner.is_ours():
-            yield None
-            return
-        with self._lock:
+            return None
+        mark = object()
+        try:
+            self._asking.append(mark)
             handle = self._handle
-            self._holds += 1
-            try:
-                yield handle
-            finally:
-                self._holds -= 1
-                is_left = handle is not None and self._handle is None and self._holds == 0
-        if is_left:  # a signal's handler, or a finalizer, has freed the group on this thread
-            self._owner.free()
+            return None if handle is None else question(handle)
+        finally:
+            if mark in self._asking:
+                self._asking.remove(mark)
+            if self._handle is None:
+                self._free_if_unused()
 
-    def _take_away(self) -> bool:
-        """Takes the handle out of use. Whether it may be freed now; if not, `_held` frees it on this very thread."""
-        with self._lock if self._owner.is_ours() else contextlib.nullcontext():
-            self._handle = None
-            return self._holds == 0
+    def _free_if_unused(self) -> None:
+        """Frees a group that was made, and whose handle has been taken out of use, unless a thread asks it something."""
+        if self._is_made and not self._asking:
+            self._owner.free()
 
     def _checked(self, status: int) -> int:
         if self._handle is None and status == Status.INVALID:

@@ -155,7 +155,7 @@ class Work(TorchWork):
         """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none. In a callback it does not count."""
         seconds = timeout.total_seconds() if timeout and timeout.total_seconds() > 0 else None
         self._settle()
-        if not self._ended.wait(seconds):
+        if not self._ended.is_set() and not self._ended.wait(seconds):
             raise DistBackendError(f"the operation still goes on after {seconds} s; only the wait has ended")
         if self._error is not None:
             raise self._error
