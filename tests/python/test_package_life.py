@@ -233,7 +233,7 @@ def test_a_child_that_is_forked_while_other_threads_have_the_package_s_locks_wai
                 time.sleep(0.001)
             has_them, has_forked = threading.Event(), threading.Event()
             def hold():
-                with _log._setting, group._lock:
+                with _log._setting:
                     has_them.set()
                     has_forked.wait(60)
             holder = threading.Thread(target=hold)
