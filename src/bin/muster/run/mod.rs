@@ -87,7 +87,7 @@ mod unclean_exits;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
-use crate::voice::{answer, print, Voice, PATIENCE};
+use crate::voice::{answer, Voice, PATIENCE};
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
@@ -317,10 +317,11 @@ fn show(
         dry_run::check_recovery(&directory).map_err(failed)?;
     }
     dry_run::check_interpreter(program).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
-    let chosen = dry_run::chosen(dry_run, options, parts);
-    let folder = if chosen.is_empty() { String::new() } else { dry_run::folder_shown(&options.log_dir) };
-    let shown = chosen.into_iter().map(|part| dry_run::shown(&launch.preview(part, variables)));
-    print(&(folder + &shown.collect::<String>())).map_err(failed)?;
+    let (chosen, voice) = (dry_run::chosen(dry_run, options, parts), Voice::output());
+    if !chosen.is_empty() {
+        voice.say(dry_run::folder_shown(&options.log_dir));
+    }
+    chosen.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part, variables))));
     Ok(0)
 }
 
