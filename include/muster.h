@@ -1861,7 +1861,10 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
  */
-muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
+muster_status_t muster_store_wait(muster_cluster_t *cluster,
+                                  const char *const *keys,
+                                  size_t n,
+                                  int64_t timeout_ms);
 
 /**
  * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
