@@ -305,8 +305,9 @@ fn a_started_call_keeps_to_its_time_behind_one_that_has_more() {
             std::thread::scope(|scope| {
                 // The third is behind the second, for which nobody has begun to wait.
                 let blocked = (!first_is_started).then(|| scope.spawn(|| barrier(world).unwrap_err()));
-                if blocked.is_some() {
-                    std::thread::sleep(Duration::from_millis(50));
+                let has_entered = || world.collectives.turns.with_log(|log| log.called(2).is_some());
+                while blocked.is_some() && !has_entered() {
+                    std::thread::yield_now();
                 }
                 let others: Vec<_> = [i64::MAX, i64::MAX, 300].map(start).into();
                 let limit = Some(Duration::from_secs(60));
