@@ -5,7 +5,7 @@
 //! process, and does not pace. It is chosen before a connection is made, for once BBR has begun, the kernel paces for
 //! good. So a listener chooses Reno for all, and gives a connection from another host the system's choice back.
 
-use super::interface::address_towards;
+pub(super) use super::interface::stays_here;
 use super::socket::tcp_socket;
 use socket2::SockRef;
 use std::io;
@@ -17,11 +17,6 @@ pub(super) const UNPACED: &[u8] = b"reno";
 
 /// The kernel's name of an algorithm.
 pub(super) type Name = Vec<u8>;
-
-/// Whether connections to this address stay on this host.
-pub(super) fn stays_here(address: SocketAddr) -> bool {
-    address.ip().is_loopback() || address_towards(address).is_ok_and(|from| from == address.ip())
-}
 
 /// Whether a connection between these addresses stays on this host.
 pub(super) fn joins_one_host(local: SocketAddr, peer: SocketAddr) -> bool {

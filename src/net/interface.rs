@@ -23,11 +23,18 @@ pub fn address_towards(target: SocketAddr) -> io::Result<IpAddr> {
 }
 
 /// Whether the address is one of this host's. Unspecified addresses (`0.0.0.0`, `::`) are not: they are no address. Addresses of
-/// many hosts are not, either, although they can be bound.
+/// many hosts are not, either, although they can be bound. Nor are other hosts' where any address can be bound (the sysctl
+/// `net.ipv4.ip_nonlocal_bind`).
 pub fn is_local(address: SocketAddr) -> bool {
     let mut address = address;
     address.set_port(0);
-    !address.ip().is_unspecified() && !is_shared(address) && Guarded::create(|| UdpSocket::bind(address)).is_ok()
+    let can_be_bound = || Guarded::create(|| UdpSocket::bind(address)).is_ok();
+    !address.ip().is_unspecified() && !is_shared(address) && can_be_bound() && stays_here(address)
+}
+
+/// Whether what is sent to the address stays on this host.
+pub(super) fn stays_here(address: SocketAddr) -> bool {
+    address.ip().is_loopback() || address_towards(address).is_ok_and(|from| from == address.ip())
 }
 
 /// Whether this is a multicast address or, by what the kernel knows of this host's networks, a broadcast address. Nobody can

@@ -47,6 +47,22 @@ def succeeds(scheduler, workers):
     return told[0]
 
 
+def test_a_host_that_may_bind_any_address_knows_which_are_its_own(tmp_path):
+    """Its launcher must not take the other host's address for its own, and start a scheduler there."""
+    with Hosts("net") as hosts:
+        hosts.sh(0, "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind")
+        options = ["--worker_num=2", "--local_worker_num=1", f"--master_addr={hosts.address('net', 1)}", f"--master_port={PORT}"]
+        with contextlib.ExitStack() as stack:
+            def launch(host, rank):
+                own = [f"--node_rank={rank}", "--join", f"--log_dir={tmp_path / str(rank)}"]
+                command = hosts.command(host, [MUSTER, "run", *options, *own, *node(LINES)])
+                return stack.enter_context(Process(command, {"MUSTER_HOST_ID": f"host {host}"}, f"launcher {rank}"))
+
+            launchers = [launch(1, 0), launch(0, 1)]
+            for launcher in launchers:
+                assert launcher.wait(LIMIT) == 0, launcher.describe()
+
+
 def of_ipv6(hosts, network, prefix):
     """Gives this network addresses that begin so, and no other."""
     for host in range(2):
