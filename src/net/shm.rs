@@ -90,11 +90,16 @@ impl Segment {
         self.length
     }
 
-    /// Has the kernel make the pages in which these bytes lie. `at` is where a page begins.
-    pub fn populate(&self, at: usize, length: usize) -> io::Result<()> {
+    /// Has the kernel make the pages in which these bytes lie. `at` is where a page begins; `file` is the segment's descriptor.
+    pub fn populate(&self, file: &File, at: usize, length: usize) -> io::Result<()> {
         let start = self.pointer(at, length).cast();
         // SAFETY: the bytes were just found to lie in the mapping. Nothing is changed that lies there.
-        uninterrupted(|| check(unsafe { libc::madvise(start, length, libc::MADV_POPULATE_WRITE) }).map(drop))
+        let made = || check(unsafe { libc::madvise(start, length, libc::MADV_POPULATE_WRITE) }).map(drop);
+        match uninterrupted(made) {
+            // Kernels before 5.14 do not know the advice.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => allocate(file, at, length),
+            made => made,
+        }
     }
 
     /// Where these bytes lie, for code that reads or writes them by raw pointers. Other processes may write there at any time.
@@ -151,6 +156,15 @@ impl Drop for Segment {
             unsafe { libc::munmap(self.start.cast(), self.length) };
         }
     }
+}
+
+/// Has the kernel make these pages of a segment's file. It knows this in every version that has such files; the first access to a
+/// page is slower then.
+fn allocate(file: &File, at: usize, length: usize) -> io::Result<()> {
+    let range = |bytes: usize| libc::off_t::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG));
+    let (at, length) = (range(at)?, range(length)?);
+    // SAFETY: the descriptor is open, and the operation takes integers.
+    uninterrupted(|| check(unsafe { libc::fallocate(file.as_raw_fd(), 0, at, length) }).map(drop))
 }
 
 /// Returns an error if this process may make no file of this length (`ulimit -f`): the kernel would end it by SIGXFSZ.

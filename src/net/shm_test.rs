@@ -1,4 +1,5 @@
 use super::*;
+use std::os::unix::fs::MetadataExt;
 use crate::net::testfork::ForkedChild;
 
 /// A second mapping of a segment, such as another process has.
@@ -11,8 +12,8 @@ fn what_one_publishes_the_other_reads() {
     let length = 2 * page_bytes();
     let (one, file) = Segment::create(length).unwrap();
     let two = other(&file, length);
+    one.populate(&file, 0, length).unwrap();
     drop(file);
-    one.populate(0, length).unwrap();
     assert_eq!((two.load(128), two.length()), (0, length));
     one.write(256, b"some words");
     one.store(128, 7);
@@ -20,6 +21,21 @@ fn what_one_publishes_the_other_reads() {
     let mut words = [0; 10];
     two.read(256, &mut words);
     assert_eq!(&words, b"some words");
+}
+
+/// As on a kernel that does not know the advice by which pages are made.
+#[test]
+fn pages_are_made_by_their_file_too() {
+    let page = page_bytes();
+    let (one, file) = Segment::create(4 * page).unwrap();
+    let made = || file.metadata().unwrap().blocks() * 512;
+    assert_eq!(made(), 0);
+    allocate(&file, page, 2 * page).unwrap();
+    assert!(made() >= 2 * page as u64, "{} bytes", made());
+    one.store(page, 7);
+    assert_eq!((other(&file, 4 * page).load(page), file.metadata().unwrap().len()), (7, 4 * page as u64));
+    let beyond = allocate(&file, 4 * page, page).unwrap_err();
+    assert_eq!(beyond.raw_os_error(), Some(libc::EPERM), "its length is sealed");
 }
 
 #[test]

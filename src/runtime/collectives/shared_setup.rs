@@ -242,7 +242,12 @@ impl Setup<'_> {
     }
 
     /// The part of a host's first rank: makes the segment, and hands it to all others there.
-    fn hand_out(&self, own: &Doorbell, records: &[MemoryRecord], floor: Floor) -> Result<Segment, String> {
+    fn hand_out(
+        &self,
+        own: &Doorbell,
+        records: &[MemoryRecord],
+        floor: Floor,
+    ) -> Result<(Segment, Guarded<File>), String> {
         let made = Segment::create(floor.total_bytes());
         let (segment, file) = made.map_err(|error| refused("the memory cannot be made", error))?;
         for rank in self.hosts.here().iter().copied().skip(1) {
@@ -250,7 +255,7 @@ impl Setup<'_> {
             let handed = Address::of(&record.name).and_then(|to| own.hand(&to, &self.proof(rank, record), &file));
             handed.map_err(|error| refused(format_args!("{} is not reached", self.context.describe(rank)), error))?;
         }
-        Ok(segment)
+        Ok((segment, file))
     }
 
     /// Maps the segment, and has the pages made that this rank writes.
@@ -259,17 +264,17 @@ impl Setup<'_> {
         own: Doorbell,
         records: &[MemoryRecord],
         floor: Floor,
-        segment: Option<Segment>,
+        made: Option<(Segment, Guarded<File>)>,
     ) -> Result<(MemoryRecord, HostMemory), String> {
         let rank = self.context.own_rank();
         let record = records[rank as usize];
-        let segment = match segment {
-            Some(segment) => segment,
+        let (segment, file) = match made {
+            Some(made) => made,
             None => {
                 let file: Guarded<File> =
                     own.take(&self.proof(rank, &record)).map_err(|error| refused("the memory is not there", error))?;
                 let opened = Segment::open(&file, floor.total_bytes());
-                opened.map_err(|error| refused("the memory cannot be mapped", error))?
+                (opened.map_err(|error| refused("the memory cannot be mapped", error))?, file)
             }
         };
         let (members, place) = (self.hosts.here(), self.hosts.place() as u32);
@@ -281,7 +286,7 @@ impl Setup<'_> {
                 "it has {free} of memory left by now, and its part of {length} is more than a quarter of that"
             ));
         }
-        segment.populate(at, length).map_err(|error| refused("its memory cannot be had", error))?;
+        segment.populate(&file, at, length).map_err(|error| refused("its memory cannot be had", error))?;
         let names = members.iter().map(|rank| &records[*rank as usize].name);
         let others: std::io::Result<Vec<Address>> = names.map(Address::of).collect();
         let others = others.map_err(|error| refused("a doorbell has no name", error))?;

@@ -271,7 +271,7 @@ fn ask(local_size: u32) -> Result<(Doorbell, Question), String> {
 fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), String> {
     let length = fitting(longest(local_size)?.min(question.longest as usize))?;
     let (segment, file) = Segment::create(total_bytes(length)).map_err(in_words("the memory cannot be made"))?;
-    segment.populate(0, ring_at(1, length)).map_err(in_words("its memory cannot be had"))?;
+    segment.populate(&file, 0, ring_at(1, length)).map_err(in_words("its memory cannot be had"))?;
     let name = host::random_bytes().map_err(in_words("no random number"))?;
     let own = Doorbell::bind(&name).map_err(in_words("a local socket cannot be made"))?;
     let handed = Address::of(&question.name).and_then(|to| own.hand(&to, &question.proof, &file));
@@ -286,7 +286,7 @@ fn map(doorbell: &Doorbell, question: &Question, length: usize) -> Result<(Segme
     }
     let file = doorbell.take(&question.proof).map_err(in_words("the memory is not there"))?;
     let segment = Segment::open(&file, total_bytes(length)).map_err(in_words("the memory cannot be mapped"))?;
-    segment.populate(ring_at(1, length), length).map_err(in_words("its memory cannot be had"))?;
+    segment.populate(&file, ring_at(1, length), length).map_err(in_words("its memory cannot be had"))?;
     Ok((segment, length))
 }
 
