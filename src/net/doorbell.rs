@@ -14,6 +14,7 @@
 use super::call::uninterrupted;
 use super::fork::Guarded;
 use super::host;
+use super::limit::shortage;
 use super::socket::set_option;
 use libc::c_int;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -129,7 +130,7 @@ impl Doorbell {
             let taken = Guarded::create(|| {
                 let (bytes, file, user) = uninterrupted(|| self.receive())?;
                 found = Some((bytes == *proof, user));
-                file.ok_or_else(|| io::Error::other("no descriptor in it"))
+                file.ok_or_else(|| self.without_descriptor())
             });
             match (taken, found) {
                 (Ok(file), Some((true, user))) if user == Some(host::real_user()) => return Ok(file),
@@ -143,11 +144,20 @@ impl Doorbell {
                 (Err(error), None) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::Error::other("it has not come"));
                 }
-                (Err(error), None) => return Err(error),
+                (Err(error), None | Some((true, _))) => return Err(error),
                 _ => {} // a ring, or something from a stranger
             }
         }
         Err(io::Error::other("too much else has come"))
+    }
+
+    /// Why a datagram has come without its descriptor. If no descriptor is free the kernel delivers the rest, and gives no error.
+    fn without_descriptor(&self) -> io::Error {
+        let shortage = self.0.try_clone().err().as_ref().and_then(shortage);
+        io::Error::other(shortage.map_or_else(
+            || "the system has not let its descriptor through".to_owned(),
+            |whose| format!("no descriptor is free: {whose}"),
+        ))
     }
 
     /// Receives one datagram: its bytes up to the length of a proof, the descriptor in it, and the user that has sent it.
@@ -198,6 +208,7 @@ impl Doorbell {
 mod tests {
     use super::*;
     use crate::net::shm::{page_bytes, Segment};
+    use crate::net::testfork::ForkedChild;
     use crate::net::{Token, Watch};
     use std::time::Duration;
 
@@ -256,6 +267,21 @@ mod tests {
         assert_eq!(Segment::open(&taken, page_bytes()).unwrap().load(0), 3);
         let error = two.take(&[7; PROOF_BYTES]).unwrap_err();
         assert!(error.to_string().contains("has not come"), "{error}");
+    }
+
+    #[test]
+    fn a_descriptor_for_which_there_is_no_room_is_told_as_such() {
+        let child = ForkedChild::start(|| {
+            let ([one, two], [_, of_two]) = pair();
+            let (_segment, file) = Segment::create(page_bytes()).unwrap();
+            one.hand(&of_two, &[7; PROOF_BYTES], &file).unwrap();
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: `none` outlives the call.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+            let error = two.take(&[7; PROOF_BYTES]).unwrap_err().to_string();
+            i32::from(!error.contains("no descriptor is free: its process may hold 0: raise that limit"))
+        });
+        assert_eq!(child.exit_code(), 0);
     }
 
     #[test]
