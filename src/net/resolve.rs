@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest name that is looked up: the domain name system's limit.
 const MAX_NAME_BYTES: usize = 253;
@@ -28,7 +28,18 @@ type Answer = io::Result<Vec<SocketAddr>>;
 /// brackets, with a scope such as `%eth0` or `%2`), or a name. An IPv4 address in the form of IPv6 (`::ffff:10.0.0.1`)
 /// is that IPv4 address.
 pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAddr>> {
-    let addresses = Lookup::start(host, || ()).wait(timeout)?;
+    resolve_in_spans(host, port, timeout, Ok)
+}
+
+/// The same, in a wait that something else may end. `span` says how long to sleep next, out of the time that is left; its error
+/// ends the wait.
+pub fn resolve_in_spans(
+    host: &str,
+    port: u16,
+    timeout: Duration,
+    span: impl Fn(Duration) -> Result<Duration>,
+) -> Result<Vec<SocketAddr>> {
+    let addresses = Lookup::start(host, || ()).wait(timeout, span)?;
     Ok(addresses.into_iter().map(|address| with_port(address, port)).collect())
 }
 
@@ -90,15 +101,18 @@ impl Lookup {
         self.tell(answer)
     }
 
-    /// Waits for the answer, at most for `timeout`.
-    fn wait(mut self, timeout: Duration) -> Result<Vec<SocketAddr>> {
-        let answer = match &self.stage {
-            Stage::Asked(receiver, _) => match receiver.recv_timeout(timeout) {
-                Ok(answer) => Some(answer),
-                Err(RecvTimeoutError::Timeout) => return Err(failed(&self.host, &silent(timeout))),
-                Err(RecvTimeoutError::Disconnected) => None,
-            },
-            Stage::Known(_) | Stage::Told => None,
+    /// Waits for the answer, at most for `timeout`, in such spans.
+    fn wait(mut self, timeout: Duration, span: impl Fn(Duration) -> Result<Duration>) -> Result<Vec<SocketAddr>> {
+        let begun = Instant::now();
+        let answer = loop {
+            let Stage::Asked(receiver, _) = &self.stage else { break None };
+            let left = timeout.saturating_sub(begun.elapsed());
+            match receiver.recv_timeout(span(left)?) {
+                Ok(answer) => break Some(answer),
+                Err(RecvTimeoutError::Disconnected) => break None,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(failed(&self.host, &silent(timeout))),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         };
         self.tell(answer).unwrap_or_else(|| Err(failed(&self.host, "it was told before")))
     }
@@ -127,7 +141,9 @@ impl Drop for Lookup {
 
 /// The words for a name service that takes too long.
 fn silent(timeout: Duration) -> String {
-    format!("no answer from the name service within {timeout:?}")
+    let tenths = timeout.as_millis().div_ceil(100);
+    let fraction = if tenths % 10 == 0 { String::new() } else { format!(".{}", tenths % 10) };
+    format!("no answer from the name service within {}{fraction} s", tenths / 10)
 }
 
 /// The host without the brackets of an address.
@@ -230,7 +246,7 @@ mod tests {
         timeout: Duration,
         lookup: impl FnOnce(&str) -> Answer + Send + 'static,
     ) -> Result<Vec<SocketAddr>> {
-        let found = Lookup::start_with(host, || (), lookup).wait(timeout)?;
+        let found = Lookup::start_with(host, || (), lookup).wait(timeout, Ok)?;
         Ok(found.into_iter().map(|address| with_port(address, 80)).collect())
     }
 

@@ -11,6 +11,7 @@ import pytest
 from cluster import MUSTER, Process
 from networks import Hosts, not_tested
 from nodes import await_joined, node, said
+from packaged import BINDINGS
 
 LIMIT = 60
 PORT = 8118  # of a network of the test's own
@@ -123,6 +124,50 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up_but_the_attempt(nam
             words = said(process)
         assert words["error"] == "UNREACHABLE" and words["seconds"] < 30, words
         assert f'cannot resolve host "{NAME}": no answer from the name service in time' in words["sentence"], words
+
+
+WAITING = """
+import signal, sys, muster
+
+class Alarm(Exception):
+    pass
+
+def on_alarm(number, frame): raise Alarm
+signal.signal(signal.SIGALRM, on_alarm)
+signal.alarm(1)
+try:
+    muster.init() if sys.argv[1] == "init" else muster.Scheduler(worker_num=1, sched_host="sched.test")
+    sys.exit("it found the name")
+except Alarm:
+    print("a handler ran", flush=True)
+"""
+
+
+@pytest.mark.parametrize("call, env", [
+    ("init", {"MS_ROLE": "MS_SCHED"}),
+    ("Scheduler", {"MS_SCHED_HOST": None}),
+    ("init", {"MS_SCHED_HOST": None, "RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": NAME, "MUSTER_SCHED_BIND": "*"}),
+], ids=["scheduler", "scheduler of a program", "rank 0"])
+def test_a_scheduler_that_waits_for_its_own_name_hears_signals(call, env, named):
+    address = named.hosts.address("one", 0)
+    named.resolv.write_text(f"nameserver {address}\noptions timeout:30 attempts:5\n")
+    with Process(named.hosts.command(0, [sys.executable, "-c", SILENT, address]), name="silent") as silent:
+        silent.wait_for("takes questions", LIMIT)
+        with named.start(0, [sys.executable, "-c", WAITING, call], "program", {"PYTHONPATH": BINDINGS, **env}) as process:
+            assert process.wait(LIMIT) == 0, process.describe()
+            assert "a handler ran" in process.stdout, process.describe()
+
+
+def test_the_time_for_the_scheduler_s_name_is_part_of_the_forming_time(named):
+    """The nodes have the other half."""
+    address = named.hosts.address("one", 0)
+    named.resolv.write_text(f"nameserver {address}\noptions timeout:30 attempts:5\n")
+    with Process(named.hosts.command(0, [sys.executable, "-c", SILENT, address]), name="silent") as silent:
+        silent.wait_for("takes questions", LIMIT)
+        env = {"MS_ROLE": "MS_SCHED", "MS_CLUSTER_TIMEOUT": 3}
+        with named.start(0, [MUSTER, "scheduler"], "scheduler", env) as process:
+            assert process.wait(LIMIT) != 0, process.describe()
+            assert "no answer from the name service within 1.5 s" in process.stderr, process.describe()
 
 
 def test_while_an_address_is_silent_its_name_is_looked_up_again(named, tmp_path):

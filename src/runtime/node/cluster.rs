@@ -162,7 +162,10 @@ impl Cluster {
         }
         let (schedulers, names) = places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
         let mut own = OwnAddresses::of(&settings);
-        own.instead = scheduler.as_ref().and_then(|it| port::address_instead(&settings, it.addresses()));
+        own.instead = match &scheduler {
+            Some(scheduler) => port::address_instead(&settings, scheduler.addresses())?,
+            None => None,
+        };
         let profile = Profile {
             register,
             schedulers: names,

@@ -3,12 +3,13 @@
 //! `test_launchers.py` and `test_own_name.py`.
 
 use crate::config::{Assignment, Key, Settings, MASTER_ADDR};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Status};
 use crate::net::{host, interface, resolve, Listener};
+use crate::runtime::base::interrupts::{in_call, Interrupts};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// How long a name may take to be resolved.
+/// How long a name may take to be resolved, at most.
 const RESOLVE_WAIT: Duration = Duration::from_secs(10);
 
 /// A scheduler's socket.
@@ -79,9 +80,11 @@ fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
         let setting = settings.origin(Key::SchedBind);
         return Ok(Own { addresses: interface::of_families(&given), setting, remark: None });
     }
-    let unknown =
-        |error: Error| Error::config(format!("{}: {}; {}", settings.origin(Key::SchedHost), error.message(), advice()));
-    let all = resolve::resolve(host, 0, RESOLVE_WAIT).map_err(unknown)?;
+    let unknown = |error: Error| match error.status() {
+        Status::Interrupted => error,
+        _ => Error::config(format!("{}: {}; {}", settings.origin(Key::SchedHost), error.message(), advice())),
+    };
+    let all = look_up(settings, host, 0).map_err(unknown)?;
     let setting = told(settings, Key::SchedHost, host);
     let beyond = towards_others(settings.spans_hosts, host, all.clone());
     // An address for which the name itself stands is no surprise.
@@ -89,6 +92,18 @@ fn own_addresses(settings: &Settings, host: &str) -> Result<Own> {
     let remark = is_guessed.then(|| left_loopback(&setting, &all, &beyond));
     let here: Vec<SocketAddr> = beyond.iter().copied().filter(is_here).collect();
     Ok(Own { addresses: if here.is_empty() { beyond } else { here }, setting, remark })
+}
+
+/// The addresses of the scheduler's host. The program may interrupt the wait for the name service, and half of the forming time is
+/// left for the nodes.
+fn look_up(settings: &Settings, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let limit = settings.forming_timeout.map_or(RESOLVE_WAIT, |limit| RESOLVE_WAIT.min(limit / 2));
+    let interrupts = Interrupts::new(settings.interrupt.clone());
+    let attention = interrupts.attention();
+    resolve::resolve_in_spans(host, port, limit, |left| {
+        attention.ask().map_err(|why| in_call("init", &why))?;
+        Ok(attention.left(Some(left)).unwrap_or(left))
+    })
 }
 
 /// The addresses for which the name of the scheduler's host is taken here, out of those found, in a job with ranks on
@@ -155,20 +170,18 @@ pub fn connectable(address: SocketAddr) -> SocketAddr {
 
 /// The address at which a node listens if its own process hosts the scheduler, at every address of the host: the one
 /// that leads to where the others look for the scheduler.
-pub fn address_instead(settings: &Settings, listens: &[SocketAddr]) -> Option<IpAddr> {
-    let Assignment::Node { host, ports, .. } = &settings.assignment else { return None };
+pub fn address_instead(settings: &Settings, listens: &[SocketAddr]) -> Result<Option<IpAddr>> {
+    let Assignment::Node { host, ports, .. } = &settings.assignment else { return Ok(None) };
     if !listens.iter().any(|address| address.ip().is_unspecified()) {
-        return None;
+        return Ok(None);
     }
-    let found = resolve::resolve(host, ports[0], RESOLVE_WAIT).unwrap_or_default();
-    let found = towards_others(settings.spans_hosts, host, found);
-    let towards = found.into_iter().filter(|found| !found.ip().is_unspecified());
-    Some(
-        towards
-            .filter_map(|found| interface::address_towards(found).ok())
-            .next()
-            .unwrap_or_else(interface::usual_address),
-    )
+    let found = match look_up(settings, host, ports[0]) {
+        Err(error) if error.status() == Status::Interrupted => return Err(error),
+        found => towards_others(settings.spans_hosts, host, found.unwrap_or_default()),
+    };
+    let mut towards = found.into_iter().filter(|found| !found.ip().is_unspecified());
+    let found = towards.find_map(|found| interface::address_towards(found).ok());
+    Ok(Some(found.unwrap_or_else(interface::usual_address)))
 }
 
 /// The settings that say where the scheduler is, as the user knows them.
