@@ -74,6 +74,7 @@ fn expected(error: &io::Error) -> Option<&'static str> {
         libc::EACCES | libc::EPERM => {
             "a recovery path (MS_RECOVERY_PATH) that this process's user owns and may read and write"
         }
+        libc::ENOENT | libc::ESTALE => "the recovery path (MS_RECOVERY_PATH) to stay where it is",
         libc::ENOTDIR => "the recovery path (MS_RECOVERY_PATH) to be a directory",
         libc::ELOOP => "a plain file there: symbolic links are not followed",
         libc::EIO => "a disk that works: what was written last may be lost",
@@ -95,6 +96,7 @@ mod tests {
             (libc::EDQUOT, "quota"),
             (libc::EROFS, "can be written to"),
             (libc::EACCES, "may read and write"),
+            (libc::ENOENT, "to stay where it is"),
             (libc::ENOTDIR, "to be a directory"),
             (libc::ENOLCK, "file locks"),
         ] {

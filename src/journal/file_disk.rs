@@ -72,9 +72,18 @@ impl FileDisk {
         Ok(about.uid())
     }
 
+    /// Opens or makes a file. The directory is made anew if somebody has removed it.
     fn keep(&self, options: &OpenOptions, name: &str) -> io::Result<Kept> {
         let path = self.path.join(name);
-        (self.keep)(&mut || options.open(&path))
+        let open = || (self.keep)(&mut || options.open(&path));
+        match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                FileDisk::prepare(&self.path, self.users.own)
+                    .map_err(|error| io::Error::other(error.message().to_owned()))?;
+                open()
+            }
+            opened => opened,
+        }
     }
 }
 

@@ -56,6 +56,25 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
+/// A directory that was removed is made again, with the lock in it: no second scheduler can take the journal.
+#[test]
+fn a_journal_goes_on_where_its_directory_was_removed() {
+    let folder = Folder::new("removed");
+    let path = folder.recovery();
+    let mut journal = open(&path).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    journal.append(&[b"one"]).unwrap();
+    journal.sync().unwrap();
+    assert!(journal.is_displaced());
+    journal.rewrite([b"one"]).unwrap();
+    assert_eq!(mode(&path), 0o700);
+    let error = open(&path).err().expect("it is locked");
+    assert!(error.message().contains(&format!("another scheduler (pid {})", std::process::id())), "{error}");
+    drop(journal);
+    let opened = Journal::open(Box::new(disk(&path)), 1).unwrap();
+    assert_eq!(opened.records.iter().collect::<Vec<_>>(), [b"one"]);
+}
+
 #[test]
 fn a_journal_lives_on_a_real_disk() {
     let folder = Folder::new("life");

@@ -48,7 +48,7 @@ pub struct Journal {
     broken: Option<Error>,
     disk: Box<dyn Disk>,
     /// The last field, so that the lock is given up last.
-    _lock: Box<dyn Send>,
+    lock: Box<dyn Send>,
 }
 
 /// A journal that was opened.
@@ -135,7 +135,7 @@ impl Journal {
             next_salt,
             broken: None,
             disk,
-            _lock: lock,
+            lock,
         }
     }
 
@@ -193,10 +193,23 @@ impl Journal {
     }
 
     fn replace<R: AsRef<[u8]>>(&mut self, snapshot: impl IntoIterator<Item = R>) -> Result<()> {
+        if self.displaced {
+            self.lock_again()?;
+        }
         let Begun { file, encoder, length, snapshot } = begin(&*self.disk, self.next_salt, snapshot)?;
         self.next_salt = self.next_salt.wrapping_add(1);
         (self.file, self.encoder, self.length, self.synced, self.snapshot) = (file, encoder, length, length, snapshot);
         self.displaced = false;
+        Ok(())
+    }
+
+    /// Whoever has removed the journal may have removed the lock's file with it. Then another scheduler could take a new one.
+    fn lock_again(&mut self) -> Result<()> {
+        match tried(&*self.disk, "lock", LOCK, self.disk.lock(LOCK, &owner()))? {
+            Locked::Held(lock) => self.lock = lock,
+            Locked::Taken(by) if by == owner() => {} // the file is still there
+            Locked::Taken(by) => return Err(taken(&*self.disk, &by)),
+        }
         Ok(())
     }
 
@@ -255,19 +268,26 @@ fn check_length(record: &[u8]) -> Result<()> {
 }
 
 fn lock(disk: &dyn Disk) -> Result<Box<dyn Send>> {
-    let own = format!("{}\n", std::process::id());
-    match tried(disk, "lock", LOCK, disk.lock(LOCK, &own))? {
+    match tried(disk, "lock", LOCK, disk.lock(LOCK, &owner()))? {
         Locked::Held(lock) => Ok(lock),
-        Locked::Taken(owner) => {
-            let pid = owner.trim().parse::<u32>().map_or("unknown".to_owned(), |pid| pid.to_string());
-            let path = path_of(disk, JOURNAL).display().to_string();
-            let message = format!(
-                "another scheduler (pid {pid}) uses this journal: {path}: expected that one to have ended, or another \
-                 recovery path (MS_RECOVERY_PATH) for this one"
-            );
-            Err(Error::new(Status::Journal, message))
-        }
+        Locked::Taken(by) => Err(taken(disk, &by)),
     }
+}
+
+/// The word about this process in the lock's file.
+fn owner() -> String {
+    format!("{}\n", std::process::id())
+}
+
+/// The error for a journal that another scheduler has locked.
+fn taken(disk: &dyn Disk, by: &str) -> Error {
+    let pid = by.trim().parse::<u32>().map_or("unknown".to_owned(), |pid| pid.to_string());
+    let path = path_of(disk, JOURNAL).display().to_string();
+    let message = format!(
+        "another scheduler (pid {pid}) uses this journal: {path}: expected that one to have ended, or another \
+         recovery path (MS_RECOVERY_PATH) for this one"
+    );
+    Error::new(Status::Journal, message)
 }
 
 /// A file that has just become the journal, or is it already.

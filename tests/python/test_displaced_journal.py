@@ -2,6 +2,7 @@
 it anew, and the next scheduler knows everything."""
 
 import re
+import shutil
 import time
 
 import pytest
@@ -38,7 +39,11 @@ def replaced(path):
     other.rename(path)
 
 
-@pytest.mark.parametrize("displace", [removed, moved, replaced])
+def removed_with_its_folder(path):
+    shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize("displace", [removed, moved, replaced, removed_with_its_folder])
 def test_the_journal_is_written_anew_where_it_is_not_in_its_place_any_more(tmp_path, displace):
     with Recovering(node(LINES), workers=2, folder=tmp_path, scheduler=[MUSTER, "scheduler"]) as job:
         job.await_all("has_written")

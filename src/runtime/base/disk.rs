@@ -19,11 +19,13 @@ pub fn prepare_recovery(path: &Path) -> Result<()> {
 pub(crate) struct OwnDisk(FileDisk);
 
 impl OwnDisk {
-    /// The recovery directory of these settings.
+    /// The recovery directory of these settings. A relative path is taken from the present folder for good: the program may go to
+    /// another one.
     pub(crate) fn of(settings: &Settings) -> Result<OwnDisk> {
         let path = settings.recovery_path.as_ref();
         let path = path.ok_or_else(|| Error::config("recovery is on: expected a recovery path (MS_RECOVERY_PATH)"))?;
-        let opened = beyond_standard(|| FileDisk::open(path, keep, host::user()));
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let opened = beyond_standard(|| FileDisk::open(whole, keep, host::user()));
         let opened = opened.map_err(|error| Error::system("cannot open a directory", &error))?;
         opened.map(OwnDisk).map_err(|error| {
             let setting = settings.origin(Key::RecoveryPath);
