@@ -259,5 +259,5 @@ impl Collectives {
 
 fn track(context: &Context) -> Option<Arc<Track>> {
     let (tracer, rank) = context.state.tracer.as_ref().zip(context.rank())?;
-    Some(tracer.track(context.id(), context.epoch(), rank))
+    tracer.track(context.id(), context.epoch(), rank)
 }

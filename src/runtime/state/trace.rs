@@ -10,12 +10,12 @@ use super::trace_file::{About, CallSite, Entry, TraceFile};
 use crate::config::{Key, Settings};
 use crate::error::{Error, Result};
 use crate::net::fork::beyond_standard;
-use crate::net::thread;
+use crate::net::{host, thread};
 use crate::runtime::base::clock::Clock;
 use crate::runtime::base::log::Logger;
 use crate::runtime::base::ring::{Ring, RingRecord};
 use crate::types::{Call, CallKind, DType, Epoch, GroupId, ReduceOp, Time, NO_VALUE};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -66,48 +66,68 @@ pub(crate) struct Track {
 impl Tracer {
     /// The tracer that the settings ask for, if they do. Makes the folder, and tries to write there.
     pub fn of(settings: &Settings, clock: Clock) -> Result<Option<Arc<Tracer>>> {
-        let Some(folder) = settings.trace.clone() else { return Ok(None) };
+        let Some(given) = &settings.trace else { return Ok(None) };
+        // A relative path is taken from the present folder for good: the program may go to another one.
+        let folder = std::path::absolute(given).unwrap_or_else(|_| given.clone());
         try_folder(&folder).map_err(|error| {
-            let (setting, shown) = (settings.origin(Key::Trace), folder.display().to_string());
+            let (setting, shown) = (settings.origin(Key::Trace), given.display().to_string());
             Error::config(format!("{setting} is {shown:?}: expected a folder where files can be made: {error}"))
         })?;
         let (recording, stirred) = (Mutex::default(), Arc::new(Condvar::new()));
         Ok(Some(Arc::new(Tracer { clock, folder, recording, stirred })))
     }
 
-    /// The track on which a group's collectives are recorded. The first group of an epoch tells when the epoch began.
-    pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Arc<Track> {
+    /// The track on which a group's collectives are recorded; none if nothing is recorded any more. The first group of an epoch tells
+    /// when the epoch began.
+    pub(crate) fn track(&self, group: GroupId, epoch: Epoch, rank: u32) -> Option<Arc<Track>> {
+        let mut recording = self.recording();
+        if recording.phase == Phase::Finished {
+            return None; // nobody would empty it
+        }
         let track = Arc::new(Track {
             site: CallSite { group, epoch, rank },
             ring: Ring::new(),
             stirred: Arc::clone(&self.stirred),
         });
-        let mut recording = self.recording();
         if recording.epochs.last().is_none_or(|(last, _)| *last < epoch) {
             let now = self.clock.now();
             recording.epochs.push((epoch, now));
         }
         recording.tracks.push(Arc::clone(&track));
-        track
+        Some(track)
     }
 
     /// The cluster is complete: begins to write.
     pub(crate) fn begin(self: &Arc<Self>, about: &About, logger: &Arc<Logger>) {
         let mut recording = self.recording();
         let zero = recording.epochs.first().map_or(Time::default(), |(_, at)| *at);
-        let file = TraceFile::create(&self.folder, about, zero, &self.clock);
-        let tracer = Arc::clone(self);
-        let started = file.map_err(|error| error.to_string()).and_then(|file| {
-            let own = Arc::clone(logger);
-            thread::spawn("muster-trace", move || tracer.write(file, &own)).map_err(|error| error.to_string())
+        let (tracer, about, own) = (Arc::clone(self), about.clone(), Arc::clone(logger));
+        // The file is made on the thread, too: a disk that stands still holds up no call.
+        let started = thread::spawn("muster-trace", move || {
+            match TraceFile::create(&tracer.folder, &about, zero, &tracer.clock) {
+                Ok(file) => tracer.write(file, &own),
+                Err(error) => {
+                    own.warn(&format!("this node's collectives are not traced: {error}"));
+                    tracer.end();
+                }
+            }
         });
         match started {
             Ok(thread) => (recording.phase, recording.thread) = (Phase::Writing, Some(thread)),
-            Err(why) => {
-                recording.phase = Phase::Finished;
-                logger.warn(&format!("this node's collectives are not traced: {why}"));
+            Err(error) => {
+                drop(recording);
+                logger.warn(&format!("this node's collectives are not traced: {error}"));
+                self.end();
             }
         }
+    }
+
+    /// Nothing is recorded any more.
+    fn end(&self) {
+        let mut recording = self.recording();
+        recording.phase = Phase::Finished;
+        (recording.tracks, recording.epochs) = Default::default();
+        self.stirred.notify_all();
     }
 
     /// Writes what there is, and no more. Waits for that at most so long, and not for a disk that stands still.
@@ -150,8 +170,7 @@ impl Tracer {
             }
             if is_last {
                 drop(file);
-                self.recording().phase = Phase::Finished;
-                return self.stirred.notify_all();
+                return self.end();
             }
         }
     }
@@ -178,11 +197,17 @@ impl Track {
     }
 }
 
-/// Makes the folder, and a file in it.
+/// Makes the folder, and a file in it. Processes of other hosts may do the same there, with the same pid.
 fn try_folder(folder: &Path) -> io::Result<()> {
-    let probe = folder.join(format!(".muster-{}", std::process::id()));
-    beyond_standard(|| fs::create_dir_all(folder).and_then(|()| fs::write(&probe, "")))??;
-    fs::remove_file(&probe)
+    let number = u64::from_le_bytes(host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?);
+    let probe = folder.join(format!(".muster-{number:016x}"));
+    // A new file follows no link, and waits for no pipe.
+    let made = || fs::create_dir_all(folder).and_then(|()| OpenOptions::new().write(true).create_new(true).open(&probe));
+    beyond_standard(|| made().map(drop))??;
+    match fs::remove_file(&probe) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // somebody tidies up there
+        removed => removed,
+    }
 }
 
 fn packed(entry: &Entry) -> RingRecord {

@@ -27,6 +27,7 @@ const BYTES_MAX: u64 = 256 << 20;
 const FIRST_SERVER: u32 = 1_000_000;
 
 /// The node of which a trace tells.
+#[derive(Clone)]
 pub(crate) struct About {
     pub job: JobInstance,
     pub role: Role,

@@ -49,7 +49,7 @@ fn of<'a>(events: &'a [Value], phase: &str, name: &str) -> Vec<&'a Value> {
 fn what_was_recorded_is_written_at_the_end() {
     let folder = folder("end");
     let tracer = tracer(&folder);
-    let track = tracer.track(GroupId(4), Epoch(2), 7);
+    let track = tracer.track(GroupId(4), Epoch(2), 7).expect("it is recorded");
     let logger = Logger::new(LogLevel::Off, "test");
     tracer.begin(&about(), &logger);
     (1..=1000).for_each(|sequence| track.record(&entry(sequence)));
@@ -93,7 +93,7 @@ fn a_record_is_what_was_put_in() {
 fn a_group_that_is_gone_is_written_once_more_and_forgotten() {
     let folder = folder("gone");
     let tracer = tracer(&folder);
-    let track = tracer.track(GroupId(4), Epoch(1), 0);
+    let track = tracer.track(GroupId(4), Epoch(1), 0).expect("it is recorded");
     track.record(&entry(1));
     drop(track);
     tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
@@ -106,7 +106,7 @@ fn a_group_that_is_gone_is_written_once_more_and_forgotten() {
 fn a_file_that_cannot_be_made_is_said_and_nothing_waits_for_it() {
     let folder = folder("none");
     let tracer = tracer(&folder.join("missing"));
-    let track = tracer.track(GroupId::WORLD, Epoch(1), 0);
+    let track = tracer.track(GroupId::WORLD, Epoch(1), 0).expect("it is recorded");
     tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
     track.record(&entry(1));
     tracer.finish(Duration::MAX);
