@@ -172,6 +172,11 @@ impl Job {
         self.is_unfinished() && !self.is_abandoned()
     }
 
+    /// Whether the job is broken, and its nodes may come back.
+    pub(super) fn is_hoped_for(&self) -> bool {
+        matches!(self.state, State::Broken { outlook: Outlook::Open, .. })
+    }
+
     /// Whether the job can go on, with this scheduler or with one that is started later.
     pub(super) fn is_unfinished(&self) -> bool {
         self.can_have_next_epoch() && !self.is_aborted()

@@ -10,7 +10,7 @@ use crate::wire::{Message, NotRecovered};
 impl ClusterState {
     /// Why there will be no next epoch.
     pub(super) fn cannot_recover(&self) -> Option<Failure> {
-        self.missed_for_good().or_else(|| self.job.verdict().cloned().filter(|_| !self.job.is_recoverable()))
+        self.missed_for_good().or_else(|| self.job.verdict().cloned().filter(|_| self.job.is_broken_for_good()))
     }
 
     /// The reason where a member has left: the cluster will not be whole again.

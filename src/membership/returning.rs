@@ -167,7 +167,7 @@ impl Scheduler {
     /// place.
     pub(super) fn may_go_on(&self, key: u32) -> bool {
         let cluster = &self.conductor.cluster;
-        let is_hoped = cluster.job.is_broken() && cluster.job.is_recoverable();
+        let is_hoped = cluster.job.is_hoped_for();
         is_hoped && !cluster.is_culprit(key) && !cluster.nodes[&key].is_back()
     }
 }
