@@ -57,7 +57,7 @@ struct Accepting {
 /// A bound scheduler, not yet running.
 pub struct Serving {
     clock: Clock,
-    logger: Arc<Logger>,
+    pub(crate) logger: Arc<Logger>,
     poller: Poller,
     listener: Listener,
     brain: membership::Scheduler,

@@ -39,10 +39,17 @@ impl SchedulerThread {
     pub(crate) fn of(serving: Serving) -> Result<SchedulerThread> {
         let (addresses, wanted, waker) = (serving.addresses(), Arc::clone(&serving.wanted), serving.waker.clone());
         let outcome = Outcome::default();
-        let told = Arc::clone(&outcome);
+        let (told, logger) = (Arc::clone(&outcome), Arc::clone(&serving.logger));
         let thread = crate::net::thread::spawn("muster-sched", move || {
             let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
             let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
+            // Its nodes are told how a job ends. But of a scheduler that cannot go on they only see that it is gone.
+            match &result {
+                Err(error) if matches!(error.status(), Status::Journal | Status::System | Status::Internal) => {
+                    logger.error(&format!("the scheduler has ended: {error}"));
+                }
+                _ => {}
+            }
             *lock(&told.0) = Some(result);
             told.1.notify_all();
         });
