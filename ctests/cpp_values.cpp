@@ -310,6 +310,11 @@ void own_reductions(muster::cluster &cluster, std::int32_t rank) {
     cluster.free_op(longest);
     FAILS(invalid, "op", cluster.free_op(longest));
     FAILS(invalid, "fn is NULL", cluster.make_op<float>(nullptr));
+    float (*const none)(float, float) noexcept = nullptr;
+    std::vector<float> values(3, 1.0F);
+    FAILS(invalid, "fn is NULL", world.allreduce(values, none));
+    FAILS(invalid, "fn is NULL", world.iallreduce(values, none));
+    FAILS(invalid, "fn is NULL", world.allreduce(1.0F, none));
 }
 
 // Elements of the program's own, and functions with the call.

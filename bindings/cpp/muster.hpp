@@ -861,6 +861,14 @@ template <class T, class Combine> void fold(const void *in, void *inout, std::si
         high[at] = static_cast<T>(combine(low[at], high[at]));
     }
 }
+// How it is applied, as an argument of the C API. A null pointer to a function stays one: the call says so.
+template <class T, class Combine> muster_reduce_fn folding(const Combine &combine) noexcept {
+    if constexpr (std::is_pointer_v<Combine>) {
+        return combine != nullptr ? fold<T, Combine> : nullptr;
+    } else {
+        return fold<T, Combine>;
+    }
+}
 // The function as an argument of the C API, which does not write to it.
 template <class Combine> void *context_of(const Combine &combine) noexcept {
     return const_cast<void *>(static_cast<const void *>(std::addressof(combine)));
@@ -1271,7 +1279,7 @@ public:
     outcome<void> allreduce(const In &in, Out &&out, Combine combine, bool commutative = true) const {
         using T = std::remove_cv_t<basic::element_t<Out>>;
         const auto [i, o] = detail::now<In, Out>(in, out);
-        return call(alike("allreduce", i, o), muster_allreduce_with, i.data, o.data, o.size, o.type, detail::fold<T, Combine>,
+        return call(alike("allreduce", i, o), muster_allreduce_with, i.data, o.data, o.size, o.type, detail::folding<T>(combine),
                     detail::context_of(combine), commutative ? 1 : 0);
     }
     /// As that allreduce, without waiting. The request keeps the function.
@@ -1281,7 +1289,7 @@ public:
         const auto [i, o] = detail::later<In, Out>(in, out);
         auto kept = std::make_shared<const Combine>(std::move(combine));
         return start_keeping(kept, alike("iallreduce", i, o), muster_iallreduce_with, i.data, o.data, o.size, o.type,
-                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+                             detail::folding<T>(*kept), detail::context_of(*kept), commutative ? 1 : 0);
     }
     /// As that allreduce, in place.
     template <class Buffer, class Combine, basic::when_buffer<Buffer> = 0, detail::when_combines<Combine, Buffer> = 0>
@@ -1297,7 +1305,7 @@ public:
     template <class T, class Combine, detail::when_value<T> = 0, std::enable_if_t<detail::combines<Combine, T>, int> = 0>
     [[nodiscard]] outcome<T> allreduce(T value, Combine combine, bool commutative = true) const {
         const muster_status_t code =
-            muster_allreduce_with(handle_, &value, &value, 1, detail::element_type<T>(), detail::fold<T, Combine>,
+            muster_allreduce_with(handle_, &value, &value, 1, detail::element_type<T>(), detail::folding<T>(combine),
                                   detail::context_of(combine), commutative ? 1 : 0);
         return detail::out(detail::valued(code, value));
     }
@@ -1322,7 +1330,7 @@ public:
         using T = std::remove_cv_t<basic::element_t<Out>>;
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(at(root) ? alike("reduce", i, o) : "", muster_reduce_with, i.data, o.data, i.size, o.type,
-                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0, root);
+                    detail::folding<T>(combine), detail::context_of(combine), commutative ? 1 : 0, root);
     }
     /// As that reduce, without waiting. The request keeps the function.
     template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
@@ -1331,7 +1339,7 @@ public:
         const auto [i, o] = detail::later<In, Out>(in, out);
         auto kept = std::make_shared<const Combine>(std::move(combine));
         return start_keeping(kept, at(root) ? alike("ireduce", i, o) : "", muster_ireduce_with, i.data, o.data, i.size, o.type,
-                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0, root);
+                             detail::folding<T>(*kept), detail::context_of(*kept), commutative ? 1 : 0, root);
     }
 
     /// Everyone gets all ranks' elements, in order of rank: `out` has room for `in` of every rank. It works in place if
@@ -1453,7 +1461,7 @@ public:
         using T = std::remove_cv_t<basic::element_t<Out>>;
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(times("reduce_scatter", o, i), muster_reduce_scatter_with, i.data, o.data, o.size, o.type,
-                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0);
+                    detail::folding<T>(combine), detail::context_of(combine), commutative ? 1 : 0);
     }
     /// As that reduce_scatter, without waiting. The request keeps the function.
     template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
@@ -1462,7 +1470,7 @@ public:
         const auto [i, o] = detail::later<In, Out>(in, out);
         auto kept = std::make_shared<const Combine>(std::move(combine));
         return start_keeping(kept, times("ireduce_scatter", o, i), muster_ireduce_scatter_with, i.data, o.data, o.size, o.type,
-                             detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+                             detail::folding<T>(*kept), detail::context_of(*kept), commutative ? 1 : 0);
     }
 
     /// As reduce_scatter with parts of different sizes, which follow each other in `in`. All ranks pass the same counts. `out` is
@@ -1490,7 +1498,7 @@ public:
         using T = std::remove_cv_t<basic::element_t<Out>>;
         const auto [i, o] = detail::now<In, Out>(in, out);
         return call(own_part("reduce_scatterv", counts, i, o), muster_reduce_scatterv_with, i.data, o.data, counts.data(), o.type,
-                    detail::fold<T, Combine>, detail::context_of(combine), commutative ? 1 : 0);
+                    detail::folding<T>(combine), detail::context_of(combine), commutative ? 1 : 0);
     }
     /// As that reduce_scatterv, without waiting. The request keeps the function.
     template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
@@ -1500,7 +1508,7 @@ public:
         const auto [i, o] = detail::later<In, Out>(in, out);
         auto kept = std::make_shared<const Combine>(std::move(combine));
         return start_keeping(kept, own_part("ireduce_scatterv", counts, i, o), muster_ireduce_scatterv_with, i.data, o.data,
-                             counts.data(), o.type, detail::fold<T, Combine>, detail::context_of(*kept), commutative ? 1 : 0);
+                             counts.data(), o.type, detail::folding<T>(*kept), detail::context_of(*kept), commutative ? 1 : 0);
     }
 
     /// As allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`, whose length says how many
