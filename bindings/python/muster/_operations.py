@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import threading
 from typing import Any, Callable, Dict, Iterator, List, Union
 
 from . import _library, _life
@@ -44,8 +43,8 @@ class Operation(_life.OfThisProcess):
             raise InvalidError(f"function: {function!r} cannot be called; a function of lower, inout and dtype is needed")
         self._cluster = cluster
         self._function = function
-        self._lock = threading.Lock()
-        self._watched: Dict[int, List[BaseException]] = {}  # what it raises, for each call that is under way
+        # What it raises, for each call that is under way. No lock: a forked child would find it as another thread had it.
+        self._watched: Dict[int, List[BaseException]] = {}
         self._entry = REDUCE_FN(self._reduce)
         number = ctypes.c_int32()
         status = LIBRARY.muster_op_create(cluster.value, self._entry, None, int(commutative), ctypes.byref(number))
@@ -66,9 +65,8 @@ class Operation(_life.OfThisProcess):
             with called_by_the_library(), _life.waited_for_at_the_end():
                 self._function(operands, result, name_of(dtype))
         except BaseException as raised:
-            with self._lock:
-                for heard in self._watched.values():
-                    heard.append(raised)
+            for heard in self._watched.copy().values():  # in one step: calls come and go
+                heard.append(raised)
         finally:
             for view in views:
                 with contextlib.suppress(BufferError):  # the function has kept something that uses it
@@ -80,13 +78,11 @@ class Operation(_life.OfThisProcess):
         that is under way hears of it.
         """
         heard: List[BaseException] = []
-        with self._lock:
-            self._watched[id(heard)] = heard
+        self._watched[id(heard)] = heard
         try:
             yield heard
         finally:
-            with self._lock:
-                del self._watched[id(heard)]
+            del self._watched[id(heard)]
 
 
 def _view(place: int, length: int, letter: str) -> memoryview:
