@@ -18,8 +18,9 @@ pub struct muster_scheduler_t {
 }
 
 /// Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
-/// 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. NULL for
-/// `config` means the environment's settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+/// 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. Nor do a
+/// launcher's variables, such as RANK and MASTER_ADDR, which tell of that launcher's own job. NULL for `config` means the environment's
+/// settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
 /// MUSTER_ERR_LIMIT (too few descriptors) and, with recovery, MUSTER_ERR_JOURNAL.
 ///
 /// # Safety
