@@ -11,6 +11,7 @@ import pytest
 
 from cluster import MUSTER, Process
 from launch import Launch
+from recovering import Recovering, lives
 
 COLLECTIVES = ["allgather", "allreduce", "alltoall", "barrier", "broadcast", "gather", "reduce", "reduce_scatter",
                "scatter", "sendrecv"]
@@ -311,3 +312,27 @@ def test_collectives_and_starts_are_timed_under_tls_and_under_a_secret(how, tmp_
     with Process([MUSTER, "bench", "allreduce", *TINY, "--sizes", "8"], env=broken) as process:
         assert process.wait(timeout=60) != 0
         assert missing in process.stderr
+
+
+def contents(folder):
+    """The bytes of all files in it, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_job_that_was_interrupted_is_left_alone(tmp_path):
+    """Its settings are in the shell's environment. It can go on afterwards, for a benchmark takes nothing of it."""
+    with Recovering(lives(), workers=2, folder=tmp_path) as job:
+        job.await_all("stands_1")
+        job.lose_scheduler()
+        job.lose(0, 1)
+        interrupted = contents(job.recovery)
+        assert "scheduler.journal" in interrupted and "node-1.identity" in interrupted
+        table = tmp_path / "no_table.json"
+        exported = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": job.recovery, "MS_SERVER_NUM": 1,
+                    "MUSTER_SCHED_BIND": "127.0.0.2", "RANK_TABLE_FILE": table, "MUSTER_ADVERTISE": "192.0.2.1:7000"}
+        for words in (["barrier", *TINY], ["store", "--worker_num", "2", "--iters", "3"],
+                      ["bootstrap", "--worker_num", "2", "--iters", "1"]):
+            with Process([MUSTER, "bench", *words, "--format", "csv"], env=exported) as process:
+                assert process.wait(timeout=60) == 0, process.stderr
+                assert list(csv.DictReader(process.stdout.splitlines())), words
+            assert contents(job.recovery) == interrupted, words

@@ -3,6 +3,7 @@
 
 use super::calls::Rank;
 use super::ended::{read, Ended};
+use super::job_settings;
 use super::options::{count, format, Format, FORMAT};
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
@@ -81,6 +82,7 @@ fn once(worker_num: u32, logs: &std::path::Path) -> Result<f64, String> {
     let mut command = Command::new(&muster);
     command.args(["run", "--worker_num", &number, "--local_worker_num", &number, "--master_port", "0"]);
     command.args(["--join", "True", "--log_dir"]).arg(logs).arg(&muster).args(["bench", "bootstrap", PART]);
+    job_settings::keep_from(&mut command);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let begun = Instant::now();
     let output = command.output().map_err(|error| format!("muster run cannot be started: {error}"))?;

@@ -8,6 +8,7 @@ mod calls;
 mod ended;
 pub mod forming;
 pub mod iallreduce;
+mod job_settings;
 mod measure;
 mod nodes;
 pub mod options;

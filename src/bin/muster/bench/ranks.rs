@@ -2,6 +2,7 @@
 
 use super::super::sys;
 use super::ended::Ended;
+use super::job_settings;
 use crate::cli::words::Words;
 use muster::config::{Config, Key};
 use muster::runtime;
@@ -26,7 +27,7 @@ pub fn of_a_rank(name: Option<&str>, words: &Words) -> Vec<OsString> {
 /// Starts so many ranks with these words behind `bench`, waits for all, and gives the first failure.
 pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
     let mut config = Config::new();
-    config.load_env(std::env::vars_os());
+    config.load_env(job_settings::without(std::env::vars_os()));
     for (key, value) in
         [(Key::SchedHost, "127.0.0.1"), (Key::SchedPort, "0"), (Key::WorkerNum, &worker_num.to_string())]
     {
@@ -89,13 +90,7 @@ fn rank_of(rank: u32, worker_num: u32, port: u16, words: &[OsString]) -> std::io
     let parent = std::process::id() as i32;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0("muster").arg("bench").args(words);
-    // The place of this process under another launcher is none of theirs.
-    for setting in [Key::RankId, Key::DeviceId, Key::RankTableFile].map(Key::setting) {
-        for name in setting.ms.iter().chain(setting.others) {
-            command.env_remove(name);
-        }
-        command.env_remove(setting.variable());
-    }
+    job_settings::keep_from(&mut command);
     for (key, value) in [
         (Key::Role, "MS_WORKER".to_owned()),
         (Key::SchedHost, "127.0.0.1".to_owned()),
