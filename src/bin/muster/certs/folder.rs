@@ -1,6 +1,7 @@
 //! Folders and files that only their owner can read: 0700 and 0600. Nothing that is there is overwritten, except by [`replace`].
 //!
-//! Commands that change one folder take turns ([`turn`]): what one of them has read is still there when it writes.
+//! Commands that change one folder take turns ([`turn`]): what one of them has read is still there when it writes. What is not
+//! finished has a name that only the command with the turn uses. If it is there, a command was killed.
 
 use crate::sys;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -109,9 +110,10 @@ pub fn create(path: &Path, bytes: &[u8]) -> Done<()> {
     })
 }
 
-/// Puts a file in place of another, or where there is none. The old one or the new one is there at every moment.
+/// Puts a file in place of another, or where there is none. The old one or the new one is there at every moment. Needs the
+/// turn.
 pub fn replace(path: &Path, bytes: &[u8]) -> Done<()> {
-    let fresh = beside(path);
+    let fresh = beside(path)?;
     create(&fresh, bytes)?;
     fs::rename(&fresh, path).map_err(|error| {
         let _ = fs::remove_file(&fresh);
@@ -124,10 +126,19 @@ fn fill(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name that no other process takes.
-fn beside(path: &Path) -> PathBuf {
+/// A name for what is not finished. Removes what a killed command with this process's number has left there: in a container every
+/// command may have the same one.
+fn beside(path: &Path) -> Done<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}", std::process::id()))
+    let free = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    // A link is removed, and not what it leads to.
+    let removed = match fs::symlink_metadata(&free) {
+        Ok(about) if about.is_dir() => fs::remove_dir_all(&free),
+        Ok(_) => fs::remove_file(&free),
+        Err(_) => Ok(()), // nothing is there, or its maker says what is wrong
+    };
+    removed.map_err(|error| wrong(&free, "removed", &error))?;
+    Ok(free)
 }
 
 /// A folder that appears with all that is in it, or not at all.
@@ -137,12 +148,12 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Begins a folder that is not there yet.
+    /// Begins a folder that is not there yet. Needs the turn.
     pub fn begin(path: &Path) -> Done<Fresh> {
         if is_there(path) {
             return Err(format!("{path:?} is there already"));
         }
-        let temporary = beside(path);
+        let temporary = beside(path)?;
         DirBuilder::new().mode(0o700).create(&temporary).map_err(|error| wrong(path, "made", &error))?;
         Ok(Fresh { path: path.to_owned(), temporary })
     }
@@ -204,6 +215,34 @@ mod tests {
         let lost = place.path.join("none/file");
         assert!(replace(&lost, b"4").is_err_and(|why| why.contains("can't be made: No such file")));
         assert_eq!(names(&place.path.join("none")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_killed_command_has_left_is_in_nobodys_way() {
+        let place = TestFolder::new();
+        let (file, folder) = (place.path.join("file"), place.path.join("folder"));
+        let keep = place.path.join("keep");
+        fs::create_dir(&keep).unwrap();
+        let leave: [fn(&Path, &Path); 4] = [
+            |left, _| fs::write(left, "half").unwrap(),
+            |left, _| fs::create_dir(left).and_then(|()| fs::write(left.join("key"), "half")).unwrap(),
+            |left, keep| std::os::unix::fs::symlink(keep, left).unwrap(),
+            |left, keep| fs::create_dir(left).and_then(|()| std::os::unix::fs::symlink(keep, left.join("a"))).unwrap(),
+        ];
+        for leave in leave {
+            fs::write(keep.join("whole"), "of another").unwrap();
+            leave(&beside(&file).unwrap(), &keep);
+            replace(&file, b"whole").unwrap();
+            assert_eq!((read(&file).unwrap(), mode(&file)), (b"whole".to_vec(), 0o600));
+            leave(&beside(&folder).unwrap(), &keep);
+            let fresh = Fresh::begin(&folder).unwrap();
+            fresh.put("key", b"whole").unwrap();
+            fresh.finish().unwrap();
+            assert_eq!((names(&folder).unwrap(), mode(&folder)), (vec!["key".to_owned()], 0o700));
+            fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(names(&place.path).unwrap(), ["file", "keep"]);
+            assert_eq!(read(&keep.join("whole")).unwrap(), b"of another", "links are not followed");
+        }
     }
 
     #[test]
