@@ -1,6 +1,8 @@
 """The launcher and the scheduler whose standard streams take nothing, or are not there; and a slow log callback in Python."""
 
 import contextlib
+import fcntl
+import json
 import os
 import pathlib
 import signal
@@ -9,8 +11,9 @@ import tempfile
 import time
 
 import pytest
-from cluster import EXAMPLES, MUSTER, clean_environment, command_line
+from cluster import EXAMPLES, MUSTER, Cluster, clean_environment, command_line, thread_states
 from launch import Launch, until
+from nodes import await_joined, node
 
 JOINED = ("--master_port=0", "--join=True")
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
@@ -141,6 +144,55 @@ def test_a_scheduler_that_cannot_say_why_it_ends_ends():
         command = [MUSTER, "scheduler"]
         ended = subprocess.run(command, env=clean_environment(settings), stderr=stream, timeout=LIMIT, check=False)
         assert ended.returncode == 4
+
+
+def stands_still(pid):
+    """Whether it waits for something else than an answer from the network."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends
+        opened = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+        return set(thread_states(pid)) == {"S"} and not any(name.startswith("socket:") for name in opened)
+    return False
+
+
+def read_slowly(command):
+    """All that a command writes into a pipe that does not wait. It was full before, and is read only when the command waits."""
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    filled = os.write(writer, b"." * size)
+    settings = {"stdout": writer, "stderr": subprocess.PIPE, "env": clean_environment()}
+    # The pipe is closed before the end is waited for.
+    with subprocess.Popen(command, **settings) as process, open(reader, "rb", buffering=0) as stream:
+        os.close(writer)
+        said = b""
+        while True:
+            until(lambda: process.poll() is not None or stands_still(process.pid), LIMIT, "the command waits, or has ended")
+            piece = stream.read(size)
+            if not piece:
+                break
+            said += piece
+        assert process.wait(LIMIT) == 0, process.stderr.read()
+    assert filled == size
+    return said[filled:]
+
+
+def test_all_of_a_result_goes_into_a_pipe_that_does_not_wait():
+    """It takes a result in pieces, and says in between that it takes nothing."""
+    words = [MUSTER, "man"]
+    page = subprocess.run(words, stdout=subprocess.PIPE, env=clean_environment(), timeout=LIMIT, check=True).stdout
+    assert read_slowly(words) == page and len(page) > 1 << 14
+
+
+def test_all_of_a_schedulers_answer_goes_into_a_pipe_that_does_not_wait(tmp_path):
+    with Cluster(node('c = join(); hold("leave"); c.leave()'), workers=2, env={"HOLD_FOLDER": tmp_path}) as cluster:
+        await_joined(*cluster.workers)
+        table = [MUSTER, "ranktable", f"--sched_port={cluster.port}"]
+        whole = subprocess.run(table, stdout=subprocess.PIPE, env=clean_environment(), timeout=LIMIT, check=True).stdout
+        assert read_slowly(table) == whole
+        answer = read_slowly([MUSTER, "status", "--format=json", f"--sched_port={cluster.port}"])
+        assert sorted(row["rank"] for row in json.loads(answer)["nodes"]) == [0, 1]
+        (tmp_path / "leave").touch()
+        cluster.succeed(timeout=LIMIT)
 
 
 def test_a_python_callback_delays_nobody():

@@ -13,13 +13,12 @@ use crate::status::ask::ask;
 use crate::status::options::{Whom, SCHED_HOST, SCHED_PORT, TIMEOUT};
 use crate::status::text::{name_of_phase, plain};
 use crate::status::told::Told;
-use crate::voice::{answer, complain, unwritten};
+use crate::voice::{answer, complain, put_out, unwritten};
 use crate::whole;
 use muster::config::{rank_table_text, DeviceEntry};
 use muster::types::Role;
 use muster::wire::{JobPhase, StatusNode};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// `muster ranktable`.
@@ -79,15 +78,10 @@ fn written(whom: &Whom, output: Option<PathBuf>) -> Result<i32, (i32, String)> {
             let why = format!("--output is {:?}, which cannot be written: {error}", path.display().to_string());
             (code::FAILED, why)
         })?,
-        None => print(&text).map_err(|error| (code::FAILED, unwritten(&error)))?,
+        // Half a table is none: a reader that has closed the output is an error, too.
+        None => put_out(&text).map_err(|error| (code::FAILED, unwritten(&error)))?,
     }
     Ok(0)
-}
-
-/// Prints all of the table, for half a table is none.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// The table of the cluster that was told of, with a line's end.

@@ -363,6 +363,13 @@ pub fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
+/// Writes what the descriptor takes of this.
+pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are those of the bytes.
+    let length = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
 /// From now on a write to this end of a pipe is an error if it would wait. The end must be this process's own.
 pub fn never_wait_to_write(pipe: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes numbers only.

@@ -1,12 +1,15 @@
 //! What the command says where it must not wait: its lines for a terminal, a pipe or a file, any of which may accept
 //! nothing. Each line goes out as a whole, in order. What is not accepted is dropped and counted. The end waits for
-//! [`PATIENCE`] at most. Tested by `tests/python/test_stalled_output.py`.
+//! [`PATIENCE`] at most. A result goes out whole, and waits for its reader ([`put_out`]). Tested by
+//! `tests/python/test_stalled_output.py`.
 
 use crate::code;
+use crate::sys;
 use muster::config::LogLevel;
+use muster::net::foreign;
 use muster::runtime::base::outlet::{Holder, Outlet};
-use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,11 +38,33 @@ pub fn answer(name: &str, text: &str) -> i32 {
 /// Prints a result on standard output, all of it. It is no error if the reader has closed the output: it does not want
 /// to hear.
 pub fn print(text: &str) -> Result<(), String> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match put_out(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
+}
+
+/// Writes all of this to standard output.
+pub fn put_out(text: &str) -> io::Result<()> {
+    put_into(io::stdout().as_fd(), text.as_bytes())
+}
+
+/// Writes all of it. If the descriptor says that it takes nothing now, this waits: whoever has opened it may have made it one
+/// that does not wait. Its flags stay.
+fn put_into(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match sys::write(descriptor, rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                foreign::takes(descriptor.as_raw_fd(), Duration::MAX);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Why a result could not be written to standard output.
@@ -155,6 +180,23 @@ fn dropped(texts: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn all_goes_into_a_pipe_that_does_not_wait() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        sys::never_wait_to_write(writer.as_fd()).unwrap();
+        let text = [b'x'; 1 << 20];
+        let full = sys::write(writer.as_fd(), &text).unwrap();
+        assert_eq!(sys::write(writer.as_fd(), b"y").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let read = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        put_into(writer.as_fd(), &text).unwrap();
+        drop(writer);
+        assert_eq!(read.join().unwrap().unwrap().len(), full + text.len());
+    }
 
     #[test]
     fn what_is_shown_in_the_row_is_wiped_before_output_and_output_that_has_not_ended_it_is_not() {

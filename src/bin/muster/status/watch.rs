@@ -5,10 +5,10 @@ use super::options::{Format, Options};
 use super::told::Told;
 use super::{json, prometheus, text};
 use crate::code;
-use crate::voice::{complain, unwritten};
+use crate::voice::{complain, put_out, unwritten};
 use crate::whole;
 use muster::wire::JobPhase;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 /// Moves the cursor of a terminal to its corner, and wipes it.
@@ -103,14 +103,13 @@ fn put(shown: &str, options: &Options, was: &Was) -> Result<(), Option<String>> 
     if let Some(path) = &options.output {
         return whole::replace_text(path, shown).map_err(|error| Some(format!("--output {}: {error}", path.display())));
     }
-    let mut out = io::stdout().lock();
     let before = match (options.every, options.format) {
-        (Some(_), Format::Text) if out.is_terminal() => WIPE,
+        (Some(_), Format::Text) if io::stdout().is_terminal() => WIPE,
         (Some(_), Format::Text) if *was != Was::Unheard => "\n",
         _ => "",
     };
-    let written = write!(out, "{before}{shown}").and_then(|()| out.flush());
-    written.map_err(|error| (error.kind() != io::ErrorKind::BrokenPipe).then(|| unwritten(&error)))
+    put_out(&format!("{before}{shown}"))
+        .map_err(|error| (error.kind() != io::ErrorKind::BrokenPipe).then(|| unwritten(&error)))
 }
 
 #[cfg(test)]
