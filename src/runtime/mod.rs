@@ -42,6 +42,7 @@ pub use groups::handle::GroupHandle;
 pub use memory::buffer::CallBuffers;
 pub use messages::{Direction, Post};
 pub use node::cluster::{join, limit_ms, serving, start_scheduler, Cluster, Joined};
+pub use node::own_addresses::first_of_interfaces;
 pub use node::rank_table::take_rank;
 pub use scheduler::rules::check_thresholds;
 pub use scheduler::serving::Serving;

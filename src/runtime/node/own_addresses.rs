@@ -4,7 +4,7 @@
 //! says what is told; the one that leads to the scheduler. Tested below, and between hosts by
 //! `tests/python/test_reach.py`.
 
-use crate::config::{Endpoint, Interfaces, Key, Reach, Settings};
+use crate::config::{Assignment, Endpoint, Interfaces, Key, Reach, Settings};
 use crate::error::{Error, Result, Status};
 use crate::net::interface::{self, is_link_local, own_addresses, scoped, OwnAddress};
 use crate::net::{resolve::with_port, Listener};
@@ -31,10 +31,11 @@ struct Names {
 }
 
 impl OwnAddresses {
-    /// The addresses that the settings describe.
+    /// The addresses that the settings describe. Nobody looks for a cluster of one.
     pub fn of(settings: &Settings) -> OwnAddresses {
+        let is_alone = matches!(settings.assignment, Assignment::Alone { .. });
         OwnAddresses {
-            given: settings.worker_addresses.clone(),
+            given: if is_alone { Vec::new() } else { settings.worker_addresses.clone() },
             reach: settings.reach.clone(),
             instead: None,
             names: Names {
@@ -112,6 +113,12 @@ impl OwnAddresses {
             ),
         ))
     }
+}
+
+/// The first of the addresses that a node of this host tells the others, if only these interfaces count. None, if that leaves
+/// no address.
+pub fn first_of_interfaces(interfaces: &Interfaces) -> Option<IpAddr> {
+    choose(interfaces, &own_addresses().ok()?).first().map(SocketAddr::ip)
 }
 
 /// Every address of this host, of each family that it has.

@@ -39,6 +39,14 @@ fn unless_it_is_set_it_is_the_address_that_leads_to_the_scheduler() {
     assert_eq!(ips(&beside.listen_towards(at("127.0.0.1:40000")).unwrap()), ["127.0.0.4"]);
 }
 
+/// A job script's variables may be there when its program is started alone.
+#[test]
+fn nobody_looks_for_a_cluster_of_one() {
+    let mut config = Config::new();
+    config.set("worker_ip", "192.0.2.1").unwrap();
+    assert!(OwnAddresses::of(&config.settings().unwrap()).listen_at_once().unwrap().is_none());
+}
+
 #[test]
 fn addresses_and_interfaces_are_bound_at_once() {
     let given = own(&[("worker_ip", "127.0.0.2,127.0.0.3"), ("ifname", "=nosuch0")]).listen_at_once().unwrap().unwrap();

@@ -8,6 +8,7 @@ use super::master::RESOLVE_WAIT;
 use super::parse::RunOptions;
 use muster::config::{hccl_chief_port, Config, Key, Value};
 use muster::net::{interface, resolve};
+use muster::runtime::first_of_interfaces;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// Whether a rank table gives the ranks. Each worker then finds its own by this host and its device.
@@ -77,7 +78,8 @@ fn remote(host: &str, port: u16) -> Result<SocketAddr, String> {
     addresses.first().copied().ok_or_else(|| format!("--master_addr is {host:?}, which has no address"))
 }
 
-/// This host's address: the one that was set, or the one from which the scheduler is reached.
+/// This host's address, as its workers choose it: the one that was set, the first of the interfaces that were set, or the one from
+/// which the scheduler is reached.
 fn own_address(config: &Config, chief: SocketAddr) -> Result<IpAddr, String> {
     if let Some(Value::Endpoints(told)) = set(config, Key::Advertise) {
         if let Some(first) = told.first() {
@@ -87,6 +89,11 @@ fn own_address(config: &Config, chief: SocketAddr) -> Result<IpAddr, String> {
     if let Some(Value::Addresses(addresses)) = set(config, Key::WorkerIp) {
         if let Some(first) = addresses.first() {
             return Ok(*first);
+        }
+    }
+    if let Some(Value::Interfaces(interfaces)) = set(config, Key::Ifname) {
+        if let Some(first) = first_of_interfaces(&interfaces) {
+            return Ok(first);
         }
     }
     interface::address_towards(chief).map_err(|error| {
@@ -106,6 +113,11 @@ mod tests {
         let chief = "127.0.0.1:8118".parse().unwrap();
         let mut config = Config::new();
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "127.0.0.1");
+        let elsewhere = "192.0.2.1:8118".parse().unwrap();
+        config.set("ifname", "=lo").unwrap();
+        assert!(own_address(&config, elsewhere).unwrap().is_loopback(), "no route to the scheduler counts");
+        config.set("ifname", "=nosuch0").unwrap();
+        assert_eq!(own_address(&config, chief).unwrap().to_string(), "127.0.0.1", "the workers report that");
         config.set("worker_ip", "10.0.0.3,fd00::3").unwrap();
         assert_eq!(own_address(&config, chief).unwrap().to_string(), "10.0.0.3");
         config.set("advertise", "192.0.2.1:7000").unwrap();
