@@ -24,7 +24,8 @@ Where a setting is given twice, the first of these counts:
 5. the default.
 
 A wrong value is an error that names the variable, the value, and what would be right. An unknown name is an error in
-code. An unknown `MUSTER_` name in the environment is a warning that names the nearest known one.
+code. An unknown `MUSTER_` name in the environment is a warning that names the nearest known one. `MUSTER_LIBRARY` and
+`MUSTER_JOINED_BY` are no settings: the Python package alone reads them ([python.md](python.md)).
 
 ";
 
@@ -34,7 +35,8 @@ const LAUNCHERS_HEAD: &str = "
 With a role set, other launchers' variables are ignored, except `RANK_ID`, `RANK_SIZE`, `DEVICE_ID` and `RANK_TABLE_FILE`. Without one, muster
 looks for the launchers below, in this order. The first counts whose rank and workers are set: as a rule it is the innermost. It gives rank,
 number of workers and local index, and rank 0 runs the scheduler in its own process. A launcher's only process is a cluster of one. If
-another launcher below says that there are several, variables of an outer launcher may be left over: a warning names both.
+another launcher below says that there are several, or that this process is not the first, variables of an outer launcher may be left
+over: a warning names both.
 
 | launcher | rank | workers | local rank | local workers |
 | --- | --- | --- | --- | --- |
@@ -68,7 +70,7 @@ from others:
 - torchrun: `TORCHELASTIC_RUN_ID`, except its default, `none`;
 - Open MPI: `PMIX_NAMESPACE` or `OMPI_MCA_ess_base_jobid`;
 - MPICH and Intel MPI: `PMI_JOBID`, else the control port of the nearest `hydra_pmi_proxy` among the process's ancestors, else
-  `I_MPI_HYDRA_UUID`;
+  `I_MPI_HYDRA_UUID` and `HYDRA_BSTRAP_PGID`;
 - Slurm: `SLURM_JOB_ID` and `SLURM_STEP_ID`;
 - Kubernetes: `JOB_NAME`, if the pod has it from the label `batch.kubernetes.io/job-name` (downward API).
 
@@ -182,6 +184,7 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::launchers::Mark;
     use super::*;
 
     #[test]
@@ -193,6 +196,17 @@ mod tests {
                 }
                 assert!(text.contains(setting.doc) && text.contains(setting.more), "{}", setting.name);
             }
+        }
+    }
+
+    #[test]
+    fn what_only_the_package_reads_and_what_tells_jobs_apart_is_documented() {
+        let markdown = settings_markdown();
+        for name in ["`MUSTER_LIBRARY`", "`MUSTER_JOINED_BY`"] {
+            assert!(markdown.contains(name), "{name}");
+        }
+        for name in LAUNCHERS.iter().flat_map(|launcher| launcher.marks).flat_map(Mark::variables) {
+            assert!(markdown.contains(&format!("`{name}`")), "{name}");
         }
     }
 

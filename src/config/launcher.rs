@@ -18,15 +18,13 @@ use super::launchers::{
     VOLCANO_SIZE,
 };
 use super::shown::show;
+use super::sources::Origin;
 use super::table::Key;
 use super::value::whole;
 use crate::error::{Error, Result};
 
 /// The scheduler's port if another launcher started us and nothing names one.
 pub const DEFAULT_PORT: u16 = 8118;
-
-/// How the origin of a host begins that is the first of a list.
-pub const FIRST_OF: &str = "the first host of ";
 
 /// torchrun itself listens on MASTER_PORT, and its workers on the one after it.
 const MASTER_PORT_OFFSET: u64 = 2;
@@ -56,8 +54,15 @@ pub struct HostFile {
 pub struct Given {
     /// The value, or why there is none to be had.
     pub text: Result<Text>,
-    /// Where it is from, in words.
-    pub origin: String,
+    /// Where it is from.
+    pub origin: Origin,
+}
+
+impl Given {
+    /// A value that this variable has, or that is made of it as these words say.
+    fn new(text: Result<Text>, origin: impl Into<String>) -> Given {
+        Given { text, origin: Origin::Launcher(origin.into()) }
+    }
 }
 
 /// What a launcher said.
@@ -86,7 +91,7 @@ pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement
     for (key, name) in copies {
         let Some(variable) = name.map(|name| spelled(name, environment)) else { continue };
         if let Some(text) = environment.get(&variable) {
-            given.insert(key, Given { text: Ok(text.clone()), origin: variable.into_owned() });
+            given.insert(key, Given::new(Ok(text.clone()), variable));
         }
     }
     let (host, hint) = match launcher.tells_host(environment) {
@@ -182,7 +187,7 @@ pub fn is_in_step(environment: &Environment) -> bool {
 }
 
 fn default_of(key: Key, value: &str) -> Given {
-    Given { text: Ok(Text::Valid(value.to_string())), origin: format!("the default of {}", key.setting().variable()) }
+    Given::new(Ok(Text::Valid(value.to_string())), format!("the default of {}", key.setting().variable()))
 }
 
 /// The first of the hosts in this variable.
@@ -191,7 +196,7 @@ fn first_of(variable: &str, environment: &Environment) -> Option<Given> {
         Text::Valid(list) => Text::Valid(host_list::of_list(list).map_or_else(|| list.clone(), |hosts| hosts.first)),
         garbled => garbled.clone(),
     };
-    Some(Given { text: Ok(text), origin: format!("{FIRST_OF}{variable}") })
+    Some(Given { text: Ok(text), origin: Origin::FirstOf(variable.to_owned()) })
 }
 
 /// The first host of a file; or the words that follow the sentence that no host is known.
@@ -199,7 +204,7 @@ fn of_host_file(file: Option<&HostFile>) -> (Option<Given>, Option<String>) {
     let Some(HostFile { variable, path, first }) = file else { return (None, None) };
     match first {
         Ok(host) => {
-            let origin = format!("{FIRST_OF}{} ({variable})", show(path));
+            let origin = Origin::FirstOf(format!("{} ({variable})", show(path)));
             (Some(Given { text: Ok(Text::Valid(host.clone())), origin }), None)
         }
         Err(why) => (None, Some(format!("{variable} names {}, but that {why}", show(path)))),
@@ -238,7 +243,7 @@ impl Launcher {
     fn tells_host(&self, environment: &Environment) -> Option<Given> {
         let copied = |variable: &str| {
             let text = environment.get(variable)?.clone();
-            Some(Given { text: Ok(text), origin: variable.to_string() })
+            Some(Given::new(Ok(text), variable))
         };
         let own = || match spelled(self.host?, environment) {
             Cow::Borrowed(variable) => copied(variable),
@@ -273,7 +278,7 @@ impl Launcher {
                 show(shown)
             ))
         });
-        Some(Given { text, origin: format!("{name} + {MASTER_PORT_OFFSET}") })
+        Some(Given::new(text, format!("{name} + {MASTER_PORT_OFFSET}")))
     }
 
     /// Whether there are ranks on other hosts, too; nothing if the launcher does not say.

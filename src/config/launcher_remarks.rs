@@ -23,24 +23,42 @@ pub fn remarks(environment: &Environment) -> Vec<String> {
     remarks
 }
 
-/// The launcher that counts says that this process is alone, and another has started it as the first of several.
+/// The launcher that counts says that this process is alone, and another has started it as one of several.
 pub fn beside(counts: &Launcher, environment: &Environment) -> Option<String> {
     if number(environment, counts.size) != Some(1) {
         return None;
     }
-    let of_rows = LAUNCHERS.iter().filter(|row| row.counts(environment)).map(|row| (row.name, row.rank, row.size));
-    let of_strangers = STRANGERS.iter().filter_map(|known| Some((known.name, known.mark, known.size?)));
-    let is_first = |rank| number(environment, rank) == Some(0);
-    let mut others = of_rows.chain(of_strangers).filter(|(_, rank, _)| is_first(rank));
-    let (name, other, several) = others.find_map(|(name, _, size)| {
-        let several = number(environment, size).filter(|several| *several > 1)?;
-        Some((name, spelled(size, environment), several))
-    })?;
+    let (name, variable) = of_several(environment).or_else(|| of_a_later(counts, environment))?;
     let (rank, size) = (spelled(counts.rank, environment), spelled(counts.size, environment));
+    let (other, told) = (spelled(variable, environment), number(environment, variable)?);
     Some(format!(
-        "{size} is 1, so {ALONE}, but {other} is {several}: if {name} has started it to work with the others, unset {rank} and \
+        "{size} is 1, so {ALONE}, but {other} is {told}: if {name} has started it to work with the others, unset {rank} and \
          {size}"
     ))
+}
+
+/// A launcher that has started this process as the first of several, and the variable that says how many.
+fn of_several(environment: &Environment) -> Option<(&'static str, &'static str)> {
+    let tells = |row: &&Launcher| match row.condition {
+        Condition::OnePerNode(_) => row.has_place(environment),
+        _ => row.counts(environment),
+    };
+    let of_rows = LAUNCHERS.iter().filter(tells).map(|row| (row.name, row.rank, row.size));
+    let of_strangers = STRANGERS.iter().filter_map(|known| Some((known.name, known.mark, known.size?)));
+    let is_first = |rank| number(environment, rank) == Some(0);
+    let is_several = |size| number(environment, size).is_some_and(|several| several > 1);
+    let mut all = of_rows.chain(of_strangers);
+    all.find(|(_, rank, size)| is_first(rank) && is_several(size)).map(|(name, _, size)| (name, size))
+}
+
+/// A launcher that says that this process is not its first, but not how many there are; and the variable that says so.
+fn of_a_later(counts: &Launcher, environment: &Environment) -> Option<(&'static str, &'static str)> {
+    let of_rows = LAUNCHERS.iter().map(|row| (row.name, row.rank, Some(row.size)));
+    let of_strangers = STRANGERS.iter().map(|known| (known.name, known.mark, known.size));
+    let is_there = |size: &'static str| environment.get(&spelled(size, environment)).is_some();
+    let is_later = |rank| number(environment, rank).is_some_and(|rank| rank > 0);
+    let mut all = of_rows.chain(of_strangers).filter(|(_, rank, _)| *rank != counts.rank);
+    all.find(|(_, rank, size)| is_later(rank) && !size.is_some_and(is_there)).map(|(name, rank, _)| (name, rank))
 }
 
 /// A launcher has set its rank without its number of processes, or the other way round: then it does not count.

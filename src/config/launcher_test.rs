@@ -219,6 +219,12 @@ fn a_process_that_is_alone_by_one_launcher_and_not_by_another_is_told_so() {
         (&[("PMI_RANK", "0"), ("PMI_SIZE", "3")], "PMI_SIZE is 3: if MPICH or Intel MPI"),
         (&[("VC_TASK_INDEX", "0"), ("VC_WORKER_NUM", "4")], "VC_WORKER_NUM is 4: if Volcano"),
         (&[("FLUX_TASK_RANK", "0"), ("FLUX_JOB_SIZE", "4")], "FLUX_JOB_SIZE is 4: if Flux"),
+        (
+            &[("PET_NODE_RANK", "0"), ("PET_NNODES", "2"), ("PET_NPROC_PER_NODE", "4")],
+            "PET_NNODES is 2: if Kubeflow Trainer",
+        ),
+        (&[("JOB_COMPLETION_INDEX", "2")], "JOB_COMPLETION_INDEX is 2: if Kubernetes"),
+        (&[("PALS_RANKID", "3")], "PALS_RANKID is 3: if PALS"),
     ] {
         let found = settings(&one, others);
         assert_eq!(found.assignment, Assignment::Alone { node_id: None });
@@ -229,6 +235,7 @@ fn a_process_that_is_alone_by_one_launcher_and_not_by_another_is_told_so() {
         [("PMI_RANK", "0"), ("PMI_SIZE", "1"), ("LOCAL_RANK", "0")], // alone there, too
         [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "3"), ("LOCAL_RANK", "0")], // no step
         [("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("LOCAL_RANK", "0")], // the first one says it
+        [("JOB_COMPLETION_INDEX", "0"), ("PALS_RANKID", "0"), ("LOCAL_RANK", "0")], // perhaps alone there, too
         [("PMI_RANK", "0"), ("PMI_SIZE", "3"), ("MS_SERVER_NUM", "1")], // not alone
     ] {
         assert_eq!(settings(&one, &others).warnings, [""; 0], "{others:?}");

@@ -80,6 +80,7 @@ fn a_step_of_slurm_says_it_all() {
     assert_eq!(found.derived_job.as_ref().map(super::super::DerivedJob::mark), Some("Slurm 71/2"));
     assert_eq!(ports.len(), 8, "those of the step");
     assert_eq!(found.origin(Key::SchedHost), "the first host of SLURM_STEP_NODELIST");
+    assert!(found.host_is_listed());
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     assert!(place(&settings(&SLURM, &[("SLURM_PROCID", "0")])).4);
     let other = settings(&SLURM, &[("SLURM_STEP_ID", "3")]);
@@ -160,6 +161,7 @@ fn a_pod_is_a_rank() {
     let found = settings(&TRAINER, &[]);
     assert_eq!(place(&found), (1, 2, "job-node-0-0.job", &[29402][..], false));
     assert_eq!(found.origin(Key::SchedPort), "PET_MASTER_PORT + 2");
+    assert!(!found.host_is_listed());
     assert_eq!(place(&settings(&TRAINER, &[("PET_NPROC_PER_NODE", "")])).1, 2);
     assert_eq!(place(&settings(&LWS, &[])), (2, 4, "lws-0.lws.default", &[8118][..], false));
     assert_eq!(place(&settings(&VOLCANO, &[])), (1, 2, "job-worker-0.job", &[8118][..], false));
@@ -229,6 +231,7 @@ fn a_file_of_hosts_is_read_where_nothing_else_says_the_host() {
     let found = learn(&[], Ok("# of the job\nw-0.job slots=2\nw-1.job slots=2\n")).unwrap();
     assert_eq!(place(&found).2, "w-0.job");
     assert_eq!(found.origin(Key::SchedHost), "the first host of \"/etc/mpi/hostfile\" (HYDRA_HOST_FILE)");
+    assert!(found.host_is_listed());
     let missing = learn(&[], Err("can't be read: no such file")).unwrap_err();
     let end =
         "(or MASTER_ADDR) to the address of the host of rank 0; HYDRA_HOST_FILE names \"/etc/mpi/hostfile\", but that \

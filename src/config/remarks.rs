@@ -18,12 +18,12 @@ impl Reader<'_> {
         if let Some(placement) = &self.placement {
             warnings.extend(self.too_few(placement));
             warnings.extend(launcher_remarks::beside(placement.launcher, environment).filter(|_| is_alone));
-        } else {
+        } else if is_alone {
             warnings.extend(launcher_remarks::remarks(environment));
             let hints = [Key::SchedHost, Key::SchedPort, Key::WorkerNum, Key::RankId];
             let set: Vec<String> =
                 hints.into_iter().filter(|key| self.set_by(*key).is_some()).map(|key| self.name(key)).collect();
-            if is_alone && !set.is_empty() {
+            if !set.is_empty() {
                 warnings.push(format!(
                     "MS_ROLE is not set, so this process is a cluster of one and nothing comes of {}",
                     set.join(", ")

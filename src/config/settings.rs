@@ -3,7 +3,7 @@
 
 use super::derived::DerivedJob;
 use super::hccl::hccl_chief_port;
-use super::launcher::{Placement, FIRST_OF};
+use super::launcher::Placement;
 use super::launchers::MASTER_ADDR;
 use super::reach::Reach;
 use super::reader::Reader;
@@ -149,7 +149,7 @@ impl Settings {
 
     /// Whether the scheduler's host is the first of a list that a launcher tells.
     pub fn host_is_listed(&self) -> bool {
-        matches!(self.origins.get(&Key::SchedHost), Some(Origin::Launcher(of)) if of.starts_with(FIRST_OF))
+        matches!(self.origins.get(&Key::SchedHost), Some(Origin::FirstOf(_)))
     }
 
     /// The port of the chief of HCCL's cluster manager, for a scheduler at this one.
@@ -196,11 +196,14 @@ impl Config {
     }
 
     /// The validated settings of a scheduler inside a program. The role does not count. The host is this one unless
-    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it.
+    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it. A launcher's
+    /// variables tell the place of the launcher's own job, and do not count here.
     pub fn scheduler_settings(&self) -> Result<Settings> {
         let reader = Reader::new(self)?;
-        let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
-        let port = reader.port()?.unwrap_or(0);
+        let is_set = |key| matches!(reader.set_by(key), Some(Origin::Code | Origin::Variable(_)));
+        let host = reader.text(Key::SchedHost)?.filter(|_| is_set(Key::SchedHost));
+        let host = host.unwrap_or_else(|| "127.0.0.1".to_string());
+        let port = reader.port()?.filter(|_| is_set(Key::SchedPort)).unwrap_or(0);
         let (worker_num, server_num) = reader.sizes("a scheduler")?;
         reader.settings(Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num)
     }
@@ -248,7 +251,7 @@ impl Reader<'_> {
             let hint = placement.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
             let told = placement.given.get(&Key::WorkerNum).map(|given| &given.origin);
             let by = self.name(Key::WorkerNum);
-            let by = if told == Some(&by) { String::new() } else { format!(" (by {by})") };
+            let by = if told == Some(&Origin::Launcher(by.clone())) { String::new() } else { format!(" (by {by})") };
             return Err(Error::config(format!(
                 "{} started this process as one of {worker_num}{by}, but nothing says where the scheduler is: set {} (or \
                  {}) to the address of the host of rank 0{hint}",

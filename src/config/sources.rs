@@ -30,6 +30,8 @@ pub(super) enum Origin {
     Code,
     Variable(String),
     Launcher(String),
+    /// A launcher's list of hosts, of which it is the first.
+    FirstOf(String),
     Default,
 }
 
@@ -139,7 +141,7 @@ impl Config {
             return Some(found);
         }
         if let Some(given) = placement.and_then(|placement| placement.given.get(&key)) {
-            return Some(Found { text: given.text.clone(), origin: Origin::Launcher(given.origin.clone()) });
+            return Some(Found { text: given.text.clone(), origin: given.origin.clone() });
         }
         self.find_variable(setting.others.iter().copied()).or_else(|| {
             let default = setting.default?;
@@ -179,6 +181,7 @@ impl Origin {
         match self {
             Origin::Code => setting.name.to_string(),
             Origin::Variable(name) | Origin::Launcher(name) => name.clone(),
+            Origin::FirstOf(list) => format!("the first host of {list}"),
             Origin::Default => setting.usual_variable(),
         }
     }

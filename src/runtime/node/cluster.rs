@@ -161,11 +161,7 @@ impl Cluster {
             logger.warn(NO_LASTING_NAME);
         }
         let (schedulers, names) = places(&settings, scheduler.as_ref().map(SchedulerThread::addresses))?;
-        let mut own = OwnAddresses::of(&settings);
-        own.instead = match &scheduler {
-            Some(scheduler) => port::address_instead(&settings, scheduler.addresses())?,
-            None => None,
-        };
+        let own = own_addresses(&settings, scheduler.as_ref())?;
         let profile = Profile {
             register,
             schedulers: names,
@@ -384,6 +380,12 @@ fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
             _ => Some(Err(Error::new(Status::Internal, "the agent thread has ended"))),
         });
     word.map_err(|why| in_call("init", &why))?.expect("a wait without limit ends with a word")
+}
+
+/// Where the node listens, which may have a scheduler beside it.
+fn own_addresses(settings: &Settings, scheduler: Option<&SchedulerThread>) -> Result<OwnAddresses> {
+    let instead = scheduler.map(|scheduler| port::address_instead(settings, scheduler.addresses())).transpose()?;
+    Ok(OwnAddresses { instead: instead.flatten(), ..OwnAddresses::of(settings) })
 }
 
 /// The node's registration: what it says of itself.
