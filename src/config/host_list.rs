@@ -1,5 +1,7 @@
 //! The first of several hosts, as launchers write them down: it has rank 0.
 
+use super::host_slots::without_mark;
+
 /// The longest hostfile that is read, in bytes: the first line with a host is near its beginning.
 pub const HOST_FILE_BYTES: u64 = 1 << 20;
 
@@ -39,10 +41,11 @@ pub fn of_list(text: &str) -> Option<Hosts> {
 }
 
 /// Reads a hostfile of Open MPI's kind (`host slots=2`) or of Hydra's (`host:2`). The host is the first word of the
-/// first line that has one. What follows a `#` is a comment.
+/// first line that has one, without the user before it. What follows a `#` is a comment.
 pub fn of_file(text: &str) -> Option<String> {
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lines = without_mark(text).lines().map(|line| line.split('#').next().unwrap_or_default());
     let word = lines.filter_map(|line| line.split_whitespace().next()).next()?;
+    let word = word.rsplit_once('@').map_or(word, |(_, host)| host);
     let host = match word.rsplit_once(':') {
         // An IPv6 address has more than one colon. A count of slots can follow it only if it stands in brackets.
         Some((host, slots)) if slots.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
@@ -87,10 +90,13 @@ mod tests {
             ("[fd00::7]:4", "fd00::7"),
             ("[fd00::7]", "fd00::7"),
             ("a:8 max_slots=9", "a"),
+            ("me@a slots=2", "a"),
+            ("me@[fd00::7]:4", "fd00::7"),
+            ("\u{feff}a:2\nb:2", "a"),
         ] {
             assert_eq!(of_file(text).as_deref(), Some(first), "{text:?}");
         }
-        for odd in ["", "\n\n", "# nothing", ":3"] {
+        for odd in ["", "\n\n", "# nothing", ":3", "me@"] {
             assert_eq!(of_file(odd), None, "{odd:?}");
         }
     }

@@ -2,6 +2,8 @@
 //! them. A host may be named more than once. The launcher decides what that means for its workers.
 
 use super::table::NODES_LIMIT;
+use super::value::whole;
+use std::net::Ipv6Addr;
 
 /// A host as it is named in one place, and how many workers it is to take for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,7 @@ pub fn hosts_of_words(text: &str) -> Result<Vec<HostSlots>, String> {
 /// The hosts of a hostfile, as often as they are named there. An error comes with the number of its line, from 1.
 pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
     let mut hosts = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in without_mark(text).lines().enumerate() {
         // Open MPI allows spaces around the sign of `slots = 8`.
         let line = line.split('#').next().unwrap_or_default().split('=').map(str::trim).collect::<Vec<_>>().join("=");
         let mut words = line.split_whitespace();
@@ -55,17 +57,24 @@ pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
     Ok(hosts)
 }
 
+/// A file's text without the mark that some editors put at its beginning (U+FEFF).
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// `host`, `host:8`, `[fd77::1]:8` or `fd77::1`.
 fn host(word: &str) -> Option<HostSlots> {
     let plain = |name: &str| {
         let (user, host) = name.rsplit_once('@').map_or(("", name), |(user, host)| (&name[..=user.len()], host));
         let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let name = format!("{user}{}", in_brackets.filter(|host| host.contains(':')).unwrap_or(host));
+        let host = in_brackets.filter(|host| host.contains(':')).unwrap_or(host);
+        let address = host.split('%').next().unwrap_or(host);
+        let is_host = !host.is_empty() && (!host.contains(':') || address.parse::<Ipv6Addr>().is_ok());
         // ssh would read a dash as an option. A word with `=` describes a host that is missing. Other programs' lists
         // have brackets.
         let is_odd = |c: char| c.is_whitespace() || ['=', '[', ']'].contains(&c);
-        let is_name = !name.is_empty() && !name.starts_with('-') && !name.contains(is_odd);
-        is_name.then_some(name)
+        let name = format!("{user}{host}");
+        (is_host && !name.starts_with('-') && !name.contains(is_odd)).then_some(name)
     };
     let is_bare_address = word.matches(':').count() > 1 && !word.contains("]:");
     match word.rsplit_once(':') {
@@ -75,7 +84,7 @@ fn host(word: &str) -> Option<HostSlots> {
 }
 
 fn slots(text: &str) -> Option<u32> {
-    text.parse::<u32>().ok().filter(|slots| (1..=NODES_LIMIT as u32).contains(slots))
+    whole(text).filter(|slots| (1..=NODES_LIMIT).contains(slots)).map(|slots| slots as u32)
 }
 
 #[cfg(test)]
@@ -98,6 +107,7 @@ mod tests {
             ("me@one:4, 10.0.0.2", &[("me@one", Some(4)), ("10.0.0.2", None)]),
             ("fd77::1,[fd77::2]:3,[fd77::3]", &[("fd77::1", None), ("fd77::2", Some(3)), ("fd77::3", None)]),
             ("me@[fd77::1]:2", &[("me@fd77::1", Some(2))]),
+            ("me@fe80::1%eth0,[fe80::2%eth0]:2", &[("me@fe80::1%eth0", None), ("fe80::2%eth0", Some(2))]),
             ("one,two:2,one", &[("one", None), ("two", Some(2)), ("one", None)]),
         ] {
             assert_eq!(told(hosts_of_words(text).unwrap()), known(hosts), "{text}");
@@ -113,6 +123,13 @@ mod tests {
             "one:",
             "one:0",
             "one:x",
+            "one:+4",
+            "one:4:2",
+            "me@one:4:2",
+            "[one:4]:2",
+            "fd77::1::2",
+            "me@",
+            "me@:4",
             "-oProxyCommand=x",
             "[::1]:x",
             ":4",
@@ -130,6 +147,7 @@ mod tests {
         let three = [("one", Some(4)), ("two", Some(8)), ("three", Some(2))];
         let all = [&three[..], &[("four", None), ("me@five", None), ("six", Some(3))]].concat();
         assert_eq!(told(hosts_of_lines(text).unwrap()), known(&all));
+        assert_eq!(told(hosts_of_lines("\u{feff}one:4\n").unwrap()), known(&three[..1]), "an editor's mark");
     }
 
     #[test]
@@ -139,6 +157,9 @@ mod tests {
             ("one binding=user:4", 1),
             ("\n\none two", 3),
             ("one:4x", 1),
+            ("one:4:2", 1),
+            ("one\nme@ slots=4", 2),
+            ("one slots=+4", 1),
             ("slots=4", 1),
             ("one slots=1 slots=2", 1),
         ] {

@@ -53,7 +53,7 @@ pub use settings::{Assignment, Settings, StoreLimits};
 pub use sources::Config;
 pub use table::{Key, Setting, NODES_LIMIT, TABLE};
 pub use tls::{Lock, NameChecks, NamedFile, Password, PasswordSource, SetFile, TlsFile, TlsSettings};
-pub use value::{Kind, LogLevel, TlsVersion, Value};
+pub use value::{whole, Kind, LogLevel, TlsVersion, Value};
 
 /// The rank table's decoder, as a function of bytes.
 #[cfg(any(test, fuzzing))]

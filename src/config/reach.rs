@@ -91,7 +91,8 @@ pub(super) fn addresses(text: &str) -> Option<Vec<IpAddr>> {
     list(text, ADDRESSES_LIMIT, address)
 }
 
-fn address(text: &str) -> Option<IpAddr> {
+/// One such address, of any host.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical()).filter(|ip| can_be_reached(*ip))
 }
 

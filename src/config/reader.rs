@@ -7,7 +7,7 @@ use super::shown::{not_text, wrong};
 use super::sources::{Config, Origin};
 use super::table::Key;
 use super::value::{LogLevel, TlsVersion, Value};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::types::{ChecksumScope, Role, SharedMemory};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -123,11 +123,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn device_ip(&self) -> Result<Option<IpAddr>> {
         Ok(match self.value(Key::DeviceIp)? {
-            Some(Value::Addresses(one)) if one.len() == 1 => one.first().copied(),
-            Some(Value::Addresses(several)) => {
-                let (name, count) = (self.name(Key::DeviceIp), several.len());
-                return Err(Error::config(format!("{name} has {count} addresses: expected one, the device's")));
-            }
+            Some(Value::Address(ip)) => Some(ip),
             None => None,
             Some(other) => misread(Key::DeviceIp, &other),
         })

@@ -235,10 +235,10 @@ pub static TABLE: [Setting; 51] = [
     Setting::new(
         Key::DeviceIp,
         "device_ip",
-        Kind::Addresses,
+        Kind::Address,
         "The address of this process's device in a rank table.",
     )
-    .more("Only one. If unset it is what `/etc/hccn.conf` says of `device_id`."),
+    .more("If unset it is what `/etc/hccn.conf` says of `device_id`."),
     Setting::new(
         Key::JobId,
         "job_id",

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::shown::show;
 use super::sources::Config;
 use super::table::Key;
-use super::value::TlsVersion;
+use super::value::{whole, TlsVersion};
 use crate::error::{Error, Result as Outcome};
 use crate::wiping::keeping;
 use serde_json::{Map, Value};
@@ -289,7 +289,7 @@ fn days(entries: &Map<String, Value>) -> Result<u32, String> {
     let number = match entries.get(WARNING_DAYS) {
         None | Some(Value::Null) => return Ok(DAYS_DEFAULT),
         Some(Value::Number(number)) => number.as_u64(),
-        Some(Value::String(text)) => text.parse().ok(), // the original takes a number in quotes, too
+        Some(Value::String(text)) => whole(text), // the original takes a number in quotes, too
         Some(_) => None,
     };
     let right = number.filter(|number| DAYS.contains(number));

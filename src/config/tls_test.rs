@@ -46,7 +46,7 @@ fn what_is_wrong_is_said_with_its_key() {
         "has no server_cert_path: expected the path of a certificate with its key, in PKCS#12 or PEM"
     );
     assert_eq!(with(r#""crl_path": 3"#), "has crl_path, which is a number: expected text in quotes");
-    for days in ["6", "181", "-7", "7.5", "\"soon\"", "true"] {
+    for days in ["6", "181", "-7", "7.5", "\"soon\"", "\"+30\"", "true"] {
         let wrong = with(&format!(r#""cert_expire_warning_time_in_day": {days}"#));
         assert!(wrong.ends_with("expected a whole number of days from 7 to 180"), "{wrong}");
     }

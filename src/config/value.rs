@@ -35,6 +35,7 @@ pub enum Kind {
     Text { max_bytes: usize },
     Path,
     Secret { max_bytes: usize },
+    Address,
     Addresses,
     Binds,
     Endpoints,
@@ -59,6 +60,8 @@ pub enum Value {
     Seconds(Option<Duration>),
     /// A value of `Kind::Flag`.
     Flag(bool),
+    /// A value of `Kind::Address`.
+    Address(IpAddr),
     /// A value of `Kind::Addresses` or `Binds`; at least one.
     Addresses(Vec<IpAddr>),
     /// A value of `Kind::Endpoints`; at least one.
@@ -153,6 +156,7 @@ impl Kind {
             Kind::Text { max_bytes } => printable(text, max_bytes).then(|| Value::Text(text.to_string())),
             Kind::Path => plain(text, PATH_MAX_BYTES).then(|| Value::Text(text.to_string())),
             Kind::Secret { max_bytes } => plain(text, max_bytes).then(|| Value::Text(text.to_string())),
+            Kind::Address => reach::address(text.trim()).map(Value::Address),
             Kind::Addresses => reach::addresses(text).map(Value::Addresses),
             Kind::Binds => reach::binds(text).map(Value::Addresses),
             Kind::Endpoints => reach::endpoints(text).map(Value::Endpoints),
@@ -187,6 +191,7 @@ impl Kind {
             }
             Kind::Path => format!("a path of at most {PATH_MAX_BYTES} bytes"),
             Kind::Secret { max_bytes } => format!("1 to {max_bytes} bytes of any text"),
+            Kind::Address => "an IP address (not of multicast or broadcast, and neither 0.0.0.0 nor ::)".into(),
             Kind::Addresses => {
                 format!("1 to {ADDRESSES_LIMIT} IP addresses of this host, separated by commas")
             }
@@ -230,6 +235,7 @@ impl Kind {
             Kind::Text { max_bytes } => format!("text, {max_bytes} bytes"),
             Kind::Path => "a path".into(),
             Kind::Secret { max_bytes } => format!("any text, {max_bytes} bytes"),
+            Kind::Address => "an IP address".into(),
             Kind::Addresses => "IP addresses".into(),
             Kind::Binds => "IP addresses, or `*`".into(),
             Kind::Endpoints => "IP addresses and ports".into(),
@@ -243,7 +249,7 @@ impl Kind {
     }
 }
 
-/// Decimal digits and nothing else.
+/// The number that these decimal digits say. With a sign, or anything else, the text is no number.
 pub fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -257,14 +263,15 @@ pub fn plain_decimal(text: &str) -> Option<u64> {
     whole(text)
 }
 
-/// Seconds with an optional fraction. A negative number means no limit, if that is possible.
+/// Seconds with an optional fraction. A negative number means no limit, if that is possible; `-0` is none.
 fn seconds(text: &str, min_ms: u64, limitless: bool) -> Option<Option<Duration>> {
     let (negative, magnitude) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (integer, fraction) = magnitude.split_once('.').unwrap_or((magnitude, "0"));
     let fraction_is_digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
     let integer = whole(integer).filter(|_| fraction_is_digits)?;
     if negative {
-        return limitless.then_some(None);
+        let is_zero = integer == 0 && fraction.bytes().all(|byte| byte == b'0');
+        return (limitless && !is_zero).then_some(None);
     }
     if integer > SECONDS_MAX {
         return None;

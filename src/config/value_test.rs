@@ -48,7 +48,7 @@ fn seconds_have_fractions_and_may_be_limitless() {
         ],
     );
     let limitless = Kind::Seconds { min_ms: 1, limitless: true };
-    accepts(limitless, &["-1", "-0.5", "-600", "0.001"], &["0", "--1", "-", "-x", "0.0009"]);
+    accepts(limitless, &["-1", "-0.5", "-600", "0.001"], &["0", "-0", "-0.000", "--1", "+1", "-", "-x", "0.0009"]);
     assert_eq!(limitless.parse("-1"), Some(Value::Seconds(None)));
     assert_eq!(limitless.parse("1.0000000019"), Some(Value::Seconds(Some(Duration::new(1, 1)))));
     assert_eq!(limitless.parse("2.5"), Some(Value::Seconds(Some(Duration::from_millis(2500)))));
@@ -112,6 +112,12 @@ fn addresses_are_literal_and_reachable() {
         &["127.0.0.1", "10.0.0.1,fd00::1", "10.0.0.1 , 10.0.0.2"],
         &["", ",", "10.0.0.1,", "localhost", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "10.0.0.1:80", "255.255.255.255"],
     );
+    accepts(
+        Kind::Address,
+        &["127.0.0.1", "fd00::1", " 10.0.0.1"],
+        &["", "10.0.0.1,10.0.0.2", "localhost", "0.0.0.0", "224.0.0.1", "10.0.0.1:80"],
+    );
+    assert_eq!(Kind::Address.parse("::ffff:10.0.0.1"), Some(Value::Address([10, 0, 0, 1].into())));
     assert!(Kind::Addresses.parse(&["127.0.0.1"; 8].join(",")).is_some());
     assert!(Kind::Addresses.parse(&["127.0.0.1"; 9].join(",")).is_none());
 }

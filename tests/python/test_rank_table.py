@@ -167,7 +167,8 @@ def test_workers_of_one_device_have_no_table():
 
 
 def test_several_device_addresses(write):
-    alone_fails_at_once(worker(write(table()), MUSTER_DEVICE_IP="10.0.0.1,10.0.0.2"), "CONFIG", "MUSTER_DEVICE_IP", "2 addresses", "one")
+    alone_fails_at_once(worker(write(table()), MUSTER_DEVICE_IP="10.0.0.1,10.0.0.2"), "CONFIG",
+                         'MUSTER_DEVICE_IP is "10.0.0.1,10.0.0.2": expected an IP address (not of multicast')
 
 
 def fits_the_schema(text):

@@ -1,6 +1,6 @@
 //! What the scheduler's brain is told of the settings: the rules of the job.
 
-use crate::config::{closest, Key, Settings};
+use crate::config::{closest, whole, Key, Settings};
 use crate::error::{Error, Result};
 use crate::membership::{self, Rules};
 use crate::net::host;
@@ -74,7 +74,7 @@ fn threshold(part: &str) -> Result<(usize, u64), String> {
         let names = Thresholds::NAMES.join(", ");
         return Err(format!("there is no threshold {name:?}{near} (expected one of {names})"));
     };
-    number.parse().map(|number| (place, number)).map_err(|_| {
+    whole(number).map(|number| (place, number)).ok_or_else(|| {
         let (unit, example) = if name.ends_with("_ranks") { ("ranks", 8) } else { ("bytes", 65_536) };
         format!("{number:?} is not a number of {unit}: expected digits and no unit, such as {name}={example}")
     })
@@ -116,6 +116,7 @@ mod tests {
         let bytes = "is not a number of bytes: expected digits and no unit, such as allreduce_tree_bytes=65536";
         for (text, part, wrong) in [
             ("allreduce_tree_bytes=64K", "allreduce_tree_bytes=64K", format!("\"64K\" {bytes}")),
+            ("allreduce_tree_bytes=+1", "allreduce_tree_bytes=+1", format!("\"+1\" {bytes}")),
             ("allreduce_tree_bytes=-1", "allreduce_tree_bytes=-1", format!("\"-1\" {bytes}")),
             ("allreduce_pair_bytes=1,allreduce_tree_bytes", "allreduce_tree_bytes", format!("\"\" {bytes}")),
             (

@@ -4,6 +4,7 @@
 use super::plot::Plot;
 use crate::cli::table::{option, Command, Operands, Opt, Takes};
 use crate::cli::words::{Given, Words};
+use muster::config::whole;
 use muster::types::{DType, ReduceOp};
 
 /// What is measured.
@@ -376,7 +377,7 @@ fn one_of<T: Copy>(given: &Given, known: &[(&'static str, T)]) -> Result<T, Stri
 
 /// A number within limits.
 fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result<u64, String> {
-    let found = value.parse().ok().filter(|number| (least..=most).contains(number));
+    let found = whole(value).filter(|number| (least..=most).contains(number));
     found.ok_or_else(|| format!("{written} is {value:?}: expected a number from {least} to {most}"))
 }
 
@@ -388,7 +389,7 @@ pub fn bytes(option: &str, value: &str) -> Result<u64, String> {
         text if text.ends_with('G') => (value.len() - 1, 1 << 30),
         _ => (value.len(), 1),
     };
-    let found = value[..digits].parse().ok().and_then(|number: u64| number.checked_mul(unit));
+    let found = whole(&value[..digits]).and_then(|number| number.checked_mul(unit));
     found
         .filter(|bytes| *bytes <= 16 << 30)
         .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))

@@ -36,6 +36,8 @@ fn what_is_wrong_is_named() {
         ("allreduce --facter 5", "there is no option --facter; did you mean --factor?"),
         ("allreduce -c 1 extra", "\"extra\" is not expected: muster bench takes one collective"),
         ("allreduce -b 1T", "-b is \"1T\": expected a number of bytes"),
+        ("allreduce -b +8K", "-b is \"+8K\": expected a number of bytes"),
+        ("allreduce -n +5", "-n is \"+5\": expected a number from 1"),
         ("allreduce -b 0", "--begin is 0 bytes: expected 1 or more"),
         ("allreduce -b 9 -e 8", "--begin is 9 bytes: expected at most --end, which is 8"),
         ("allreduce -n 0", "-n is \"0\": expected a number from 1"),

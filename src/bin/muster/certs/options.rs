@@ -4,6 +4,7 @@
 use super::names::{self, Target};
 use crate::cli::table::{option, Command, Operands, Opt, Takes};
 use crate::cli::words::Words;
+use muster::config::whole;
 use std::path::PathBuf;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -273,7 +274,7 @@ fn hosts(words: &Words) -> Result<Vec<GeneralName>, String> {
 }
 
 fn days(name: &str, text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|days| (1..=DAYS_MAX).contains(days));
+    let number = whole(text).and_then(|days| u32::try_from(days).ok()).filter(|days| (1..=DAYS_MAX).contains(days));
     number.ok_or_else(|| format!("--{name} is {text:?}; it must be a whole number of days from 1 to {DAYS_MAX}"))
 }
 
@@ -329,6 +330,7 @@ mod tests {
         let made = |line| new(&words(&NEW, line).unwrap()).unwrap_err();
         assert_eq!(made(""), "DIR is missing: expected the path of a folder");
         assert_eq!(made("certs --days 0"), "--days is \"0\"; it must be a whole number of days from 1 to 36500");
+        assert_eq!(made("certs --days +9"), "--days is \"+9\"; it must be a whole number of days from 1 to 36500");
         assert!(made("certs --ca_days=soon").starts_with("--ca_days is \"soon\"; it must be a whole number"));
         assert_eq!(made("certs --format=jks"), "--format is \"jks\"; it must be pem or p12");
         assert_eq!(made("certs --name a --name a"), "--name \"a\" is given twice");

@@ -70,7 +70,7 @@ pub fn listener(options: &RunOptions, bind: Option<Value>, voice: &Voice) -> Res
         }
         _ => match (listen(&look_up(options, voice)?, options.all_here())?, options.placement.scheduler) {
             // The scheduler belongs here, by whatever address others reach this host.
-            (None, SchedulerAt::Here) => bound(&[Ipv4Addr::UNSPECIFIED.into()], options.master_port).map(Some),
+            (None, SchedulerAt::Here) => everywhere(options.master_port).map(Some),
             (found, _) => Ok(found),
         },
     }
@@ -128,6 +128,13 @@ fn bound(addresses: &[IpAddr], port: u16) -> Result<TcpListener, String> {
     });
     let listener = listener.and_then(|listener| sys::widen_backlog(&listener).map(|()| listener));
     listener.map_err(|error| format!("{setting}: {}", cannot_bind(&SocketAddr::new(last, port), &error, true)))
+}
+
+/// One listener on every address of IPv4, though nobody has asked for that.
+fn everywhere(port: u16) -> Result<TcpListener, String> {
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let listener = bind_both(address).and_then(|listener| sys::widen_backlog(&listener).map(|()| listener));
+    listener.map_err(|error| cannot_bind(&address, &error, true))
 }
 
 /// A listener on this address. The unspecified address of IPv6 accepts connections of both families, whatever the
@@ -203,8 +210,11 @@ mod tests {
         assert!(!is_unused_here(address), "the launcher with the scheduler is on this host, too");
         drop(listener);
         assert!(is_unused_here(address));
-        let every = bound(&[Ipv4Addr::UNSPECIFIED.into()], 0).unwrap();
+        let every = everywhere(0).unwrap();
         let port = every.local_addr().unwrap().port();
+        let error = everywhere(port).unwrap_err();
+        let expected = format!("can't bind the scheduler's address 0.0.0.0:{port}: ");
+        assert!(error.starts_with(&expected) && error.contains("--master_port"), "{error}");
         assert!(!is_unused_here((Ipv4Addr::LOCALHOST, port).into()), "it listens at every address");
         assert!(!is_unused_here("192.0.2.1:0".parse().unwrap()), "an address for documentation is nobody's");
     }

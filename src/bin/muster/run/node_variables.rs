@@ -8,6 +8,7 @@
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked};
 use crate::voice::complain;
+use muster::config::{self, Key};
 use std::ffi::OsString;
 
 /// Options that say what runs where.
@@ -75,10 +76,15 @@ fn options(said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String>
     let mut all = vec![format!("--worker_num={workers}"), format!("--local_worker_num={processes}")];
     if nodes > 1 {
         let address = said(ADDRESS).ok_or_else(|| missing(ADDRESS))?;
+        let kind = Key::SchedHost.setting().kind;
+        if kind.parse(&address).is_none() {
+            let right = kind.expectation_for(&address);
+            return Err(format!("{ADDRESS} is {address:?}: expected {right}; set it so, {INSTEAD}"));
+        }
         all.extend([format!("--node_rank={node}"), format!("--master_addr={address}")]);
     }
     if let Some(port) = said(PORT) {
-        if !port.parse().is_ok_and(|port: u16| port == 0 || port >= 1024) {
+        if !config::whole(&port).is_some_and(|port| port == 0 || (1024..=u64::from(u16::MAX)).contains(&port)) {
             return Err(format!(
                 "{PORT} is {port:?}: expected 0 (the system chooses) or 1024 to 65535; set it so, {INSTEAD}"
             ));
@@ -89,8 +95,8 @@ fn options(said: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String>
 }
 
 fn whole(name: &str, text: &str, least: u32) -> Result<u32, String> {
-    text.parse()
-        .ok()
+    config::whole(text)
+        .and_then(|number| u32::try_from(number).ok())
         .filter(|number| *number >= least)
         .ok_or_else(|| format!("{name} is {text:?}: expected a whole number from {least} on; set it so, {INSTEAD}"))
 }
@@ -149,6 +155,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (change, said) in [
             ((NODES, "1:4"), "PET_NNODES is \"1:4\": expected a whole number from 1 on"),
+            ((NODES, "+2"), "PET_NNODES is \"+2\": expected a whole number from 1 on"),
             ((NODES, "0"), "PET_NNODES is \"0\": expected a whole number from 1 on"),
             ((PROCESSES, "auto"), "PET_NPROC_PER_NODE is \"auto\": expected a whole number from 1 on"),
             (
@@ -162,6 +169,12 @@ mod tests {
                 "PET_MASTER_PORT is \"80\": expected 0 (the system chooses) or 1024 to 65535; set it so, or",
             ),
             ((PORT, "70000"), "PET_MASTER_PORT is \"70000\": expected"),
+            ((ADDRESS, "job:80"), "PET_MASTER_ADDR is \"job:80\": expected a host name or an IP address"),
+            (
+                (ADDRESS, "fe80::1"),
+                "PET_MASTER_ADDR is \"fe80::1\": expected its interface, too, as in fe80::1%eth0; set",
+            ),
+            ((PORT, "+29500"), "PET_MASTER_PORT is \"+29500\": expected"),
             ((ADDRESS, ""), "PET_NNODES is \"2\", but PET_MASTER_ADDR is not set"),
         ] {
             let error = of("a.out", &[change]).unwrap_err();

@@ -7,7 +7,7 @@ use super::bind_values::Binds;
 use super::log_names;
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked, Words};
-use muster::config::{Key, Value, NODES_LIMIT};
+use muster::config::{whole, Key, Value, NODES_LIMIT};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -177,8 +177,12 @@ pub fn np(words: &Words) -> Result<Option<u32>, String> {
 /// The value of this option: a whole number within these bounds.
 fn number(words: &Words, name: &str, right: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<i64>, String> {
     let Some(text) = words.value(name) else { return Ok(None) };
-    match text.parse::<i64>() {
-        Ok(number) if range.contains(&number) => Ok(Some(number)),
+    let read = match text.strip_prefix('-') {
+        Some(digits) => whole(digits).and_then(|number| 0_i64.checked_sub_unsigned(number)),
+        None => whole(text).and_then(|number| i64::try_from(number).ok()),
+    };
+    match read {
+        Some(number) if range.contains(&number) => Ok(Some(number)),
         _ => Err(format!("--{name} is {text:?}; it must be {right}")),
     }
 }
@@ -186,7 +190,7 @@ fn number(words: &Words, name: &str, right: &str, range: std::ops::RangeInclusiv
 /// The value of this option, which the processes find in that setting.
 fn of_kind(name: &str, key: Key, text: &str) -> Result<Value, String> {
     let kind = key.setting().kind;
-    kind.parse(text).ok_or_else(|| format!("--{name} is {text:?}; it must be {}", kind.expectation_for(text)))
+    kind.parse(text).ok_or_else(|| format!("--{name} is {text:?}: expected {}", kind.expectation_for(text)))
 }
 
 /// What the options of one launcher mean. `has_table`: its environment names a rank table.
@@ -342,8 +346,9 @@ fn tail(text: &str) -> Result<Tail, String> {
         "none" => return Ok(Tail::Ranks(Vec::new())),
         _ => {}
     }
-    let ranks: Result<Vec<u32>, _> = text.split(',').map(|rank| rank.trim().parse::<u32>()).collect();
-    ranks.map(Tail::Ranks).map_err(|_| {
+    let rank = |text: &str| u32::try_from(whole(text.trim())?).ok();
+    let ranks: Option<Vec<u32>> = text.split(',').map(rank).collect();
+    ranks.map(Tail::Ranks).ok_or_else(|| {
         format!("--tail_worker_log is {text:?}; it must be ranks separated by commas, -1 for all, or none")
     })
 }

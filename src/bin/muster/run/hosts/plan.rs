@@ -5,7 +5,7 @@ use super::frames::LaunchSpec;
 use crate::cli::words::Words;
 use crate::run::hccl;
 use crate::run::parse::{self, Placement, SchedulerAt};
-use muster::config::{hosts_of_lines, hosts_of_words, HostSlots, Key};
+use muster::config::{hosts_of_lines, hosts_of_words, whole, HostSlots, Key};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::Path;
@@ -194,7 +194,7 @@ fn places(mentions: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, Str
     let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
     let number = |name: &str| -> Result<Option<u32>, String> {
         let Some(text) = words.value(name) else { return Ok(None) };
-        let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+        let number = whole(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
         number.map(Some).ok_or_else(|| right(name, text))
     };
     let (asked, local) =
@@ -253,7 +253,16 @@ fn address(words: &Words, places: &[HostShare]) -> Result<String, String> {
             "the scheduler runs on the first host, which is {:?}: {:?} can't reach it by that name; give --master_addr",
             first.host.name, other.host.name
         )),
-        None => Ok(first.host.address().to_owned()),
+        None => {
+            let (host, kind) = (first.host.address(), Key::SchedHost.setting().kind);
+            let right = || kind.expectation_for(host);
+            kind.parse(host).map(|_| host.to_owned()).ok_or_else(|| {
+                format!(
+                    "the scheduler runs on the first host, which is {host:?}: expected {}; or give --master_addr",
+                    right()
+                )
+            })
+        }
     }
 }
 
