@@ -130,6 +130,18 @@ def test_every_decision_is_in_the_list():
     assert listed == [f"- [{number}]({path.name}) {title}" for path, number, title in titles]
 
 
+def lacks_a_part(text):
+    """Whether a decision does not begin with what was decided, or names nothing that was decided against."""
+    parts = re.split(r"^## (.*)\n", text, flags=re.M)
+    against = dict(zip(parts[1::2], parts[2::2])).get("Decided against", "")
+    return parts[1:2] != ["Decided"] or not re.search("^- ", against, re.M)
+
+
+def test_every_decision_says_what_was_decided_and_what_was_not():
+    decisions = (ROOT / "docs" / "decisions").glob("[0-9]*.md")
+    assert sorted(path.name for path in decisions if lacks_a_part(path.read_text())) == []
+
+
 def test_every_page_is_in_the_menu_of_the_site():
     menu = re.findall(r"^ +- [^\n]*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
@@ -149,6 +161,8 @@ def test_a_broken_link_and_a_riddle_are_found():
     assert RIDDLE.findall("The one who waits is told. Who waits?") == []
     assert long_cells(f"| a | {'b' * 161} |\n| [{'c' * 150}](https://example.org/long) | d |\n") == ["b" * 161]
     assert misread_lists("One:\n- a\n\n1. b\n\n   b\n2. c\n\n3. d\n4. e\n") == ["- a", "2. c"]
+    assert lacks_a_part("# 1. It\n\n## Decided\n\nIt.\n") and lacks_a_part("# 1. It\n\n## Decided\n\nIt.\n\n## Decided against\n\nNothing.\n")
+    assert not lacks_a_part("# 1. It\n\n## Decided\n\nIt.\n\n## Decided against\n\n- *Another*: no.\n")
     assert of_rust_or_c('/// It\n/// ends. Who\n\nlet x = "http://a"; // comes\n') == ["It ends. Who", "comes"]
     assert of_rust_or_c("/* Who\n * waits. */\nint x;\n/** Who ends. */") == ["Who waits.", "Who ends."]
     assert of_python('"""Who\nwaits."""\nx = 1  # Who ends.\n# It\n# waits.\n') == ["Who ends. It waits.", "Who\nwaits."]
