@@ -170,7 +170,8 @@ endif
 
 test: fmt clippy rust-tests loom libraries build ctest pytest
 	@echo "make test leaves out: make test-install (packages), make test-launchers (what it needs to install for some of the tests above),"
-	@echo "make test-frameworks, make test-torch, make test-docs (the site), make soak, make chaos, make storm, make sanitize, make fuzz-all"
+	@echo "make test-frameworks, make test-torch, make test-docs (the site), make aarch64, make sanitize, make fuzz-all, make sim (more seeds),"
+	@echo "make soak, make chaos, make storm, make under-load, and two that hold times to a bound: make detection, make bench-python"
 
 test-install: build debhelper $(VENV)/has_pytest
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/packages

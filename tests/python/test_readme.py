@@ -21,6 +21,10 @@ _, PATH, HELLO, PYTHON, PACKAGE, RECOVERY, STATUS = README.commands
 PYTHON_PAGE, = Page("docs", "python.md").commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60
+# What a recipe calls that tests something, or holds it to a bound.
+CHECKS = r"-m pytest|\$\(CTEST\)|RUN_CTESTS|cargo (test|fmt|clippy)|scripts/(chaos|storm|fuzz_all|under_load)\.py|\|\| failed=1|--limit"
+# It writes the header anew; and it is one part of fuzz-all.
+NO_TESTS_OF_THEIR_OWN = {"header", "fuzz"}
 TRAINING_LIMIT = 400
 
 
@@ -33,6 +37,20 @@ def nothing_to_add(folder):
     ignored = [line.removeprefix("/") for line in (TREE / ".gitignore").read_text().split()]
     left = [path for path in folder.iterdir() if path.name != "include"]
     assert [path.name for path in left if not any(path.match(name) for name in ignored)] == []
+
+
+def test_make_test_names_all_that_it_leaves_out():
+    rules = re.findall(r"^([a-z][a-z0-9 -]*):(?!=) *([^\n]*)\n((?:\t[^\n]*\n|(?:if|else|endif)[^\n]*\n)*)", (TREE / "Makefile").read_text(), re.M)
+    needs = {name: words.split() for names, words, _ in rules for name in names.split()}
+    checking = {name for names, _, recipe in rules for name in names.split() if re.search(CHECKS, recipe)}
+    said, = [recipe for names, _, recipe in rules if names == "test"]
+    named = re.findall(r"make ([a-z0-9-]+)", said.split("leaves out:")[1])
+
+    def all_of(name):
+        return {name}.union(*(all_of(needed) for needed in needs.get(name, []) if needed in needs))
+
+    assert len(checking) > 20 and set(named) <= checking | {"sanitize"}
+    assert checking - NO_TESTS_OF_THEIR_OWN - all_of("test") - set().union(*map(all_of, named)) == set()
 
 
 def test_the_program_is_short_and_compiles_without_a_warning(folder):
