@@ -11,7 +11,8 @@ from test_demo import NO_OUTER_MAKE
 from test_install import PKG_CONFIG, PROGRAM, cmake, done
 
 HELLO, = Page("README.md").programs
-_, PATH, COMPILE, *_ = Page("README.md").commands
+BUILD_ALL, COMPILE, *_ = Page("README.md").commands
+PATH = BUILD_ALL.splitlines(keepends=True)[-1]
 LAUNCH, RUNS = Page("docs", "launcher.md").commands
 SECRET, FILES, PASSWORD, CERTS = Page("docs", "security.md").commands
 INSTALL, BUILD = Page("docs", "install.md").commands

@@ -17,7 +17,10 @@ PROGRAM, = README.programs
 CPP_PROGRAM, = README.of("cpp")
 PYTHON_PROGRAM, = README.of("python")
 # `make demo` has a test of its own, and `make test` runs this one.
-_, PATH, HELLO, PYTHON, PACKAGE, RECOVERY, STATUS = README.commands
+BUILD, HELLO, PYTHON, RECOVERY = README.commands
+PATH = BUILD.splitlines(keepends=True)[-1]
+PACKAGE = re.search(r"`make library`.*`(make install [^`]*)`", README.text, re.S)[1]
+STATUS = re.search(r"`(muster status [^`]*)`", README.text)[1]
 PYTHON_PAGE, = Page("docs", "python.md").commands
 BY_HAND, = Page("docs", "mindspore.md").commands
 LIMIT = 60

@@ -230,7 +230,8 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path):
 def test_the_commands_of_the_page(tmp_path):
     hello, = Page("README.md").programs
     prepare(tmp_path, hello=hello)
-    _, path, build, *_ = Page("README.md").commands
+    build_all, build, *_ = Page("README.md").commands
+    path = build_all.splitlines(keepends=True)[-1]
     with paste(path + build.splitlines(keepends=True)[0] + COMMANDS, tmp_path, 0) as shell:
         assert shell.wait(2 * LIMIT) == 0, shell.describe()
         lines = shell.stdout.splitlines()
