@@ -23,7 +23,12 @@ from test_train_digits import REPORT_LINE
 PAGE = Page("docs", "kubernetes.md")
 COMMANDS, (SHOWN,) = PAGE.commands, PAGE.outputs
 SEVERAL_JOBS, = PAGE.section("Several Jobs in a JobSet", "yaml")
-IN_SHORT = Page("docs", "launching.md").section("Kubernetes", "sh")
+LAUNCHING = Page("docs", "launching.md")
+# What that page and this one have both.
+IN_SHORT = [(LAUNCHING.section("Kubernetes", "sh"), COMMANDS[:3]),
+            (LAUNCHING.section("JobSet", "sh"), PAGE.section("Several workers in a pod", "sh")),
+            (LAUNCHING.section("MPIJob", "yaml"), PAGE.section("Kubeflow's MPIJob", "yaml"))]
+LINES_IN_SHORT = [block for title in ("LeaderWorkerSet", "Volcano", "Kubeflow Trainer") for block in LAUNCHING.section(title, "yaml")]
 # The oldest that docs/kubernetes.md names, and the newest that is known here.
 VERSIONS = ["1.29", kubernetes_validate.latest_version()]
 JOB_SET = json.loads((pathlib.Path(__file__).parent / "jobset.schema.json").read_text())
@@ -140,8 +145,14 @@ def test_the_pages_commands_apply_every_manifest_with_the_readers_image(pasted):
     assert sorted(json.dumps(documents) for documents in applied) == sorted(expected)
 
 
-def test_the_page_of_launching_has_the_same_commands():
-    assert IN_SHORT == COMMANDS[:3]
+def test_the_page_of_launching_has_the_same_blocks():
+    for there, here in IN_SHORT:
+        assert there == here != []
+
+
+def test_the_page_of_launching_has_the_same_lines_for_containers():
+    own = PAGE.section("LeaderWorkerSet, Volcano, Kubeflow Trainer", "yaml")
+    assert [yaml.safe_load(lines) for lines in LINES_IN_SHORT] == [yaml.safe_load(lines) for lines in own] != []
 
 
 def test_the_pages_commands_name_what_there_is(pasted):
