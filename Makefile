@@ -375,7 +375,7 @@ asan: $(CMAKE_THERE)
 	    -DMUSTER_RUNTIME="-fno-sanitize=all;-Wl,--whole-archive,$(ASAN_RUNTIME),--no-whole-archive;-rdynamic;-lpthread;-lrt;-lm;-ldl" \
 	    -DMUSTER_UNDER="env;ASAN_OPTIONS=$(ASAN_OPTIONS)@reports@" -DMUSTER_REPORTS=":log_path=$(ASAN)/reports/@test@" \
 	    -DMUSTER_PATIENCE=$(ASAN_PATIENCE) -DMUSTER_LEFT_OUT=$(CURDIR)/ctests/asan/left_out.txt \
-	    -DMUSTER_PLANTED="overflow=heap-buffer-overflow;leak=detected memory leaks"
+	    -DMUSTER_PLANTED="overflow=heap-buffer-overflow;leak=detected memory leaks;leak_in_a_rank=detected memory leaks"
 	$(CMAKE) --build $(ASAN)/ctests --parallel $(JOBS)
 	$(call RUN_CTESTS,$(ASAN))
 	ASAN_OPTIONS=$(ASAN_OPTIONS) LSAN_OPTIONS=suppressions=$(CURDIR)/ctests/asan/lsan.supp:print_suppressions=0 \

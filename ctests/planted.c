@@ -2,6 +2,7 @@
  * library, and built for nothing else. */
 #include "check.h"
 #include "nodes.h"
+#include "ranks.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -58,11 +59,29 @@ static void leak(void) {
     CHECK_OK(muster_config_new(MUSTER_ABI_VERSION, &config));
 }
 
+/* A rank's process ends in another way than its parent's. */
+static void leak_in_a_rank(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    (void)ranks;
+    if (rank == 1) {
+        leak();
+    }
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
 int main(int argc, char **argv) {
     struct plan plan = {.workers = SIZE, .node_ids = rank_ids};
     CHECK(argc == 2);
     if (strcmp(argv[1], "leak") == 0) {
         leak();
+        return 0;
+    }
+    if (strcmp(argv[1], "leak_in_a_rank") == 0) {
+        struct ranks *ranks = ranks_start(SIZE, leak_in_a_rank, NULL);
+        for (int i = 0; i < SIZE; i++) {
+            ranks_await(ranks, i);
+        }
+        CHECK_OK(ranks_finish(ranks));
         return 0;
     }
     plan.body = strcmp(argv[1], "callback_race") == 0 ? callback_race
