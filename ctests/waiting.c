@@ -37,7 +37,7 @@ static void told_of_a_loss(void) {
         if (i != VICTIM) {
             CHECK_IS(MUSTER_ERR_PEER_LOST, ranks->note[i].status);
             CHECK_CONTAINS(ranks->note[i].words, "rank 1");
-            CHECK(ranks->note[i].took_s - begin < 2);
+            CHECK(ranks->note[i].took_s - begin < 2 * patience());
         }
     }
     CHECK_IS(MUSTER_ERR_PEER_LOST, ranks_finish(ranks));
