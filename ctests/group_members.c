@@ -196,6 +196,8 @@ static void comes_back(muster_cluster_t *cluster, int rank, struct ranks *ranks)
         sums(second, 2);
     }
     CHECK_OK(muster_barrier(muster_world(cluster)));
+    muster_group_free(first);
+    muster_group_free(second);
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);
 }

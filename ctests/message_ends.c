@@ -309,12 +309,12 @@ static void killed(void) {
 }
 
 int main(void) {
+    killed(); /* forks, so first */
     run(2, misfits);
     run(2, times_out);
     run(2, cancelled);
     run(3, left);
     run(3, revoked);
     run(2, outlived);
-    killed();
     return 0;
 }

@@ -188,6 +188,7 @@ static void without_streams(muster_cluster_t *cluster, int rank, struct ranks *r
         CHECK_IS(RANKS * i, sum);
     }
     CHECK_OK(muster_barrier(half));
+    muster_group_free(half);
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);
     be_warned(); /* a cluster with a scheduler of its own */
