@@ -51,7 +51,7 @@ class Between:
         self._start(self._accept)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind=None, *_):
         with self._lock:
             sockets = list(self._sockets)
         for each in sockets:
@@ -61,3 +61,5 @@ class Between:
             thread.join()
         for each in self._sockets:
             each.close()
+        if kind is None:  # else the test has failed already, and it may be for that
+            assert not self.problems, self.problems
