@@ -7,6 +7,7 @@ so a test can ask whether anything is left without knowing a pid.
 import os
 import pathlib
 import re
+import shutil
 import tempfile
 import time
 import uuid
@@ -38,13 +39,15 @@ def environment_of(pid):
 
 
 class Launch(Process):
-    """`muster run` with these words. Its folder has the logs in `logs`, unless the words say otherwise."""
+    """`muster run` with these words. Its folder has the logs in `logs`, unless the words say otherwise. Its secret lies in the folder
+    `runtime`, not among those of the user's own runs; where `env` names another folder, there."""
 
     def __init__(self, *words, env=None, command=(MUSTER, "run"), cwd=None):
         self.mark = uuid.uuid4().hex
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="muster-logs-"))
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="muster-runtime-"))
         words = [*command, f"--log_dir={self.logs}", *words]
-        super().__init__(words, {MARK: self.mark, **(env or {})}, "launcher", cwd=cwd)
+        super().__init__(words, {MARK: self.mark, "XDG_RUNTIME_DIR": self.runtime, **(env or {})}, "launcher", cwd=cwd)
 
     def descendants(self):
         """All processes that came of this launch and still run, without the launcher."""
@@ -88,4 +91,5 @@ class Launch(Process):
         for path in self.logs.glob("*"):
             path.unlink()
         self.logs.rmdir()
+        shutil.rmtree(self.runtime)
         super().close()

@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 import pytest
-from cluster import MUSTER, command_line, stop
+from cluster import MUSTER, clean_environment, command_line, stop
 from launch import Launch, until
 from nodes import node
 from terminal import Terminal
@@ -99,7 +99,8 @@ def test_one_that_ends_without_joining_is_told_of_at_once_and_ends_the_wait_of_t
         port = re.search(r"the scheduler is here: \S+ port (\d+)", launch.stderr)[1]
         asks = command_line([MUSTER, "status", f"--sched_port={port}"])
         # The launcher made a secret, which muster status finds.
-        until(lambda: "2 of 3 workers have come" in subprocess.run(asks, capture_output=True, text=True, timeout=30).stdout, 60, "two wait")
+        settings = {"env": clean_environment({"XDG_RUNTIME_DIR": launch.runtime}), "capture_output": True, "text": True, "timeout": 30}
+        until(lambda: "2 of 3 workers have come" in subprocess.run(asks, **settings).stdout, 60, "two wait")
         (tmp_path / "go").touch()
         assert launch.wait(timeout=30) == max(code, 1), "long before the 600 s for forming are up"
         pid = launch.child("worker 1")

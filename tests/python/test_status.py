@@ -44,18 +44,18 @@ def status(*words, env=None, timeout=LIMIT):
     return subprocess.run([MUSTER, "status", *words], capture_output=True, text=True, **settings)
 
 
-def told(port):
+def told(port, env=None):
     """What the scheduler on this port tells."""
-    ended = status("--format=json", "--timeout=30", f"--sched_port={port}")
+    ended = status("--format=json", "--timeout=30", f"--sched_port={port}", env=env)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
 
-def until_told(port, condition, what):
+def until_told(port, condition, what, env=None):
     last = {}
 
     def asked():
-        last.update(told(port))
+        last.update(told(port, env))
         return dict(last) if condition(last) else None
 
     try:
@@ -246,11 +246,12 @@ def test_a_scheduler_that_was_started_again_tells_of_the_same_job(tmp_path):
         port = int(launch.wait_for(r"the scheduler is here: \S+ port (\d+)", LIMIT)[1])
         for rank in range(2):
             launch.wait_for_log(f"worker_{rank}.log", '"joined"', LIMIT)
-        first = told(port)
+        runtime = {"XDG_RUNTIME_DIR": launch.runtime}
+        first = told(port, runtime)
         assert (first["generation"], states(first)) == (1, {0: "member", 1: "member"})
         os.kill(launch.child("the scheduler"), signal.SIGKILL)
         launch.wait_for(r"the scheduler \(pid \d+\) was ended by signal 9", LIMIT)
-        again = until_told(port, lambda answer: states(answer) == states(first), "both are attached again")
+        again = until_told(port, lambda answer: states(answer) == states(first), "both are attached again", runtime)
         assert (again["job"], again["generation"], again["epoch"]) == (first["job"], 2, 1)
         assert [row["pid"] for row in again["nodes"]] == [row["pid"] for row in first["nodes"]]
         assert again["phase"] == "running"
