@@ -80,10 +80,15 @@ def test_a_server_that_dies_is_named_as_a_server():
 UNTIL_TOLD = """
     c = join()
     say(running=True)
-    rounds = 0
+    since = None
     while not c.world.allreduce([int(os.path.exists(os.environ["HOLD_FOLDER"] + "/go"))])[0]:
-        rounds += 1
-    say(rounds=rounds)
+        if since is None and os.path.exists(os.environ["HOLD_FOLDER"] + "/continued"):
+            since = 0
+        elif since is not None:
+            since += 1
+            if since == 1:
+                say(went_on=True)
+    say(since=since)
     c.leave()
 """
 
@@ -100,10 +105,13 @@ def test_when_the_scheduler_or_everything_stands_still_nobody_is_blamed(still, t
         time.sleep(1.5)  # three time-outs: this is the standing still
         for process in stopped:
             process.signal(signal.SIGCONT)
+        (tmp_path / "continued").touch()
         time.sleep(0.8)  # long enough to be blamed for what came before
+        for worker in cluster.workers:
+            worker.wait_for('"went_on"', timeout=30)
         (tmp_path / "go").touch()
         for worker in cluster.succeed(timeout=30):
-            assert said(worker)["rounds"] > 0
+            assert said(worker)["since"] > 0
 
 
 @pytest.mark.parametrize("muted", [[TO_SCHEDULER], [TO_NODE], [TO_SCHEDULER, TO_NODE]], ids=["unheard", "unhearing", "both"])

@@ -27,7 +27,11 @@ def test_workers_and_the_scheduler_are_killed_and_the_weights_are_the_same():
     assert "scheduler  " in scheduler
     assert re.search(r"scheduler \+ rank \d ", both)
     assert "while it writes a checkpoint" in save
-    assert "at the end" in end or "missed" in end
+    # The end is over in milliseconds: a kill may come too late for it.
+    seeds = ["2", "3"]
+    while "at the end" not in end:
+        assert "missed" in end and seeds, end
+        end, = chaos("--plan", "end", "--seed", seeds.pop(0), *words)
 
 
 def test_all_are_killed_at_once_and_one_while_another_is_awaited():

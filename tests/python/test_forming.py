@@ -189,10 +189,12 @@ def test_one_too_few_all_fail_with_the_same_sentence_that_says_who_is_missing(gi
         missing = "rank 1" if given == "ranks are known" else "1 worker"
         for part in ("3 of 4 workers", f"missing: {missing}", f"3 from host {socket.gethostname()}"):
             assert part in sentence, sentence
-        for each in words:
-            assert limit - 2.0 <= each["seconds"] < limit + 3.0, each
+        # The scheduler's time began before that of the workers, which may have started late.
+        assert said(cluster.scheduler)["seconds"] >= limit - 2.0, words
+        assert all(each["seconds"] < limit + 3.0 for each in words), words
         lines = [line for line in cluster.scheduler.stderr.splitlines() if "forming since " in line]
-        assert "forming since 3" in lines[0] and "3 of 4 workers" in lines[-1], "a line a second, from the third, says how far"
+        since = int(re.search(r"forming since (\d+)", lines[0])[1])
+        assert since >= 3 and "3 of 4 workers" in lines[-1], "a line a second, from the third, says how far"
 
 
 def test_a_worker_that_was_refused_is_told_of_in_the_sentence_of_all_that_wait():

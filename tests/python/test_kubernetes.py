@@ -77,29 +77,39 @@ def test_a_slip_in_any_name_of_a_field_is_found():
             validate(broken, VERSIONS[-1])
 
 
+def every_job():
+    """All Jobs of all manifests, each with the manifest's name. None is without one."""
+    jobs = [(name, job) for name in NAMES for document in documents(name) for job in jobs_of(document)]
+    assert NAMES and {name for name, _ in jobs} == set(NAMES)
+    return jobs
+
+
 def test_all_workers_start_at_once_and_are_as_many_as_they_are_told():
-    for name in NAMES:
-        for job in (job for document in documents(name) for job in jobs_of(document) if job.is_indexed):
-            assert job.spec["parallelism"] == job.completions, name
-            container, = job.spec["template"]["spec"]["containers"]
-            told = {entry["name"]: entry.get("value") for entry in container["env"]}
-            count = told.get("MUSTER_WORKER_NUM") or told.get("MS_WORKER_NUM")
-            if count:
-                assert int(count) == job.completions, name
+    indexed = [(name, job) for name, job in every_job() if job.is_indexed]
+    assert {name for name, _ in indexed} == set(NAMES)
+    checked = set()
+    for name, job in indexed:
+        assert job.spec["parallelism"] == job.completions, name
+        container, = job.spec["template"]["spec"]["containers"]
+        told = {entry["name"]: entry.get("value") for entry in container["env"]}
+        count = told.get("MUSTER_WORKER_NUM") or told.get("MS_WORKER_NUM")
+        if count:
+            assert int(count) == job.completions, name
+            checked.add(name)
+    assert checked, indexed
 
 
 def test_pods_have_no_more_rights_than_the_restricted_standard_gives():
-    for name in NAMES:
-        for job in (job for document in documents(name) for job in jobs_of(document)):
-            template = job.spec["template"]["spec"]
-            container, = template["containers"]
-            own, every = container["securityContext"], template["securityContext"]
-            assert own == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
-            # They ask Kubernetes nothing, so they need no token for it.
-            assert template["automountServiceAccountToken"] is False
-            assert every["runAsNonRoot"] and every["runAsUser"] > 0 and every["seccompProfile"] == {"type": "RuntimeDefault"}
-            kinds = {kind for volume in template.get("volumes", []) for kind in volume if kind != "name"}
-            assert kinds <= {"persistentVolumeClaim", "secret", "emptyDir"} and not any(key.startswith("host") for key in template)
+    for _, job in every_job():
+        template = job.spec["template"]["spec"]
+        container, = template["containers"]
+        own, every = container["securityContext"], template["securityContext"]
+        assert own == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        # They ask Kubernetes nothing, so they need no token for it.
+        assert template["automountServiceAccountToken"] is False
+        assert every["runAsNonRoot"] and every["runAsUser"] > 0 and every["seccompProfile"] == {"type": "RuntimeDefault"}
+        kinds = {kind for volume in template.get("volumes", []) for kind in volume if kind != "name"}
+        assert kinds <= {"persistentVolumeClaim", "secret", "emptyDir"} and not any(key.startswith("host") for key in template)
 
 
 def test_the_manifest_with_tls_is_the_one_without_and_tls():

@@ -328,7 +328,7 @@ FORKS = """
                 fails(call)
             c.free()
             os._exit(0)
-        os.waitpid(child, 0)
+        assert os.waitpid(child, 0)[1] == 0
         say(sum=c.world.allreduce([1] * 100_000)[0])
     c.leave()
 """
