@@ -1,6 +1,7 @@
 """Every block of Python in docs/python.md, and in the package's own README, runs on two ranks, and the package keeps what the page says of types."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -29,7 +30,7 @@ def test_every_call_of_a_group_is_on_the_page():
     for name in dir(muster.Group):
         if name.startswith("_") or name.startswith("i") and hasattr(muster.Group, name[1:]):
             continue
-        assert name in PAGE or name in ("rank_of", "member", "members", "size", "failure", "set_timeout"), name
+        assert re.search(rf"\b{name}\b", PAGE), name
 
 
 def mypy(*words, **named):
