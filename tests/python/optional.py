@@ -17,6 +17,7 @@ def example(name, framework):
     """The example's program, which is built where the framework is installed."""
     program = EXAMPLES / name
     if not program.exists():  # it is built against the framework's headers, which nothing stands in for
+        assert not fetch_frameworks.is_there(framework), f"{framework} is installed, but examples/{name} was not built: make examples"
         pytest.skip(f"{framework} is not installed, and so examples/{name} was not built: make frameworks")
     return program
 

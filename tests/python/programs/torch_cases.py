@@ -7,6 +7,7 @@ each loads torch anew. Here they are forked from this process, which loads it on
 
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import unittest
@@ -66,5 +67,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if not sys.argv[3:]:
         print("\n".join(every_name()))
-    for name in sys.argv[3:]:
-        Cases(name).run(Told())
+    try:
+        for name in sys.argv[3:]:
+            Cases(name).run(Told())
+    finally:
+        shutil.rmtree(FOLDER)
