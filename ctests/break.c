@@ -387,29 +387,99 @@ static bool absent(bool has_called_before) {
     return true;
 }
 
+/* Two are lost: all are counted, also where there is room for one. Only those count whose loss the scheduler has confirmed. */
+static void counts_the_lost(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct note *note = &ranks->note[rank];
+    size_t count = 0;
+    int32_t lost[2] = {-1, -1};
+    CHECK_OK(muster_barrier(muster_world(cluster)));
+    CHECK(sem_post(&note->ready) == 0);
+    while (rank == 1 || rank == 3) { /* they are killed here */
+        pause();
+    }
+    CHECK_IS(MUSTER_ERR_PEER_LOST, muster_barrier(muster_world(cluster)));
+    for (double limit = now_s() + LIMIT_S * patience(); count < 2; nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL)) {
+        CHECK(now_s() < limit);
+        CHECK_OK(muster_failed_ranks(cluster, NULL, 0, &count));
+    }
+    count = 0;
+    CHECK_OK(muster_failed_ranks(cluster, lost, 1, &count));
+    CHECK(count == 2 && lost[0] == 1 && lost[1] == -1);
+    CHECK_OK(muster_failed_ranks(cluster, lost, 2, &count));
+    CHECK(count == 2 && lost[0] == 1 && lost[1] == 3);
+    muster_finalize(cluster); /* may say anything, but ends */
+    muster_cluster_free(cluster);
+}
+
+/* With recovery the scheduler goes on after the first loss, so that it tells of the second. */
+static void two_lost(void) {
+    char path[] = "/tmp/muster-lost-XXXXXX", command[64];
+    CHECK(mkdtemp(path) != NULL);
+    const char *settings[] = {"enable_recovery", "1", "recovery_path", path, "finalize_timeout", "1", NULL};
+    struct ranks *ranks = ranks_start(SIZE, counts_the_lost, settings);
+    ranks_await_ready(ranks);
+    ranks_kill(ranks, 1);
+    ranks_kill(ranks, 3);
+    await_others(ranks, 0);
+    ranks_finish(ranks);
+    snprintf(command, sizeof command, "rm -r %s", path);
+    CHECK(system(command) == 0);
+}
+
 /* One rank gives up, and says why. */
+struct reason {
+    int32_t code;
+    const char *text;
+};
+
+static struct reason reason;
+
 static void gives_up(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     warm_up(muster_world(cluster));
     CHECK(sem_post(&ranks->note[rank].ready) == 0);
     if (rank == CULPRIT) {
         await(&ranks->note[rank].go);
-        CHECK_OK(muster_abort(cluster, 42, "the loss is not a number"));
+        CHECK_OK(muster_abort(cluster, reason.code, reason.text));
     }
     keep(&ranks->note[rank], cluster, muster_barrier(muster_world(cluster)));
 }
 
-static void aborted(void) {
+/* Waits for the end of all. All were told these words; `cause` is what the struct has of them. */
+static void aborted(struct reason given, const char *words, const char *cause) {
+    char text[WORDS_BYTES];
+    reason = given;
     struct ranks *ranks = ranks_start(SIZE, gives_up, NULL);
     ranks_await_ready(ranks);
     go(ranks, CULPRIT);
     await_others(ranks, 0);
-    check_told(ranks, MUSTER_ERR_ABORTED, "the loss is not a number", 0);
+    snprintf(text, sizeof text, ") aborted the job with code %d: %s", (int)given.code, words);
+    check_told(ranks, MUSTER_ERR_ABORTED, text, 0);
+    CHECK(strlen(strstr(ranks->note[0].words, text)) == strlen(text)); /* and nothing behind them */
     check_told_again(ranks, MUSTER_ERR_ABORTED, 0);
-    CHECK_CONTAINS(ranks->note[0].words, "42");
+    snprintf(text, sizeof text, "aborted the job with code %d: %s", (int)given.code, cause);
+    CHECK(strcmp(ranks->note[0].failure.cause, text) == 0);
     check_named(ranks, 0, CULPRIT, ranks->pid[CULPRIT], true);
     CHECK_IS(MUSTER_ERR_ABORTED, ranks_await_scheduler(ranks));
     CHECK(strcmp(ranks->note[0].words, ranks->scheduler_words) == 0);
     ranks_free(ranks);
+}
+
+/* A text that begins with one byte, and has so many characters of two bytes behind it. */
+static const char *of_two_bytes(char *text, int characters) {
+    strcpy(text, "x");
+    for (int i = 0; i < characters; i++) {
+        strcat(text, "\xc3\xa9");
+    }
+    return text;
+}
+
+/* A reason is cut after 1,024 bytes, and a cause after 511; no character is cut in two. */
+static void aborted_at_length(void) {
+    static char given[WORDS_BYTES], words[WORDS_BYTES], cause[WORDS_BYTES];
+    int prefix = (int)strlen("aborted the job with code 7: x"); /* it has an even length, as 511 has not */
+    of_two_bytes(given, 600);
+    aborted((struct reason){7, given}, of_two_bytes(words, (1024 - 1) / 2), of_two_bytes(cause, (MUSTER_CAUSE_BYTES - 1 - prefix) / 2));
+    CHECK(strlen(words) == 1023 && prefix + strlen(cause) - 1 == MUSTER_CAUSE_BYTES - 2);
 }
 
 int main(void) {
@@ -423,6 +493,8 @@ int main(void) {
             CHECK(attempt < ATTEMPTS);
         }
     }
-    aborted();
+    two_lost();
+    aborted((struct reason){42, "the loss is not a number"}, "the loss is not a number", "the loss is not a number");
+    aborted_at_length();
     return 0;
 }

@@ -210,6 +210,21 @@ static void never_called(muster_cluster_t *cluster, int index, void *context) {
     pthread_barrier_wait(done);
 }
 
+/* The scheduler's answer takes time, so with a time-out of 0 no group is made, and the parent is over. */
+static void without_time(muster_cluster_t *cluster, int index, void *context) {
+    static const int32_t ranks[] = {0, 1, 2};
+    muster_group_t *parent = NULL, *group = (muster_group_t *)(uintptr_t)64;
+    (void)index, (void)context;
+    CHECK_OK(muster_group_split(muster_world(cluster), 0, 0, &parent));
+    CHECK_OK(muster_group_set_timeout(parent, 0));
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_group_create(parent, ranks, 3, &group));
+    CHECK(group == (muster_group_t *)(uintptr_t)64);
+    CHECK_OK(muster_group_set_timeout(parent, -1));
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_barrier(parent));
+    CHECK_IS(0 + 1 + 2, sum_of_world_ranks(muster_world(cluster), cluster));
+    muster_group_free(parent);
+}
+
 int main(void) {
     struct plan plan = {.workers = SIZE, .node_ids = rank_ids, .body = created};
     CHECK(pthread_barrier_init(&here, NULL, SIZE) == 0);
@@ -239,6 +254,8 @@ int main(void) {
     plan.body = something_else;
     run_nodes(&plan);
     plan.body = made_anew;
+    run_nodes(&plan);
+    plan.body = without_time;
     run_nodes(&plan);
     pthread_barrier_t done;
     CHECK(pthread_barrier_init(&done, NULL, 3) == 0);

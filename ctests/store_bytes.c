@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { MANY = 12000, APPENDERS = 4, APPENDS = 100, MIB = 1 << 20 };
+enum { MANY = 12000, APPENDERS = 4, APPENDS = 100, KEY_LIMIT = 4096, MIB = 1 << 20 };
 
 static muster_bytes_t of(const char *data, size_t len) { return (muster_bytes_t){data, len}; }
 
@@ -184,6 +184,24 @@ static void refusals(muster_cluster_t *cluster) {
     free(large);
 }
 
+/* A prefix may be as long as a key. */
+static void long_prefixes(muster_cluster_t *cluster) {
+    static char prefix[KEY_LIMIT + 1];
+    muster_bytes_t *found = NULL;
+    size_t n = 77;
+    memset(prefix, 'p', sizeof prefix);
+    CHECK_FAILS(MUSTER_ERR_LIMIT, "prefix has 4097 bytes", muster_store_list(cluster, prefix, KEY_LIMIT + 1, &found, &n));
+    CHECK(found == NULL && n == 77);
+    CHECK_OK(muster_store_list(cluster, prefix, KEY_LIMIT, &found, &n));
+    CHECK_IS(0, n);
+    muster_free(found);
+    CHECK_OK(muster_store_set_bytes(cluster, prefix, KEY_LIMIT, "v", 1));
+    CHECK_OK(muster_store_list(cluster, prefix, KEY_LIMIT, &found, &n));
+    CHECK(n == 1);
+    expect(found[0], prefix, KEY_LIMIT);
+    muster_free(found);
+}
+
 static void two_nodes(muster_cluster_t *cluster, int index, void *context) {
     (void)context;
     several(cluster, index);
@@ -193,6 +211,7 @@ static void two_nodes(muster_cluster_t *cluster, int index, void *context) {
         checked(cluster);
         listed(cluster);
         refusals(cluster);
+        long_prefixes(cluster);
     }
 }
 
