@@ -14,6 +14,7 @@ import pytest
 
 from cluster import Cluster
 from nodes import said
+from optional import python_with
 from packaged import BINDINGS, packaged, the_package
 from torches import TIMEOUT_S, fetch_torch, python
 
@@ -178,6 +179,26 @@ def test_tensors_of_torch_that_cannot_be_taken_are_told(version):
     assert done.returncode == 0, done.stderr
     for name, sentence in json.loads(done.stdout).items():
         assert sentence.startswith("buf: a ") and (f".{name}()" in sentence or "on the CPU" in sentence), (name, sentence)
+
+
+ARRAYS = """
+    import jax, muster
+    from muster import _memory
+    for dtype in ("float32", "bfloat16", "bool"):
+        array = jax.numpy.ones(3, dtype)
+        assert _memory.memory_of(array).count == 3
+        try:
+            _memory.writable_memory_of(array)
+            raise AssertionError(f"{dtype} was taken")
+        except muster.InvalidError as refused:
+            assert "may not be written" in str(refused), refused
+"""
+
+
+def test_arrays_of_jax_are_not_written_whatever_their_type():
+    command = [python_with("JAX"), "-c", textwrap.dedent(ARRAYS)]
+    done = subprocess.run(command, env={"PYTHONPATH": str(BINDINGS)}, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
 
 
 def test_dlpack_that_is_read_only_is_not_written():

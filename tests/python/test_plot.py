@@ -134,9 +134,26 @@ WRONG = {
     "another table": (["--out", "x.svg", "other.csv"], ["other.csv", "muster bench COLLECTIVE --format csv", "make bench-peers"]),
     "a number in words": (["--out", "x.svg", "words.csv"], ["words.csv", "row 10", "bytes is 'many'"]),
     "a cut table": (["--out", "x.svg", "cut.csv"], ["cut.csv", "row 3", "ranks is None"]),
+    "a table without runs": (["--out", "x.svg", "no_runs.csv"], ["no_runs.csv", "is no table of results"]),
+    "a field without end": (["--out", "x.svg", "endless.csv"], ["endless.csv", "is no table", "field"]),
+    "no time": (["--out", "x.svg", "untimed.csv"], ["untimed.csv", "row 4", "p50_us and p50_rank0_us are both empty"]),
+    **{f"a time of {us}": (["--out", "x.svg", f"us{us}.csv"], [f"us{us}.csv", "row 4", f"p50_us is '{us}'", "above 0"])
+       for us in ("0", "-5", "inf", "nan", "fast")},
+    "less than no bytes": (["--out", "x.svg", "less.csv"], ["less.csv", "row 4", "bytes is '-8'", "0 or more"]),
+    "no ranks": (["--out", "x.svg", "nobody.csv"], ["nobody.csv", "row 4", "ranks is '0'", "1 or more"]),
     "one size": (["--out", "x.svg", "single.csv"], ["single.csv", "two sizes"]),
     "nobody's ranks": (["--out", "x.svg", "--ranks", "9", "raw.csv"], ["raw.csv", "allreduce on 2 ranks"]),
     "ranks in words": (["--out", "x.svg", "--ranks", "two", "raw.csv"], ["--ranks", "'two'"]),
+}
+
+
+# A table as the command writes it, to which a row comes.
+OURS = "\n".join(["collective,ranks,bytes,dtype,op,p50_us,p50_rank0_us", *(f"allreduce,2,{size},float32,sum,9,9" for size in (8, 64, 512))])
+ROWS = {
+    **{f"us{us}": f"allreduce,2,8,float32,sum,{us},9" for us in ("0", "-5", "inf", "nan", "fast")},
+    "untimed": "allreduce,2,8,float32,sum,,",
+    "less": "allreduce,2,-8,float32,sum,9,9",
+    "nobody": "allreduce,0,8,float32,sum,9,9",
 }
 
 
@@ -149,6 +166,10 @@ def test_what_cannot_be_drawn_is_told(plot, case, tmp_path, monkeypatch):
     (tmp_path / "words.csv").write_text(table.replace(",1024,9,", ",many,9,", 1))
     (tmp_path / "cut.csv").write_text("\n".join([*table.splitlines()[:4], "1,2,muster,1,allreduce"]))
     (tmp_path / "single.csv").write_text("\n".join(line for line in table.splitlines() if ",1024,9," not in line and ",65536,9," not in line))
+    (tmp_path / "no_runs.csv").write_text(table.replace("program,run,", "program,turn,"))
+    (tmp_path / "endless.csv").write_text(f"{table}{'9' * 200_000}\n")
+    for name, row in ROWS.items():
+        (tmp_path / f"{name}.csv").write_text(f"{OURS}\n{row}\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         plot.main(words)

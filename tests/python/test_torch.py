@@ -122,6 +122,11 @@ def test_tensors_that_do_not_lie_one_after_another_and_empty_ones(env):
         outs = [torch.zeros(2, 2).t() for _ in range(size)]
         dist.all_gather(outs, torch.arange(4.0).view(2, 2).t() + rank)
         assert outs[1].tolist() == [[1.0, 3.0], [2.0, 4.0]]
+        x = torch.full((4, 2), 7.0)[:, 0]
+        dist.send(torch.ones(2), 1) if rank == 0 else dist.recv(x, 0)
+        assert x.tolist() == ([7.0] * 4 if rank == 0 else [1.0, 1.0, 7.0, 7.0]), x
+        dist.all_reduce(lazy := torch.full((2,), 1 + 2j).conj().imag)
+        assert lazy.tolist() == [-2.0] * 2  # the page says so: torch passes a copy
         empty = torch.zeros(0, 3)
         dist.all_reduce(empty)
         dist.all_gather([torch.zeros(0) for _ in range(size)], torch.zeros(0))
@@ -129,6 +134,24 @@ def test_tensors_that_do_not_lie_one_after_another_and_empty_ones(env):
         dist.barrier()
         dist.destroy_process_group()
     """)
+
+
+@pytest.mark.parametrize("version", fetch_torch.VERSIONS)
+def test_tensors_of_the_inference_mode_in_it_and_outside(env, version):
+    """A thread of the library, which is in no mode, writes what a work brings."""
+    succeed(env, """
+        rank, size = begin()
+        with torch.inference_mode():
+            born_in_it = [torch.ones(2, 3), torch.ones(3, 2).t()]
+        for within in (True, False):
+            for x in (*born_in_it, torch.ones(2, 3), torch.ones(3, 2).t(), torch.ones(3, 2, requires_grad=True).t()):
+                before = x.sum().item()
+                with torch.inference_mode(within):
+                    dist.all_reduce(x)
+                    dist.all_reduce(x, async_op=True).wait()
+                assert x.sum().item() == 4 * before, (within, x)
+        dist.destroy_process_group()
+    """, version=version)
 
 
 @pytest.mark.parametrize("version", fetch_torch.VERSIONS)
@@ -335,6 +358,7 @@ REFUSED = {
     "a largest complex number": ("dist.reduce_scatter(torch.ones(2) * 1j, [torch.ones(2) * 1j] * 2, op=dist.ReduceOp.MAX)",
                                  "MAX of complex numbers"),
     "lengths": ("dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2))", "has 3 elements, and 4 are needed"),
+    "any tag": ("dist.recv(torch.zeros(1), 1 - dist.get_rank(), tag=-1)", "tag is -1: expected 0 or more"),
 }
 
 
@@ -417,6 +441,23 @@ def test_when_a_collectives_time_is_up_the_error_names_who_is_missing(env):
         assert re.search(r"rank 1 \(node id .*\) never entered barrier #1 on group .* within the 1 s", words["sentence"]), words
 
 
+def test_long_time_outs_are_taken_and_a_refused_one_leaves_nothing_behind(env):
+    succeed(env, """
+        from datetime import timedelta
+        from muster.torch import _backend
+        rank, size = begin(timeout=timedelta(days=30000))  # more seconds than any setting takes
+        backend, = _backend._alive
+        assert told(backend.set_timeout, timedelta(seconds=-1))["error"] == "InvalidError"
+        assert backend.options._timeout == timedelta(days=30000)
+        limited = dist.AllreduceOptions()
+        limited.timeout = timedelta(seconds=60)
+        backend.allreduce([torch.ones(1)], limited).wait()  # behind it the group's own is set again
+        received = dist.irecv(torch.zeros(1), 1 - rank)
+        dist.send(torch.ones(1), 1 - rank)
+        assert received.wait(timedelta.max)
+    """)
+
+
 def test_a_group_can_be_made_again(env, tmp_path):
     """torch makes a store at the same port each time. Rank 1 waits until rank 0 has ended the one before: if it found that one, torch
     would count an attempt that failed, and no later one of rank 1 would meet rank 0."""
@@ -471,6 +512,20 @@ def test_all_hear_that_rank_0_could_start_no_scheduler(env):
     """, env_of_all={"MUSTER_SCHED_HOST": "192.0.2.1"})):
         assert "192.0.2.1" in told["told"], (rank, told)
         assert rank == 0 or "rank 0 started no scheduler: " in told["told"], told
+
+
+@pytest.mark.parametrize("host, binds, told", [("127.0.0.1", "*", "127.0.0.1"), ("::1", "::", "[::1]")])
+def test_where_the_scheduler_listens_at_every_address_the_ranks_hear_of_its_host(env, host, binds, told):
+    words = succeed(env, """
+        from muster.torch import _joining
+        joined_at = _joining._joined_at
+        def heard(address, *words):
+            say(address=address)
+            return joined_at(address, *words)
+        _joining._joined_at = heard
+        begin()
+    """, env_of_all={"MUSTER_SCHED_HOST": host, "MUSTER_SCHED_BIND": binds})
+    assert words[0] == words[1] and words[0]["address"].rpartition(":")[0] == told, words
 
 
 def test_a_group_leaves_no_address_in_its_store(env):

@@ -212,6 +212,46 @@ def test_what_goes_on_in_the_parent_never_ends_in_a_forked_child(env, version):
     """)
 
 
+def test_a_child_that_is_forked_while_another_thread_has_the_locks_waits_for_none_of_them(env, version):
+    succeed_silently(env, version, """
+        import os, signal, threading
+        from muster.torch import _backend, _work
+        works, real = [], _work.Work.start
+        _work.Work.start = lambda work, *words: works.append(work) or real(work, *words)
+        rank, size = begin()
+        with_future, without = (dist.all_reduce(torch.ones(1), async_op=True) for _ in range(2))
+        with_future.get_future()
+        for work in (with_future, without):
+            work.wait()
+        backend, = _backend._alive
+        has_them, has_forked = threading.Event(), threading.Event()
+        def hold():
+            with backend._starting, works[0]._lock, works[1]._lock:
+                has_them.set()
+                has_forked.wait(60)
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert has_them.wait(60)
+        if os.fork() == 0:
+            try:
+                signal.alarm(60)  # ends a child that waits
+                for call in (dist.barrier, lambda: dist.barrier(async_op=True).wait()):
+                    error = told(call)
+                    assert error["error"] == "DistBackendError" and "fork" in error["sentence"], error
+                for work in (with_future, without):
+                    assert work.get_future().wait()[0].tolist() == [2.0]
+                os._exit(0)
+            finally:
+                os._exit(2)
+        status = os.wait()[1]
+        has_forked.set()
+        holder.join()
+        assert status == 0 and without.get_future().wait()[0].tolist() == [2.0]
+        dist.barrier()
+        dist.destroy_process_group()
+    """)
+
+
 def test_a_worker_of_a_data_loader_that_is_killed_ends_the_wait_of_its_rank(env, version):
     """Torch's handler of SIGCHLD raises then, as that of Ctrl-C does. The others hear of it."""
     with Ranks(python(version), """

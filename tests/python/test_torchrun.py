@@ -1,4 +1,4 @@
-"""Under a real torchrun, with programs that know nothing of torch: two runs side by side, and one over two hosts."""
+"""Under a real torchrun: two runs side by side, and one over two hosts. Most of the programs know nothing of torch."""
 
 import contextlib
 import json
@@ -58,6 +58,35 @@ def test_one_run_over_two_hosts(tmp_path):
             words = told(agent)
             assert [(each["host"], each["everyone"]) for each in words] == [(name, [0, 1, 2, 3])] * 2
             assert sorted(each["local"] for each in words) == [0, 1]
+
+
+# The ranks of one agent write to one pipe: each says its line at once.
+TRAINS = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("muster")
+dist.all_reduce(x := torch.ones(1))
+os.write(1, f"sum {x.item():g}\\n".encode())
+dist.destroy_process_group()
+"""
+REMARK = re.compile(r'"host1", which leads this host to 127\.0\.1\.1, and ranks .*: the scheduler binds (\S+); if they ')
+
+
+@pytest.mark.launchers
+@pytest.mark.parametrize("binds", [None, "*"])
+def test_ranks_of_two_hosts_find_a_host_whose_own_name_leads_to_its_loopback(tmp_path, binds):
+    (tmp_path / "program.py").write_text(TRAINS)
+    env = {**torches.fetch_torch.installed(tmp_path), "MUSTER_SCHED_BIND": binds}
+    with NamedHosts(tmp_path) as hosts, hosts.own_name("127.0.1.1"), contextlib.ExitStack() as stack:
+        agents = []
+        for at in range(2):
+            place = ["--nnodes=2", "--nproc_per_node=2", f"--node_rank={at}", "--master_addr=host1", "--master_port=29500"]
+            command = [*torchrun(*place)[:-2], tmp_path / "program.py"]
+            agents.append(stack.enter_context(Process(hosts.command(at, command, contained=True), env, f"agent {at}")))
+        for agent in agents:
+            assert agent.wait(SECONDS) == 0, agent.describe()
+            assert agent.stdout.splitlines() == ["sum 4"] * 2
+        told_of = [REMARK.findall(agent.stderr) for agent in agents]
+        assert told_of == [[] if binds else hosts.addresses[:1], []]
 
 
 @pytest.mark.launchers

@@ -160,7 +160,7 @@ def name_of(dtype: int) -> str:
 
 def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
     """What the buffer protocol does not serve: some of numpy's types, as bfloat16 and datetime64, and DLPack."""
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy, torch, jax = (sys.modules.get(module) for module in ("numpy", "torch", "jax"))
     if numpy and isinstance(data, numpy.ndarray):
         if data.dtype.hasobject:
             raise InvalidError(f"{name}: elements of the type {data.dtype} hold pointers, which mean nothing elsewhere")
@@ -175,7 +175,8 @@ def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
         )
     if hasattr(data, "__dlpack__"):
         tensor = _dlpack.open_tensor(data, name)
-        return Memory(tensor.address, tensor.count, tensor.dtype, tensor.writable, tensor, tensor.boolean)
+        writable = tensor.writable and not (jax and isinstance(data, jax.Array))  # which is never written, and does not say so
+        return Memory(tensor.address, tensor.count, tensor.dtype, writable, tensor, tensor.boolean)
     raise InvalidError(
         f"{name}: a {type(data).__name__} has neither the buffer protocol nor DLPack ({refused}); bytes, bytearray, array.array, "
         "memoryview, numpy arrays and tensors on the CPU do"

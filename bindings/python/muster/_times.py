@@ -9,6 +9,9 @@ from ._library import NO_LIMIT
 DEFAULT = -1.0
 """In place of a time-out: the one of the settings. It is this very object; another -1 is wrong, as every negative time is."""
 
+LONGEST_S = 1_000_000_000
+"""The longest time that a setting takes; and no clock overflows within it."""
+
 
 def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
     """None and infinity are without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""

@@ -12,6 +12,7 @@ It needs matplotlib: `python3 -m pip install matplotlib`.
 
 import argparse
 import csv
+import math
 import pathlib
 import statistics
 import sys
@@ -27,6 +28,9 @@ PROGRAMS = {"muster": "muster", "yardstick": "yardstick", "openmpi": "Open MPI",
 STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#555555", "x"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P"))
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 SLOWEST, OWN = "p50_us", "p50_rank0_us"
+COLUMNS = {"collective", "ranks", "bytes", SLOWEST, OWN}
+# What a table has beside them: that of the command, and that of `make bench-peers`.
+OF_COMMAND, OF_PEERS = {"dtype", "op"}, {"pass", "beside", "program", "run", "algorithm"}
 
 
 class PlotError(Exception):
@@ -63,10 +67,13 @@ def read(path: str) -> List[Series]:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise PlotError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    columns = set(rows.fieldnames or ())
-    of_peers = {"pass", "beside", "program", "algorithm"} <= columns
-    if not of_peers and not {"collective", "ranks", "bytes", "dtype", "op", SLOWEST, OWN} <= columns:
+    try:
+        table = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+        columns, rows = set(table.fieldnames or ()), list(table)
+    except csv.Error as error:
+        raise PlotError(f"{path}: is no table: {error}") from error
+    of_peers = COLUMNS | OF_PEERS <= columns
+    if not of_peers and not COLUMNS | OF_COMMAND <= columns:
         raise PlotError(
             f"{path}: is no table of results: expected what muster bench COLLECTIVE --format csv or make bench-peers has written"
         )
@@ -85,9 +92,11 @@ def read(path: str) -> List[Series]:
 
 def _take(found: Dict[Tuple[Case, str, str], Series], row: Dict[str, str], of_peers: bool) -> None:
     if of_peers:
-        label, algorithm, ranks = PROGRAMS.get(row["program"], ""), row["algorithm"], _number(row, "beside")
-        # A start, a link, or a yardstick that ran on more ranks than the others.
-        if row["collective"] not in _FACTORS or not label or _number(row, "ranks") != ranks or row["run"] != "1":
+        label, algorithm = PROGRAMS.get(row["program"], ""), row["algorithm"]
+        if row["collective"] not in _FACTORS or not label or row["run"] != "1":  # such as a start, or a link
+            return
+        ranks = _number(row, "beside")
+        if _number(row, "ranks") != ranks:  # a yardstick that ran on more ranks than the others
             return
     else:
         kind = f"{row['dtype']} {row['op']}"
@@ -96,18 +105,35 @@ def _take(found: Dict[Tuple[Case, str, str], Series], row: Dict[str, str], of_pe
     case = Case(row["collective"], ranks)
     if case.collective not in _FACTORS:
         raise ValueError(f"collective is {case.collective!r}: expected one of {', '.join(_FACTORS)}")
+    size = _number(row, "bytes", least=0)
+    here = {column: _time(row, column) for column in (SLOWEST, OWN) if row[column]}
+    if not here:
+        raise ValueError(f"{SLOWEST} and {OWN} are both empty: expected a time in one of them")
     series = found.setdefault((case, label, algorithm), Series(case, label, {}))
-    times = series.times.setdefault(_number(row, "bytes"), {SLOWEST: [], OWN: []})
-    for column, values in times.items():
-        if row[column]:
-            values.append(_number(row, column, float))
+    times = series.times.setdefault(size, {SLOWEST: [], OWN: []})
+    for column, us in here.items():
+        times[column].append(us)
 
 
-def _number(row: Dict[str, str], name: str, kind: Any = int) -> Any:
+def _number(row: Dict[str, str], name: str, least: int = 1) -> int:
     try:
-        return kind(row[name])
+        number = int(row[name])
     except (TypeError, ValueError):  # a row that was cut has none
         raise ValueError(f"{name} is {row[name]!r}: expected a number") from None
+    if number < least:
+        raise ValueError(f"{name} is {row[name]!r}: expected {least} or more")
+    return number
+
+
+def _time(row: Dict[str, str], name: str) -> float:
+    """Microseconds: more than none, for the axis is a logarithm."""
+    try:
+        us = float(row[name])
+    except ValueError:
+        us = math.nan
+    if not 0 < us < math.inf:
+        raise ValueError(f"{name} is {row[name]!r}: expected a number above 0")
+    return us
 
 
 def _best(found: Dict[Tuple[Case, str, str], Series]) -> Iterable[Series]:

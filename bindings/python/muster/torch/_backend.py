@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import datetime
 import functools
+import os
 import threading
 from typing import Any, Callable, ContextManager, Iterator, List, Sequence, Set, Tuple
 
@@ -33,7 +34,6 @@ class Backend(TorchBackend):
 
     def __init__(self, group: Group, options: Any, shut_down: Callable[[], None]) -> None:
         super().__init__(options.group_rank, options.group_size)
-        _alive.add(self)
         self._group = group
         self._shut_down = shut_down
         self._sequence = 0
@@ -43,6 +43,7 @@ class Backend(TorchBackend):
         self._options.group_name = options.group_id
         self._options.global_ranks_in_group = options.global_ranks_in_group
         self.set_timeout(options.timeout)
+        _alive.add(self)
 
     # What torch asks of the backend itself
 
@@ -64,9 +65,9 @@ class Backend(TorchBackend):
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """How long an operation may take, from now on."""
+        self._group.set_timeout(timeout.total_seconds())  # which may refuse it
         self._timeout_s = timeout.total_seconds()
         self._options._timeout = timeout
-        self._group.set_timeout(self._timeout_s)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
@@ -274,8 +275,10 @@ class Backend(TorchBackend):
         return self._do(tensors, [_part("send", (*_triple(memory), dst, tag), [memory], Writing())])
 
     def recv(self, tensors: List[Any], src: int, tag: int) -> Work:
+        if tag < 0:  # one of them is any tag to the library
+            raise InvalidError(f"tag is {tag}: expected 0 or more")
         writing = Writing()
-        memory = writing.add(only(tensors, "tensor"), "tensor")
+        memory = writing.add(only(tensors, "tensor"), "tensor", keeps=True)  # the message may be shorter
         received = ReceivedStruct(NOBODY)
         words = (*_triple(memory), src, tag, ctypes.byref(received), ctypes.sizeof(received))
         call = Call(words, (memory, received), None, received=received)
@@ -328,3 +331,11 @@ def _if_different(memories: Sequence[Elements]) -> Any:
     """The counts, where they are not all the same."""
     counts = [memory.count for memory in memories]
     return None if len(set(counts)) == 1 else _counts(counts)
+
+
+def _forget() -> None:
+    for backend in _alive:
+        backend._starting = threading.RLock()  # another thread of the parent may have had it
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -19,7 +19,9 @@ from .. import _life
 from .._cluster import Cluster, init
 from .._errors import InvalidError, MusterError, StateError, UnreachableError
 from .._scheduler import Scheduler
+from .._times import LONGEST_S
 from ._backend import Backend
+from ._places import towards_others
 from ._store import Store
 from ._work import none_is_left, translated
 
@@ -104,28 +106,44 @@ def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
 
 def _hosted(options: Any, store: Any, size: int) -> Cluster:
     """The cluster, with the scheduler in this process, which is rank 0."""
-    host = os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1"
+    host = (os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1").strip("[]")
+    bound = host if os.environ.get("MUSTER_SCHED_BIND") else towards_others(host, size, binds=True)
     try:
-        scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, sched_host=host, sched_port=0)
+        place: Dict[str, Any] = {"sched_host": bound, "sched_port": 0, "cluster_timeout": _limit(options)}
+        scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, **place)
     except MusterError as error:
         # Or the others would wait for an address. The word stays: another attempt needs another store, or another prefix.
         with contextlib.suppress(RuntimeError):  # of a store that is gone
             options.store.set(_ADDRESS, f"{_NONE}{error}")
         raise
     _schedulers.append(scheduler)
-    options.store.set(_ADDRESS, scheduler.address)
+    address = _reachable(scheduler.address, host)
+    options.store.set(_ADDRESS, address)
     try:
-        return _joined_at(scheduler.address, options, 0, size)
+        return _joined_at(address, options, 0, size)
     finally:
         # All have read it, or it leads nowhere. The next group may have the same store, and must not find this address there.
         with contextlib.suppress(RuntimeError):  # of a store that cannot
             options.store.delete_key(_ADDRESS)
 
 
+def _reachable(address: str, host: str) -> str:
+    """Where the ranks connect to a scheduler that listens at this address: at its host, if it listens at every address."""
+    bound, _, port = address.rpartition(":")
+    if bound not in ("0.0.0.0", "[::]"):
+        return address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _joined_at(address: str, options: Any, rank: int, size: int) -> Cluster:
     host, _, port = address.rpartition(":")
-    words: Dict[str, Any] = {"sched_host": host.strip("[]"), "sched_port": port, "worker_num": size, "rank_id": rank}
-    return init(role="worker", cluster_timeout=max(1, int(options.timeout.total_seconds())), **words)
+    place: Dict[str, Any] = {"sched_host": towards_others(host.strip("[]"), size), "sched_port": port}
+    return init(role="worker", cluster_timeout=_limit(options), worker_num=size, rank_id=rank, **place)
+
+
+def _limit(options: Any) -> int:
+    """How many seconds the cluster may take to form: torch's time-out, for the scheduler as for the ranks."""
+    return min(max(1, int(options.timeout.total_seconds())), LONGEST_S)
 
 
 def _shut_down(cluster: Cluster) -> None:

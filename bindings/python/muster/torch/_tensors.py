@@ -117,8 +117,9 @@ class Writing:
         return self._copy if self._copies else None
 
     def _copy(self) -> None:
-        with torch.no_grad():
-            for tensor, dense in self._copies:
+        for tensor, dense in self._copies:
+            # A tensor of the inference mode is written in that mode only, whatever the mode of the thread that does it.
+            with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
                 tensor.copy_(dense)
 
 

@@ -26,6 +26,7 @@ from .._errors import ForkedError, InvalidError, MusterError, UnsupportedError, 
 from .._group import Group
 from .._library import LIBRARY, NOTIFY_FN
 from .._requests import Request
+from .._times import LONGEST_S
 
 _tokens = itertools.count(1)
 _started: Dict[int, "Part"] = {}  # until the library has told of the end
@@ -153,7 +154,7 @@ class Work(TorchWork):
 
     def wait(self, timeout: Any = None) -> bool:
         """Waits for the end, and raises its error. `timeout` as torch has it: 0 is none. In a callback it does not count."""
-        seconds = timeout.total_seconds() if timeout and timeout.total_seconds() > 0 else None
+        seconds = min(timeout.total_seconds(), LONGEST_S) if timeout and timeout.total_seconds() > 0 else None
         self._settle()
         if not self._ended.is_set() and not self._ended.wait(seconds):
             raise DistBackendError(f"the operation still goes on after {seconds} s; only the wait has ended")
@@ -167,6 +168,8 @@ class Work(TorchWork):
         In such a callback this waits until the work has ended.
         """
         self._settle()
+        if os.getpid() != self._pid:  # another thread of the parent may have had the lock, or was about to complete the future
+            return self._ended_future()
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -177,6 +180,13 @@ class Work(TorchWork):
         if comes_late:
             self._inner.set_result(None)
         return self._future
+
+    def _ended_future(self) -> Any:
+        """Another future of a work that has ended."""
+        inner: Any = torch.futures.Future()
+        future = inner.then(self._outcome)
+        inner.set_result(None)
+        return future
 
     def _outcome(self, _: Any) -> Any:
         if self._error is not None:
