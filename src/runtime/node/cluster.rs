@@ -384,8 +384,10 @@ fn await_forming(state: &NodeState) -> Result<Arc<Formed>> {
 
 /// Where the node listens, which may have a scheduler beside it.
 fn own_addresses(settings: &Settings, scheduler: Option<&SchedulerThread>) -> Result<OwnAddresses> {
+    let mut own = OwnAddresses::of(settings);
     let instead = scheduler.map(|scheduler| port::address_instead(settings, scheduler.addresses())).transpose()?;
-    Ok(OwnAddresses { instead: instead.flatten(), ..OwnAddresses::of(settings) })
+    own.instead = instead.flatten();
+    Ok(own)
 }
 
 /// The node's registration: what it says of itself.
