@@ -7,7 +7,7 @@ use super::member_table::MemberTable;
 use super::node::Node;
 use super::promises::{Behind, Queued};
 use super::ranks::places;
-use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, Record, SeatRecord, FEATURES};
+use crate::wire::{Agreed, Creations, EpochRecord, Formed, Later, MemberRecord, Record, FEATURES};
 
 impl ClusterState {
     /// Ranks stay; hosts, and what follows from them, may have changed.
@@ -75,7 +75,7 @@ impl ClusterState {
     }
 
     pub(super) fn epoch_record(&self) -> EpochRecord {
-        let seat = |node: &Node| SeatRecord {
+        let member = |node: &Node| MemberRecord {
             register: node.seated().clone(),
             rank: node.place.map_or(0, |place| place.rank),
             token: node.lives.token,
@@ -85,7 +85,7 @@ impl ClusterState {
             epoch: self.epoch,
             secret: self.identity.secret,
             agreed: self.table.agreed(&self.rules),
-            seats: self.nodes.values().map(|node| seat(node)).collect(),
+            members: self.nodes.values().map(|node| member(node)).collect(),
             fenced: self.nodes.fenced(),
         }
     }

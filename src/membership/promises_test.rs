@@ -563,7 +563,7 @@ fn a_snapshot_of_an_epoch_holds_its_own_lives_not_those_that_wait_for_the_next()
         _ => None,
     });
     let epochs: Vec<_> = epochs.collect();
-    assert_eq!(epochs[0].seats[1].register.incarnation, old.incarnation);
+    assert_eq!(epochs[0].members[1].register.incarnation, old.incarnation);
 }
 
 /// Another life of a rank.

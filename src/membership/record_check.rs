@@ -92,11 +92,11 @@ impl Recorded {
         sense(epoch > before && epoch.0 < u64::MAX, || format!("epoch {} after epoch {}", epoch.0, before.0))?;
         let silence = record.agreed.heartbeat_timeout_ms;
         sense(HEARTBEAT_MS.contains(&silence), || format!("a heartbeat time-out of {silence} ms"))?;
-        let (seats, size) = (record.seats.len(), self.size());
-        sense(seats == size as usize, || format!("an epoch of {seats} nodes in a job of {size}"))?;
+        let (members, size) = (record.members.len(), self.size());
+        sense(members == size as usize, || format!("an epoch of {members} nodes in a job of {size}"))?;
         let (mut places, mut names, mut lives) = (HashSet::new(), HashSet::new(), HashSet::new());
-        for seat in &record.seats {
-            let (role, rank, name) = (seat.register.role, seat.rank, &seat.register.node_id);
+        for member in &record.members {
+            let (role, rank, name) = (member.register.role, member.rank, &member.register.node_id);
             let ranks = match role {
                 Role::Worker => self.workers,
                 Role::Server => self.servers,
@@ -105,8 +105,8 @@ impl Recorded {
             sense(rank < ranks, || format!("{role} rank {rank}, of {ranks}"))?;
             sense(places.insert((role, rank)), || format!("{role} rank {rank} twice in one epoch"))?;
             sense(names.insert(canonical(name)), || format!("node id {name:?} twice in one epoch"))?;
-            sense(lives.insert(seat.register.incarnation), || "one life in two places".to_owned())?;
-            let restarts = seat.restarts;
+            sense(lives.insert(member.register.incarnation), || "one life in two places".to_owned())?;
+            let restarts = member.restarts;
             sense(restarts < u32::MAX, || format!("a node that has come back {restarts} times"))?;
         }
         Ok(())

@@ -145,19 +145,19 @@ fn each_rule_is_held() {
         assert_eq!(of_epoch(|record| record.epoch = Epoch(epoch)), format!("epoch {epoch} after epoch 0"));
     }
     assert_eq!(of_epoch(|record| record.epoch = Epoch(2)), "epoch 2 after epoch 2");
-    assert_eq!(of_epoch(|record| drop(record.seats.pop())), "an epoch of 3 nodes in a job of 4");
-    assert_eq!(of_epoch(|record| record.seats[1].rank = WORKERS), "worker rank 3, of 3");
-    assert_eq!(of_epoch(|record| record.seats[1].rank = 0), "worker rank 0 twice in one epoch");
-    assert_eq!(of_epoch(|record| record.seats[1].register.role = Role::Scheduler), "scheduler rank 1, of 0");
+    assert_eq!(of_epoch(|record| drop(record.members.pop())), "an epoch of 3 nodes in a job of 4");
+    assert_eq!(of_epoch(|record| record.members[1].rank = WORKERS), "worker rank 3, of 3");
+    assert_eq!(of_epoch(|record| record.members[1].rank = 0), "worker rank 0 twice in one epoch");
+    assert_eq!(of_epoch(|record| record.members[1].register.role = Role::Scheduler), "scheduler rank 1, of 0");
     assert_eq!(
-        of_epoch(|record| record.seats[1].register.node_id = "n0".to_owned()),
+        of_epoch(|record| record.members[1].register.node_id = "n0".to_owned()),
         "node id \"n0\" twice in one epoch"
     );
     assert_eq!(
-        of_epoch(|record| record.seats[1].register.incarnation = record.seats[0].register.incarnation),
+        of_epoch(|record| record.members[1].register.incarnation = record.members[0].register.incarnation),
         "one life in two places"
     );
-    assert_eq!(of_epoch(|record| record.seats[1].restarts = u32::MAX), "a node that has come back 4294967295 times");
+    assert_eq!(of_epoch(|record| record.members[1].restarts = u32::MAX), "a node that has come back 4294967295 times");
     for silence in [0, u64::MAX] {
         let words = format!("a heartbeat time-out of {silence} ms");
         assert_eq!(of_epoch(|record| record.agreed.heartbeat_timeout_ms = silence), words);

@@ -102,21 +102,22 @@ impl ClusterState {
         self.identity.secret = record.secret;
         let earlier = std::mem::take(&mut self.nodes);
         self.nodes.take_up_fenced(record.fenced);
-        let ranked = record.seats.iter().map(|seat| (seat.register.role, &seat.register.host.key[..], seat.rank));
+        let ranked =
+            record.members.iter().map(|member| (member.register.role, &member.register.host.key[..], member.rank));
         let places = places(&ranked.collect::<Vec<_>>());
         let mut replaced = Vec::new();
-        for (seat, place) in record.seats.into_iter().zip(places) {
-            let first = if seat.register.role == Role::Server { self.rules.worker_num } else { 0 };
-            let index = first + seat.rank;
-            if earlier.get(&index).is_some_and(|earlier| earlier.register.incarnation != seat.register.incarnation) {
+        for (member, place) in record.members.into_iter().zip(places) {
+            let first = if member.register.role == Role::Server { self.rules.worker_num } else { 0 };
+            let index = first + member.rank;
+            if earlier.get(&index).is_some_and(|earlier| earlier.register.incarnation != member.register.incarnation) {
                 replaced.push(index);
             }
-            let mut node = Node::new(seat.register, None, ConnId(0), now);
+            let mut node = Node::new(member.register, None, ConnId(0), now);
             let words = "the scheduler was started again".to_owned();
             node.attachment.detach(now, Closed::Broken, words, Duration::from_millis(1));
             node.place = Some(place);
-            node.lives.token = seat.token;
-            node.lives.restarts = seat.restarts;
+            node.lives.token = member.token;
+            node.lives.restarts = member.restarts;
             node.epoch = None; // it tells its epoch itself
             self.nodes.insert(index, Box::new(node));
         }

@@ -1,6 +1,6 @@
 use super::*;
-use std::os::unix::fs::MetadataExt;
 use crate::net::testfork::ForkedChild;
+use std::os::unix::fs::MetadataExt;
 
 /// A second mapping of a segment, such as another process has.
 fn other(file: &File, length: usize) -> Segment {

@@ -187,7 +187,7 @@ impl World {
         let newest = records.iter().rposition(|record| matches!(record, Record::Epoch(_)));
         let Some(Record::Epoch(epoch)) = newest.map(|at| &records[at]) else { return Ok(()) };
         self.not_after_abandoning(epoch.epoch)?;
-        let slot = |key: u32| self.processes[epoch.seats[key as usize].register.process.pid as usize - 1000].slot;
+        let slot = |key: u32| self.processes[epoch.members[key as usize].register.process.pid as usize - 1000].slot;
         let known: BTreeSet<usize> = records[newest.unwrap_or(0)..]
             .iter()
             .filter_map(|record| if let Record::Abandoned(key) = record { Some(slot(*key)) } else { None })

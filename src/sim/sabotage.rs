@@ -23,8 +23,8 @@ pub(super) enum Sabotage {
     ForgetJob,
     /// A restarted scheduler has forgotten which node has freed a group.
     ForgetFreed,
-    /// Two seats of an epoch are read as if they had one rank, or one node.
-    SameSeat,
+    /// Two members of an epoch are read as if they had one rank, or one node.
+    SameRankKept,
     SameNode,
     /// Frames are let in whatever epoch they are of, or are numbered otherwise.
     AnyEpoch,
@@ -340,13 +340,13 @@ pub(super) fn reread(world: &World, records: &mut Vec<Record>) {
         Some(Sabotage::ForgetFreed) => records.retain(|record| !matches!(record, Record::Freed(_))),
         Some(Sabotage::ForgetAbandoned) => records.retain(|record| !matches!(record, Record::Abandoned(_))),
         Some(Sabotage::ForgetJob) if records.iter().any(is_later) => records.push(Record::Done),
-        Some(sabotage @ (Sabotage::SameSeat | Sabotage::SameNode)) => {
+        Some(sabotage @ (Sabotage::SameRankKept | Sabotage::SameNode)) => {
             for record in records {
                 let Record::Epoch(epoch) = record else { continue };
-                let first = epoch.seats[0].clone();
+                let first = epoch.members[0].clone();
                 match sabotage {
-                    Sabotage::SameSeat => epoch.seats[1].rank = first.rank,
-                    _ => epoch.seats[1].register.node_id = first.register.node_id,
+                    Sabotage::SameRankKept => epoch.members[1].rank = first.rank,
+                    _ => epoch.members[1].register.node_id = first.register.node_id,
                 }
             }
         }
@@ -393,7 +393,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::ForgetEpoch, "the epoch went back"),
         (Sabotage::ForgetJob, "the journal forgot a job that goes on"),
         (Sabotage::ForgetFreed, "the scheduler has forgotten that node"),
-        (Sabotage::SameSeat, "in the scheduler's tables ranks are not unique and dense"),
+        (Sabotage::SameRankKept, "in the scheduler's tables ranks are not unique and dense"),
         (Sabotage::SameNode, "in the scheduler's tables two lives of node"),
         (Sabotage::AnyEpoch, "on a frame of epoch"),
         (Sabotage::AnySequence, "acts in collective"),

@@ -73,7 +73,8 @@ pub use point::{
 };
 pub use proof::{NONCE_BYTES, PROOF_ASK, PROOF_CHALLENGE, PROOF_MAC};
 pub use record::{
-    ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, Record, SeatRecord, StoreRecord,
+    ByMembersRecord, CreationRecord, EpochRecord, FreedRecord, GroupRecord, JobRecord, MemberRecord, Record,
+    StoreRecord,
 };
 pub use status::{
     JobNews, JobPhase, NodeStanding, StatusGroup, StatusJob, StatusNode, StatusPart, StatusPlace, StatusQuery, Watch,

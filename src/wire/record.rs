@@ -27,7 +27,7 @@ record! {
 
 record! {
     /// One node of an epoch.
-    pub struct SeatRecord {
+    pub struct MemberRecord {
         /// Its registration in this life.
         pub register: Register,
         /// Its rank.
@@ -49,7 +49,7 @@ record! {
         /// What all nodes do alike.
         pub agreed: Agreed,
         /// All nodes, by index.
-        pub seats: Vec<SeatRecord>,
+        pub members: Vec<MemberRecord>,
         /// Lives that others have replaced.
         pub fenced: Vec<Incarnation>,
     }
@@ -246,9 +246,9 @@ pub(super) mod tests {
     use super::*;
     use crate::types::{CallKind, ChecksumScope, SharedMemory};
 
-    fn seat() -> SeatRecord {
+    fn member() -> MemberRecord {
         let Message::Register(register) = messages().swap_remove(0).1 else { panic!("the first is the registration") };
-        SeatRecord { register, rank: 3, token: Some(TokenHash([7; 32])), restarts: 2 }
+        MemberRecord { register, rank: 3, token: Some(TokenHash([7; 32])), restarts: 2 }
     }
 
     pub(crate) fn samples() -> Vec<Record> {
@@ -271,7 +271,7 @@ pub(super) mod tests {
                 epoch: Epoch(2),
                 secret: Secret([5; 32]),
                 agreed,
-                seats: vec![seat(), SeatRecord { token: None, ..seat() }],
+                members: vec![member(), MemberRecord { token: None, ..member() }],
                 fenced: vec![Incarnation([8; 16])],
             }),
             Record::Creation(CreationRecord { parent: GroupId::WORLD, nth: 2, by: 1, call, groups: vec![group] }),

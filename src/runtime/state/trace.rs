@@ -202,7 +202,8 @@ fn try_folder(folder: &Path) -> io::Result<()> {
     let number = u64::from_le_bytes(host::random_bytes().map_err(|error| io::Error::other(error.to_string()))?);
     let probe = folder.join(format!(".muster-{number:016x}"));
     // A new file follows no link, and waits for no pipe.
-    let made = || fs::create_dir_all(folder).and_then(|()| OpenOptions::new().write(true).create_new(true).open(&probe));
+    let made =
+        || fs::create_dir_all(folder).and_then(|()| OpenOptions::new().write(true).create_new(true).open(&probe));
     beyond_standard(|| made().map(drop))??;
     match fs::remove_file(&probe) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // somebody tidies up there
