@@ -1,7 +1,7 @@
 //! The log sink: one line a message on standard error, or the program's callback. Never standard output. A thread that
 //! logs waits for neither: an [`Outlet`] takes the line.
 //!
-//! Owns one of the three process-wide tables, that of log sinks. Its thread exists while there are loggers. In a forked
+//! Owns one of the four process-wide tables, that of log sinks. Its thread exists while there are loggers. In a forked
 //! child it begins anew, with the same callback.
 
 pub use super::outlet::Callback;
@@ -162,10 +162,18 @@ fn name_of(level: LogLevel) -> &'static str {
     }
 }
 
+/// What one unit test, which must pass, has logged: it runs once more, alone and in a process of its own.
+#[cfg(test)]
+pub(crate) fn logged_by(test: &str, more: &[&str]) -> String {
+    let this = std::env::current_exe().expect("the tests have a file");
+    let run = std::process::Command::new(this).args([test, "--exact"]).args(more).output().expect("it can be run");
+    assert!(run.status.success() && String::from_utf8_lossy(&run.stdout).contains("1 passed"), "{run:?}");
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
 
     const LOGGED: &str = "trouble that a test makes on purpose";
 
@@ -191,12 +199,8 @@ mod tests {
 
     #[test]
     fn what_a_test_that_passes_has_logged_is_not_shown() {
-        let this = std::env::current_exe().expect("the tests have a file");
-        let words = ["runtime::base::log::tests::a_test_that_passes", "--exact"];
-        let run = |more: &[&str]| Command::new(&this).args(words).args(more).output().expect("it can be run");
-        let (usual, uncaught) = (run(&[]), run(&["--nocapture"]));
-        let shown = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).matches(LOGGED).count();
-        assert!(usual.status.success() && uncaught.status.success(), "{usual:?} {uncaught:?}");
-        assert_eq!((shown(&usual), shown(&uncaught)), (0, 2));
+        let test = "runtime::base::log::tests::a_test_that_passes";
+        let [usual, uncaught] = [&[][..], &["--nocapture"]].map(|more| logged_by(test, more).matches(LOGGED).count());
+        assert_eq!((usual, uncaught), (0, 2));
     }
 }

@@ -191,6 +191,15 @@ impl TraceFile {
         written.map_err(|error| named(&self.path, &error))
     }
 
+    /// For tests: a file into which nothing can be written.
+    #[cfg(test)]
+    pub(crate) fn on_a_full_disk() -> TraceFile {
+        let path = PathBuf::from("/dev/full");
+        let file = Guarded::create(|| OpenOptions::new().write(true).open(&path)).expect("every Linux has it");
+        let (text, file, named) = ("[\n".to_owned(), Some(file), BTreeSet::new());
+        TraceFile { path, file, zero: Time::default(), process: 0, text, bytes: 0, named, left_out: 0 }
+    }
+
     fn name(&mut self, group: GroupId) {
         if self.named.insert(group) {
             self.line("M", "thread_name", group.0, json!({ "args": { "name": group.to_string() } }));
@@ -245,6 +254,15 @@ mod tests {
         assert_eq!((&head["name"], &head["args"]["rank"]), (&json!("muster_trace"), &json!(3)));
         drop(trace);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn after_an_error_nothing_is_written_and_there_is_no_further_error() {
+        let mut trace = TraceFile::on_a_full_disk();
+        let error = trace.flush(false).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().starts_with("/dev/full: ")), (io::ErrorKind::StorageFull, true));
+        trace.epoch(Epoch(2), Time::default());
+        assert!(trace.flush(false).is_ok() && trace.flush(true).is_ok());
     }
 
     #[test]

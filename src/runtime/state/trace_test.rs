@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::LogLevel;
+use crate::runtime::base::log::logged_by;
 use crate::types::{JobInstance, Role};
 use serde_json::Value;
 
@@ -107,8 +108,43 @@ fn a_file_that_cannot_be_made_is_said_and_nothing_waits_for_it() {
     let folder = folder("none");
     let tracer = tracer(&folder.join("missing"));
     let track = tracer.track(GroupId::WORLD, Epoch(1), 0).expect("it is recorded");
-    tracer.begin(&about(), &Logger::new(LogLevel::Off, "test"));
+    tracer.begin(&about(), &Logger::new(LogLevel::Warn, "test"));
     track.record(&entry(1));
     tracer.finish(Duration::MAX);
     fs::remove_dir_all(folder).expect("the folder");
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_trace_and_nothing_waits_for_it() {
+    let tracer = tracer(Path::new("/dev/full"));
+    let track = tracer.track(GroupId::WORLD, Epoch(1), 0).expect("it is recorded");
+    tracer.recording().phase = Phase::Writing;
+    let own = Arc::clone(&tracer);
+    let writing =
+        std::thread::spawn(move || own.write(TraceFile::on_a_full_disk(), &Logger::new(LogLevel::Warn, "test")));
+    (1..=1000).for_each(|sequence| track.record(&entry(sequence)));
+    tracer.finish(Duration::MAX);
+    assert!(tracer.recording().phase == Phase::Finished);
+    writing.join().expect("it ends");
+}
+
+/// The one line that a test has logged.
+fn line_of(test: &str) -> String {
+    let logged = logged_by(&format!("runtime::state::trace::tests::{test}"), &["--nocapture"]);
+    let lines: Vec<&str> = logged.lines().filter(|line| line.starts_with("muster ")).collect();
+    assert_eq!(lines.len(), 1, "{logged}");
+    lines[0].to_owned()
+}
+
+#[test]
+fn the_log_has_a_line_for_a_file_that_cannot_be_made_or_written_with_its_path() {
+    let line = line_of("a_file_that_cannot_be_made_is_said_and_nothing_waits_for_it");
+    let path = "-none/missing/abababab.worker_3.1.json: No such file or directory";
+    assert!(
+        line.starts_with("muster warning [test] this node's collectives are not traced: /") && line.contains(path),
+        "{line}"
+    );
+    let line = line_of("a_disk_that_is_full_ends_the_trace_and_nothing_waits_for_it");
+    let said = "/dev/full: No space left on device (os error 28); this node's collectives are traced no more";
+    assert_eq!(line, format!("muster warning [test] {said}"));
 }
