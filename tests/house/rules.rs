@@ -144,7 +144,7 @@ const TEST_FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const TEST_FUNCTION_LINES_MAX: usize = 80;
 
-/// The statics that there are, each with its reason. There are three process-wide tables and no others.
+/// The statics that there are, each with its reason. Nothing else belongs to a process as a whole.
 pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/runtime/base/log.rs", "SINK", "process-wide: where log lines go"),
     ("src/runtime/base/log.rs", "HANDLERS", "part of that sink: registered once"),
