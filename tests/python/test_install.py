@@ -21,7 +21,8 @@ LIMIT = 300
 # How long it may take to load the library.
 MOST_LOADING_NS = 5_000_000
 # What cargo says where it does not reach a registry.
-NO_NETWORK = re.compile(r"(?i)could not (connect|resolve)|failed to connect|timed out|timeout was reached|tunnel failed|network|--offline")
+NO_NETWORK = re.compile(r"(?i)could not (connect|resolve)|failed to connect|timed out|timeout was reached|tunnel failed|network is unreachable|"
+                        r"network failure|spurious network error|--offline was specified")
 HERE = {**NO_OUTER_MAKE, **dict.fromkeys(("PREFIX", "LIBDIR", "DESTDIR"))}
 
 

@@ -175,7 +175,7 @@ def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
         )
     if hasattr(data, "__dlpack__"):
         tensor = _dlpack.open_tensor(data, name)
-        writable = tensor.writable and not (jax and isinstance(data, jax.Array))  # which is never written, and does not say so
+        writable = tensor.writable and not isinstance(data, getattr(jax, "Array", ()))  # which is never written, and does not say so
         return Memory(tensor.address, tensor.count, tensor.dtype, writable, tensor, tensor.boolean)
     raise InvalidError(
         f"{name}: a {type(data).__name__} has neither the buffer protocol nor DLPack ({refused}); bytes, bytearray, array.array, "

@@ -107,11 +107,11 @@ def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
 def _hosted(options: Any, store: Any, size: int) -> Cluster:
     """The cluster, with the scheduler in this process, which is rank 0."""
     host = (os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1").strip("[]")
-    bound = host if os.environ.get("MUSTER_SCHED_BIND") else towards_others(host, size, binds=True)
     try:
+        bound = host if os.environ.get("MUSTER_SCHED_BIND") else towards_others(host, size, binds=True)
         place: Dict[str, Any] = {"sched_host": bound, "sched_port": 0, "cluster_timeout": _limit(options)}
         scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, **place)
-    except MusterError as error:
+    except Exception as error:  # a warning may be one, too
         # Or the others would wait for an address. The word stays: another attempt needs another store, or another prefix.
         with contextlib.suppress(RuntimeError):  # of a store that is gone
             options.store.set(_ADDRESS, f"{_NONE}{error}")

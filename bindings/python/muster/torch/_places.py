@@ -1,7 +1,7 @@
 """Where the ranks of other hosts find rank 0's host, whose own name may lead to its loopback (docs/networking.md).
 
-The rule is the library's, `beyond_loopback` of net/interface.rs. The library cannot apply it here: it is told roles and ranks, and so
-does not ask torch's launcher whether there are other hosts.
+The rule is the library's, `beyond_loopback` of net/interface.rs; but of a host without a route to others it finds addresses of IPv4
+alone. The library cannot apply it here: it is told roles and ranks, and so does not ask torch's launcher whether there are other hosts.
 """
 
 import contextlib
@@ -41,7 +41,6 @@ def towards_others(host: str, size: int, binds: bool = False) -> str:
             f'the scheduler\'s host is "{host}", which leads this host to {", ".join(found)}, and ranks of other hosts can\'t come to its '
             f"loopback: the scheduler binds {usual}; if they don't find it there, set MUSTER_SCHED_HOST to this host's address",
             RuntimeWarning,
-            stacklevel=2,
         )
     return usual
 
