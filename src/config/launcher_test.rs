@@ -212,6 +212,17 @@ fn the_only_process_of_a_launcher_is_a_cluster_of_one() {
 }
 
 #[test]
+fn a_scheduler_of_a_program_s_own_takes_nothing_of_a_launcher() {
+    let mut config = Config::new();
+    config.load_env([("RANK", "1"), ("WORLD_SIZE", "8"), ("MASTER_ADDR", "job:80"), ("MASTER_PORT", "65534")]);
+    assert!(config.scheduler_settings().unwrap_err().message().contains("MS_WORKER_NUM"));
+    config.set("worker_num", "2").unwrap();
+    let found = config.scheduler_settings().unwrap();
+    let here = Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] };
+    assert_eq!((found.assignment, found.worker_num, found.warnings), (here, 2, Vec::new()));
+}
+
+#[test]
 fn a_process_that_is_alone_by_one_launcher_and_not_by_another_is_told_so() {
     let one = [("RANK", "0"), ("WORLD_SIZE", "1")];
     for (others, words) in [

@@ -263,7 +263,7 @@ pub fn plain_decimal(text: &str) -> Option<u64> {
     whole(text)
 }
 
-/// Seconds with an optional fraction. A negative number means no limit, if that is possible; `-0` is none.
+/// Seconds with an optional fraction. A negative number means no limit, if that is possible; `-0` is refused.
 fn seconds(text: &str, min_ms: u64, limitless: bool) -> Option<Option<Duration>> {
     let (negative, magnitude) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (integer, fraction) = magnitude.split_once('.').unwrap_or((magnitude, "0"));

@@ -21,7 +21,8 @@ pub struct muster_scheduler_t {
 /// 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. Nor do a
 /// launcher's variables, such as RANK and MASTER_ADDR, which tell of that launcher's own job. NULL for `config` means the environment's
 /// settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
-/// MUSTER_ERR_LIMIT (too few descriptors) and, with recovery, MUSTER_ERR_JOURNAL.
+/// MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with recovery,
+/// MUSTER_ERR_JOURNAL.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change

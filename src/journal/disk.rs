@@ -37,10 +37,16 @@ pub trait Appender: Send {
     fn is_called(&self, name: &str) -> io::Result<bool>;
 }
 
+/// A lock that is held.
+pub trait Lock: Send {
+    /// Whether others find its file by this name: somebody may have removed it, and then another process can lock a new one.
+    fn is_called(&self, name: &str) -> io::Result<bool>;
+}
+
 /// What came of [`Disk::lock`].
 pub enum Locked {
     /// The lock is held until this is dropped, or the process dies.
-    Held(Box<dyn Send>),
+    Held(Box<dyn Lock>),
     /// Somebody else holds the lock. This is the word about the owner in its file.
     Taken(String),
 }

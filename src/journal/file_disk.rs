@@ -9,7 +9,7 @@
 //!
 //! Tested in `file_disk_test.rs`.
 
-use super::disk::{refused, Appender, Disk, Locked};
+use super::disk::{refused, Appender, Disk, Lock, Locked};
 use crate::error::{Error, Result, Status};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -206,7 +206,7 @@ impl Disk for FileDisk {
             Err(TryLockError::WouldBlock) => return Ok(Locked::Taken(owner_of(&file, OWNER_WAIT)?)),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let held = FileLock { file, pid: std::process::id() };
+        let held = FileLock { file, directory: self.path.clone(), pid: std::process::id() };
         mend_mode(&held.file)?;
         held.file.set_len(0)?;
         (&**held.file).write_all(owner.as_bytes())?;
@@ -243,12 +243,17 @@ impl Appender for OpenFile {
     }
 
     fn is_called(&self, name: &str) -> io::Result<bool> {
-        let own = self.file.metadata()?;
-        match fs::symlink_metadata(self.directory.join(name)) {
-            Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        is_at(&self.file, &self.directory.join(name))
+    }
+}
+
+/// Whether this is the file that has this path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -256,7 +261,14 @@ impl Appender for OpenFile {
 /// any more.
 struct FileLock {
     file: Kept,
+    directory: PathBuf,
     pid: u32,
+}
+
+impl Lock for FileLock {
+    fn is_called(&self, name: &str) -> io::Result<bool> {
+        is_at(&self.file, &self.directory.join(name))
+    }
 }
 
 impl Drop for FileLock {

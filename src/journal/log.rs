@@ -12,7 +12,7 @@
 //!
 //! Nothing is promised of a record before [`Journal::sync`] has returned. Tested in `log_test.rs`.
 
-use super::disk::{path_of, tried, tried_directory, Appender, Disk, Locked};
+use super::disk::{path_of, tried, tried_directory, Appender, Disk, Lock, Locked};
 use super::record::{head, scan, RecordEncoder, HEAD_BYTES, RECORD_HEAD_BYTES, RECORD_MAX};
 use crate::error::{Error, Result, Status};
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub struct Journal {
     broken: Option<Error>,
     disk: Box<dyn Disk>,
     /// The last field, so that the lock is given up last.
-    lock: Box<dyn Send>,
+    lock: Box<dyn Lock>,
 }
 
 /// A journal that was opened.
@@ -123,7 +123,7 @@ impl Journal {
         Ok(Opened { journal, records: Records { bytes, payloads: scan.payloads }, note })
     }
 
-    fn new(disk: Box<dyn Disk>, lock: Box<dyn Send>, begun: Begun, next_salt: u64) -> Journal {
+    fn new(disk: Box<dyn Disk>, lock: Box<dyn Lock>, begun: Begun, next_salt: u64) -> Journal {
         let Begun { file, encoder, length, snapshot } = begun;
         Journal {
             file,
@@ -203,12 +203,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Whoever has removed the journal may have removed the lock's file with it. Then another scheduler could take a new one.
+    /// The lock's file may have been removed with the journal. Then another scheduler could lock a new one.
     fn lock_again(&mut self) -> Result<()> {
-        match tried(&*self.disk, "lock", LOCK, self.disk.lock(LOCK, &owner()))? {
-            Locked::Held(lock) => self.lock = lock,
-            Locked::Taken(by) if by == owner() => {} // the file is still there
-            Locked::Taken(by) => return Err(taken(&*self.disk, &by)),
+        if !tried(&*self.disk, "look at", LOCK, self.lock.is_called(LOCK))? {
+            self.lock = lock(&*self.disk)?;
         }
         Ok(())
     }
@@ -267,27 +265,20 @@ fn check_length(record: &[u8]) -> Result<()> {
     }
 }
 
-fn lock(disk: &dyn Disk) -> Result<Box<dyn Send>> {
-    match tried(disk, "lock", LOCK, disk.lock(LOCK, &owner()))? {
+fn lock(disk: &dyn Disk) -> Result<Box<dyn Lock>> {
+    let own = format!("{}\n", std::process::id());
+    match tried(disk, "lock", LOCK, disk.lock(LOCK, &own))? {
         Locked::Held(lock) => Ok(lock),
-        Locked::Taken(by) => Err(taken(disk, &by)),
+        Locked::Taken(owner) => {
+            let pid = owner.trim().parse::<u32>().map_or("unknown".to_owned(), |pid| pid.to_string());
+            let path = path_of(disk, JOURNAL).display().to_string();
+            let message = format!(
+                "another scheduler (pid {pid}) uses this journal: {path}: expected that one to have ended, or another \
+                 recovery path (MS_RECOVERY_PATH) for this one"
+            );
+            Err(Error::new(Status::Journal, message))
+        }
     }
-}
-
-/// The word about this process in the lock's file.
-fn owner() -> String {
-    format!("{}\n", std::process::id())
-}
-
-/// The error for a journal that another scheduler has locked.
-fn taken(disk: &dyn Disk, by: &str) -> Error {
-    let pid = by.trim().parse::<u32>().map_or("unknown".to_owned(), |pid| pid.to_string());
-    let path = path_of(disk, JOURNAL).display().to_string();
-    let message = format!(
-        "another scheduler (pid {pid}) uses this journal: {path}: expected that one to have ended, or another \
-         recovery path (MS_RECOVERY_PATH) for this one"
-    );
-    Error::new(Status::Journal, message)
 }
 
 /// A file that has just become the journal, or is it already.

@@ -310,19 +310,6 @@ fn a_file_that_is_not_in_its_place_any_more_is_noticed_until_it_is_written_anew(
     }
 }
 
-/// The lock's file goes with a directory that is removed. Then the lock is taken in the new one.
-#[test]
-fn a_journal_that_is_written_anew_is_locked_again() {
-    let disk = MemoryDisk::new(5);
-    let mut journal = open(&disk).unwrap().journal;
-    disk.remove(JOURNAL).unwrap();
-    append(&mut journal, &[b"one"]);
-    journal.rewrite([b"one"]).unwrap();
-    assert!(matches!(disk.lock(LOCK, "another\n").unwrap(), Locked::Taken(by) if by == owner()));
-    drop(journal);
-    assert!(matches!(disk.lock(LOCK, "another\n").unwrap(), Locked::Held(_)));
-}
-
 #[test]
 fn it_is_worth_compacting_beyond_a_mebibyte_and_four_snapshots() {
     let disk = MemoryDisk::new(7);

@@ -29,7 +29,9 @@ pub fn is_local(address: SocketAddr) -> bool {
     let mut address = address;
     address.set_port(0);
     let can_be_bound = || Guarded::create(|| UdpSocket::bind(address)).is_ok();
-    !address.ip().is_unspecified() && !is_shared(address) && can_be_bound() && stays_here(address)
+    // Packets to a second address of a network leave from the first one.
+    let is_listed = || own_addresses().is_ok_and(|own| own.iter().any(|own| own.address.ip() == address.ip()));
+    !address.ip().is_unspecified() && !is_shared(address) && can_be_bound() && (stays_here(address) || is_listed())
 }
 
 /// Whether what is sent to the address stays on this host.

@@ -46,23 +46,11 @@ fn is_own(metadata: &Metadata) -> bool {
 
 /// The secret of this user's run whose scheduler has this port, if there is such a run and it lives.
 pub fn of_port(port: u16) -> Option<Password> {
-    live(port).map(|(secret, _)| secret)
-}
-
-/// Whether the file of this port belongs to a run that lives as long as another process than this one. Two runs may have the same
-/// port, if their schedulers have different addresses.
-pub fn is_of_another(port: u16, pid: u32) -> bool {
-    live(port).is_some_and(|(_, other)| other != pid)
-}
-
-/// The secret in the file of this port, and the process with which its run lives; none if that has ended.
-fn live(port: u16) -> Option<(Password, u32)> {
     let is_right = fs::symlink_metadata(folder()).is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata));
     let (secret, process) = read(&file_of_port(port)).filter(|_| is_right)?;
     let (pid, ticks) = process.split_once(' ')?;
-    let pid = pid.parse().ok()?;
-    let runs = host::alive(pid, ticks.trim().parse().ok()?) == host::Liveness::Alive;
-    runs.then_some((secret, pid))
+    let runs = host::alive(pid.parse().ok()?, ticks.trim().parse().ok()?) == host::Liveness::Alive;
+    runs.then_some(secret)
 }
 
 /// The secret of the job whose recovery directory this is, if a run has made one.

@@ -51,7 +51,9 @@ def test_a_host_that_may_bind_any_address_knows_which_are_its_own(tmp_path):
     """Its launcher must not take the other host's address for its own, and start a scheduler there."""
     with Hosts("net") as hosts:
         hosts.sh(0, "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind", may_lack=True)
-        options = ["--worker_num=2", "--local_worker_num=1", f"--master_addr={hosts.address('net', 1)}", f"--master_port={PORT}"]
+        second = "10.77.0.12"  # of the host with the scheduler: packets to it leave from that host's first address
+        hosts.sh(1, f"ip address add {second}/24 dev net0")
+        options = ["--worker_num=2", "--local_worker_num=1", f"--master_addr={second}", f"--master_port={PORT}"]
         with contextlib.ExitStack() as stack:
             def launch(host, rank):
                 own = [f"--node_rank={rank}", "--join", f"--log_dir={tmp_path / str(rank)}"]

@@ -49,8 +49,8 @@ pub fn put_out(text: &str) -> io::Result<()> {
     put_into(io::stdout().as_fd(), text.as_bytes())
 }
 
-/// Writes all of it. If the descriptor says that it takes nothing now, this waits: whoever has opened it may have made it one
-/// that does not wait. Its flags stay.
+/// Writes all of it. If the descriptor says that it takes nothing now, this waits: another program may have made it one that
+/// does not wait. Its flags stay.
 fn put_into(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {

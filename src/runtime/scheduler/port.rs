@@ -101,7 +101,7 @@ fn look_up(settings: &Settings, host: &str, port: u16) -> Result<Vec<SocketAddr>
     let interrupts = Interrupts::new(settings.interrupt.clone());
     let attention = interrupts.attention();
     resolve::resolve_in_spans(host, port, limit, |left| {
-        attention.ask().map_err(|why| in_call("init", &why))?;
+        attention.ask().map_err(|why| in_call("the lookup of the scheduler's host", &why))?;
         Ok(attention.left(Some(left)).unwrap_or(left))
     })
 }

@@ -8,7 +8,7 @@ use muster::config::{Key, Setting};
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
-const OF_THE_JOB: [Key; 10] = [
+const OF_THE_JOB: [Key; 12] = [
     Key::SchedBind,
     Key::SchedFd,
     Key::ServerNum,
@@ -17,6 +17,8 @@ const OF_THE_JOB: [Key; 10] = [
     Key::DeviceIp,
     Key::RankTableFile,
     Key::Advertise,
+    Key::HcclCmInit,
+    Key::LaunchId,
     Key::EnableRecovery,
     Key::RecoveryPath,
 ];
