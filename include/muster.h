@@ -685,9 +685,11 @@ void muster_cluster_free(muster_cluster_t *cluster);
 
 /**
  * Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
- * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. NULL for
- * `config` means the environment's settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
- * MUSTER_ERR_LIMIT (too few descriptors) and, with recovery, MUSTER_ERR_JOURNAL.
+ * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. Nor do a
+ * launcher's variables for the place of its own job's scheduler, such as MASTER_ADDR. NULL for `config` means the environment's
+ * settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+ * MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with recovery,
+ * MUSTER_ERR_JOURNAL.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change

@@ -1,4 +1,4 @@
-use crate::config::{Assignment, Config, Settings};
+use crate::config::{Assignment, Config, Key, Settings};
 use crate::types::Role;
 
 const TORCHRUN: [(&str, &str); 5] =
@@ -212,14 +212,13 @@ fn the_only_process_of_a_launcher_is_a_cluster_of_one() {
 }
 
 #[test]
-fn a_scheduler_of_a_program_s_own_takes_nothing_of_a_launcher() {
+fn a_launcher_does_not_place_a_scheduler_of_a_program_s_own() {
     let mut config = Config::new();
     config.load_env([("RANK", "1"), ("WORLD_SIZE", "8"), ("MASTER_ADDR", "job:80"), ("MASTER_PORT", "65534")]);
-    assert!(config.scheduler_settings().unwrap_err().message().contains("MS_WORKER_NUM"));
-    config.set("worker_num", "2").unwrap();
     let found = config.scheduler_settings().unwrap();
     let here = Assignment::Scheduler { host: "127.0.0.1".to_owned(), ports: vec![0] };
-    assert_eq!((found.assignment, found.worker_num, found.warnings), (here, 2, Vec::new()));
+    assert_eq!((&found.assignment, found.worker_num, &found.warnings), (&here, 8, &Vec::new()));
+    assert!(!found.origin(Key::SchedPort).contains("MASTER"), "{}", found.origin(Key::SchedPort));
 }
 
 #[test]

@@ -196,14 +196,19 @@ impl Config {
     }
 
     /// The validated settings of a scheduler inside a program. The role does not count. The host is this one unless
-    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it. A launcher's
-    /// variables tell of the launcher's own job, and do not count here.
+    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it. Where a
+    /// launcher's variables place the scheduler of that launcher's own job does not count here.
     pub fn scheduler_settings(&self) -> Result<Settings> {
-        let reader = Reader { config: self, placement: None };
-        let host = reader.text(Key::SchedHost)?.unwrap_or_else(|| "127.0.0.1".to_string());
-        let port = reader.port()?.unwrap_or(0);
+        let reader = Reader::new(self)?;
+        let is_set = |key| matches!(reader.set_by(key), Some(Origin::Code | Origin::Variable(_)));
+        let host = if is_set(Key::SchedHost) { reader.text(Key::SchedHost)? } else { None };
+        let port = if is_set(Key::SchedPort) { reader.port()? } else { None };
+        let host = host.unwrap_or_else(|| "127.0.0.1".to_string());
+        let assignment = Assignment::Scheduler { host, ports: vec![port.unwrap_or(0)] };
         let (worker_num, server_num) = reader.sizes("a scheduler")?;
-        reader.settings(Assignment::Scheduler { host, ports: vec![port] }, worker_num, server_num)
+        let mut settings = reader.settings(assignment, worker_num, server_num)?;
+        settings.origins.retain(|key, _| ![Key::SchedHost, Key::SchedPort].contains(key) || is_set(*key));
+        Ok(settings)
     }
 }
 

@@ -275,11 +275,13 @@ mod tests {
             let ([one, two], [_, of_two]) = pair();
             let (_segment, file) = Segment::create(page_bytes()).unwrap();
             one.hand(&of_two, &[7; PROOF_BYTES], &file).unwrap();
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: `none` outlives the call.
-            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) }, 0);
+            let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+            // SAFETY: `limit` outlives the call.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+            // SAFETY: takes an integer, and makes a descriptor that the child's end closes.
+            while unsafe { libc::dup(file.as_raw_fd()) } >= 0 {}
             let error = two.take(&[7; PROOF_BYTES]).unwrap_err().to_string();
-            i32::from(!error.contains("no descriptor is free: its process may hold 0: raise that limit"))
+            i32::from(!error.contains("no descriptor is free: its process may hold 64: raise that limit"))
         });
         assert_eq!(child.exit_code(), 0);
     }

@@ -309,7 +309,7 @@ mod tests {
             Ok(Vec::new())
         });
         let error = error.unwrap_err();
-        assert_eq!(error.message(), "cannot resolve host \"slow\": no answer from the name service within 20ms");
+        assert_eq!(error.message(), "cannot resolve host \"slow\": no answer from the name service within 0.1 s");
         drop(release);
     }
 
