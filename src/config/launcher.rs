@@ -17,8 +17,8 @@ use super::launchers::{
     SLURM_JOB_NODES, SLURM_RANK, SLURM_STEP, SLURM_STEP_MAX, SLURM_STEP_NODES, VOLCANO_HOSTS, VOLCANO_INDEX,
     VOLCANO_SIZE,
 };
+use super::origin::Origin;
 use super::shown::show;
-use super::sources::Origin;
 use super::table::Key;
 use super::value::whole;
 use crate::error::{Error, Result};

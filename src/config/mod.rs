@@ -25,6 +25,7 @@ mod launcher;
 mod launcher_remarks;
 mod launchers;
 mod nearest;
+mod origin;
 mod rank_entry;
 mod rank_table;
 mod rank_table_text;

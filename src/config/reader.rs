@@ -2,9 +2,10 @@
 
 use super::environment::Text;
 use super::launcher::Placement;
+use super::origin::Origin;
 use super::reach::Reach;
 use super::shown::{not_text, wrong};
-use super::sources::{Config, Origin};
+use super::sources::Config;
 use super::table::Key;
 use super::value::{LogLevel, TlsVersion, Value};
 use crate::error::Result;

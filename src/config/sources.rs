@@ -4,6 +4,7 @@ use super::environment::{Environment, Text};
 use super::host_list;
 use super::launcher::{self, HostFile, Learnt, Placement};
 use super::nearest;
+use super::origin::Origin;
 use super::shown::{not_text, show, wrong};
 use super::table::{Key, Setting, TABLE};
 use crate::error::{Error, Result};
@@ -22,17 +23,6 @@ pub struct Config {
     learnt: Learnt,
     /// What the program is asked while a call waits.
     pub(super) interrupt: Hook,
-}
-
-/// Where a value is from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    Code,
-    Variable(String),
-    Launcher(String),
-    /// A launcher's list of hosts, of which it is the first.
-    FirstOf(String),
-    Default,
 }
 
 /// A value that won.
@@ -172,18 +162,6 @@ impl fmt::Debug for Config {
             map.entry(&setting.name, &shown);
         }
         map.finish()
-    }
-}
-
-impl Origin {
-    /// The name of what the user has to mend to change this setting.
-    pub(super) fn name(&self, setting: &Setting) -> String {
-        match self {
-            Origin::Code => setting.name.to_string(),
-            Origin::Variable(name) | Origin::Launcher(name) => name.clone(),
-            Origin::FirstOf(list) => format!("the first host of {list}"),
-            Origin::Default => setting.usual_variable(),
-        }
     }
 }
 
