@@ -517,7 +517,7 @@ static void is_refused(muster_cluster_t *cluster, int rank, struct ranks *ranks)
         if (rank == 0) {
             refuse(SYS_memfd_create, 0, EPERM);
         } else {
-            refuse(SYS_madvise, MADV_POPULATE_WRITE, EINVAL);
+            refuse(SYS_madvise, MADV_POPULATE_WRITE, ENOMEM);
         }
     }
     for (int call = 1; call <= 3; call++) {
@@ -555,6 +555,20 @@ static void refused(int rank, const char *words) {
     }
     ranks_await_scheduler(ranks);
     ranks_free(ranks);
+}
+
+/* One rank's kernel is older than the advice by which pages are made: all share memory nevertheless. */
+static void has_an_old_kernel(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    meet(ranks, rank);
+    if (rank == CULPRIT) {
+        refuse(SYS_madvise, MADV_POPULATE_WRITE, EINVAL);
+    }
+    for (int call = 0; call < 9; call++) {
+        int32_t value = rank;
+        CHECK_OK(muster_allreduce(muster_world(cluster), &value, &value, 1, MUSTER_INT32, MUSTER_SUM));
+        CHECK_IS(6, value);
+    }
+    leave(cluster);
 }
 
 /* One rank's rings do not arrive, and it publishes nothing more that it could ring for. The others look by themselves. */
@@ -596,6 +610,7 @@ int main(void) {
     }
     refused(0, "cannot be made");
     refused(CULPRIT, "cannot be had");
+    run("an old kernel", has_an_old_kernel, required, 1, MUSTER_OK);
     run("lost rings", rings_in_vain, required, 1, MUSTER_OK);
     return 0;
 }

@@ -142,7 +142,7 @@ impl Drop for Lookup {
 /// The words for a name service that takes too long.
 fn silent(timeout: Duration) -> String {
     let tenths = timeout.as_millis().div_ceil(100);
-    let fraction = if tenths % 10 == 0 { String::new() } else { format!(".{}", tenths % 10) };
+    let fraction = if tenths.is_multiple_of(10) { String::new() } else { format!(".{}", tenths % 10) };
     format!("no answer from the name service within {}{fraction} s", tenths / 10)
 }
 
