@@ -36,14 +36,8 @@ impl Running<'_> {
                 let sequence = if failure.sequence == 0 { self.sequence } else { failure.sequence };
                 (Failure { sequence, ..self.context.state.heard(self.context.formed(), *failure) }, false)
             }
-            Stop::Ended(peer, LinkEnd::Corrupt(what)) => {
-                let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
-                (self.failure(Status::Corrupt, None, cause), false)
-            }
-            Stop::Ended(peer, LinkEnd::Unsupported(what)) => {
-                let cause = format!("{}: {}", self.title(), self.context.on_link(peer, &what));
-                (self.failure(Status::Unsupported, self.own_culprit(), cause), false)
-            }
+            Stop::Ended(peer, LinkEnd::Corrupt(what)) => (self.on_link(Status::Corrupt, peer, &what), false),
+            Stop::Ended(peer, LinkEnd::Unsupported(what)) => (self.on_link(Status::Unsupported, peer, &what), false),
             Stop::Damaged(rank) => {
                 let (title, rank) = (self.title(), self.context.describe(rank));
                 let cause = format!(
@@ -122,6 +116,12 @@ impl Running<'_> {
 
     fn own_culprit(&self) -> Option<Culprit> {
         self.context.culprit(self.context.own_rank())
+    }
+
+    /// The failure where the link to the peer is itself at fault.
+    fn on_link(&self, status: Status, peer: u32, evidence: &str) -> Failure {
+        let concern = Concern { title: &self.title(), sequence: self.sequence, peer, evidence };
+        self.context.failure_on_link(status, &concern)
     }
 
     /// A link ended: asks the scheduler what became of the peer.

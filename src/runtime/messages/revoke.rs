@@ -18,15 +18,8 @@ impl Messages {
     pub(super) fn revoke_for(&self, trouble: Trouble) {
         match trouble {
             Trouble::Heard(failure) => self.revoke(self.context.state.heard(self.context.formed(), failure), false),
-            Trouble::Corrupt(rank, what) => {
-                let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
-                self.revoke(self.context.failure(Status::Corrupt, None, cause, 0), true);
-            }
-            Trouble::Unsupported(rank, what) => {
-                let cause = format!("{}: {}", self.title(), self.context.on_link(rank, &what));
-                let own = self.context.culprit(self.context.own_rank());
-                self.revoke(self.context.failure(Status::Unsupported, own, cause, 0), true);
-            }
+            Trouble::Corrupt(rank, what) => self.revoke(self.on_link(Status::Corrupt, rank, &what), true),
+            Trouble::Unsupported(rank, what) => self.revoke(self.on_link(Status::Unsupported, rank, &what), true),
             Trouble::Memory(rank, bytes) => {
                 let from = self.context.describe(rank);
                 let cause =
@@ -130,6 +123,11 @@ impl Messages {
         if let (Some(handle), Some(failure)) = (self.handle.get(), self.context.broken()) {
             lock(&handle.engine).fail(&failure, &self.context.last_word_of(&failure));
         }
+    }
+
+    /// The failure where the link to the peer is itself at fault.
+    fn on_link(&self, status: Status, peer: u32, evidence: &str) -> Failure {
+        self.context.failure_on_link(status, &Concern { title: &self.title(), sequence: 0, peer, evidence })
     }
 
     fn title(&self) -> String {

@@ -148,6 +148,16 @@ impl Context {
         }
     }
 
+    /// The failure where the link itself is at fault. It names both ends, because all members are told so. What this node cannot provide
+    /// is its own fault; of damage nobody knows whose it is.
+    pub(crate) fn failure_on_link(&self, status: Status, concern: &Concern<'_>) -> Failure {
+        let Concern { title, sequence, peer, evidence } = concern;
+        let (own, other) = (self.describe(self.own_rank()), self.describe(*peer));
+        let culprit = if status == Status::Unsupported { self.culprit(self.own_rank()) } else { None };
+        let cause = format!("{title}: on the link to {other}, as {own} found: {evidence}");
+        self.failure(status, culprit, cause, *sequence)
+    }
+
     /// The failure of an operation on a node that hears nobody.
     pub(crate) fn cut_off(&self, failure: Failure, sequence: u64) -> Failure {
         Failure { group: Some(self.id()), sequence, ..failure }
@@ -185,12 +195,6 @@ impl Context {
     /// Asks the scheduler for something that means this group, and therefore its epoch only.
     pub(crate) fn ask(&self, command: Command) {
         self.state.ask(AgentCommand::Of(self.epoch(), command));
-    }
-
-    /// Says what is wrong on a link, and names both ends, because all members are told so.
-    pub(crate) fn on_link(&self, peer: u32, what: &str) -> String {
-        let own = self.describe(self.own_rank());
-        format!("on the link to {}, as {own} found: {what}", self.describe(peer))
     }
 
     /// The last word on a link of a group that is over: why it is over; that this process has left; or nothing if it
