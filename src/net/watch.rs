@@ -30,9 +30,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch with room for so many descriptors, so that nothing is allocated later.
-    pub fn with_capacity(descriptors: usize) -> Watch {
-        Watch { polled: Vec::with_capacity(descriptors), tokens: Vec::with_capacity(descriptors) }
+    /// Makes room for so many descriptors, so that nothing is allocated later.
+    pub fn reserve(&mut self, descriptors: usize) {
+        self.polled.reserve(descriptors.saturating_sub(self.polled.len()));
+        self.tokens.reserve(descriptors.saturating_sub(self.tokens.len()));
     }
 
     /// Watches nothing any more.

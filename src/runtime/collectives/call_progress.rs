@@ -1,7 +1,7 @@
 //! How far a call is, between two moments at which its thread may sleep: what another thread needs to go on with it.
 
 use crate::runtime::base::patience::WARN_AFTER;
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Links, Slot};
 use crate::runtime::memory::buffer::Arithmetic;
 use crate::schedules::{Landing, Span};
 use crate::types::Time;
@@ -79,9 +79,9 @@ pub(crate) enum Opening {
 impl Exchange {
     /// Whether what is missing may come at once. A link that is being opened takes longer than a wake-up, and a peer that has
     /// sent nothing on it yet may just be starting: where all start at once, on few cores, each poll would delay them.
-    pub fn may_poll(&self, slots: &[Slot]) -> bool {
-        let heard = |peer: u32| matches!(&slots[peer as usize], Slot::Up(link) if link.has_spoken());
-        let open = |peer: u32| matches!(slots[peer as usize], Slot::Up(_));
+    pub fn may_poll(&self, links: &Links<()>) -> bool {
+        let heard = |peer: u32| matches!(links.slot(peer), Slot::Up(link) if link.has_spoken());
+        let open = |peer: u32| matches!(links.slot(peer), Slot::Up(_));
         self.receive.is_none_or(|(peer, _)| heard(peer)) && self.send.is_none_or(|(peer, _)| open(peer))
     }
 
@@ -90,16 +90,21 @@ impl Exchange {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
     }
 
-    /// Whether this rank still leaves it to the peer with this slot to open the link.
+    /// Whether this rank still leaves it to its peer to open their link, if nobody has asked for it.
+    pub fn leaves_opening(&self) -> bool {
+        !matches!(self.opening, Opening::Own)
+    }
+
+    /// Whether this rank still waits for the peer with this slot to open the link.
     pub fn leaves_opening_to(&self, slot: &Slot) -> bool {
-        matches!(slot, Slot::Unused) && !matches!(self.opening, Opening::Own)
+        matches!(slot, Slot::Unused) && self.leaves_opening()
     }
 
     /// Until when this rank waits for a peer to open a link; [`Time::NEVER`] if it waits for none. After that it opens
     /// the link.
-    pub fn opening_until(&mut self, slots: &[Slot], now: Time) -> Time {
+    pub fn opening_until(&mut self, links: &Links<()>, now: Time) -> Time {
         let mut peers = self.peers().into_iter().flatten();
-        if !peers.any(|peer| self.leaves_opening_to(&slots[peer as usize])) {
+        if !peers.any(|peer| self.leaves_opening_to(links.slot(peer))) {
             return Time::NEVER;
         }
         let until = match self.opening {

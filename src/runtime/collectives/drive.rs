@@ -7,13 +7,12 @@
 use super::call_progress::{CallProgress, Exchange, Opening};
 use super::engine::{Collectives, Driver, DOORBELL, WAKER};
 use super::failure::{give_up_for_one_behind, is_late};
-use super::peers::Peers;
 use super::stop::{Running, Stop};
 use crate::agent::Command;
 use crate::net::{Token, Woken};
 use crate::runtime::base::polling::Idle;
 use crate::runtime::links::link::{Arrival, LinkEnd, Moved};
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Entry, Slot};
 use crate::runtime::links::sink::{scratch_bytes, Sink};
 use crate::runtime::memory::buffer::{Arithmetic, Memory};
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
@@ -150,7 +149,7 @@ impl Collectives {
                 return Err(Stop::NotYet(None));
             }
             let NodeState { polling, clock, .. } = &*self.context.state;
-            if !exchange.may_poll(&driver.peers.slots) || !polling.poll(&mut idle, &self.context.polls, clock) {
+            if !exchange.may_poll(&driver.peers.links) || !polling.poll(&mut idle, &self.context.polls, clock) {
                 self.sleep(driver, running, exchange, None)?;
                 idle.end();
             }
@@ -160,11 +159,8 @@ impl Collectives {
     fn move_out(&self, driver: &mut Driver, exchange: &mut Exchange, memory: &Memory<'_>) -> Result<bool, Stop> {
         let Some((peer, span)) = exchange.send else { return Ok(false) };
         let mutual = exchange.receive.is_some_and(|(from, _)| from == peer);
-        if mutual && self.context.rank() > Some(peer) && exchange.leaves_opening_to(&driver.peers.slots[peer as usize])
-        {
-            return Ok(false);
-        }
-        let Some(link) = driver.peers.link(&self.context, peer)? else { return Ok(false) };
+        let opens = !(mutual && self.context.rank() > Some(peer) && exchange.leaves_opening());
+        let Some(link) = driver.peers.link(&self.context, peer, opens)? else { return Ok(false) };
         if !exchange.started {
             link.start_send(LinkKind::Data, &exchange.head, span);
             exchange.started = true;
@@ -192,17 +188,12 @@ impl Collectives {
         memory: &Memory<'_>,
     ) -> Result<bool, Stop> {
         let Some((peer, landing)) = exchange.receive else { return Ok(false) };
-        if exchange.leaves_opening_to(&driver.peers.slots[peer as usize]) {
-            return Ok(false);
-        }
-        if driver.peers.link(&self.context, peer)?.is_none() {
-            return Ok(false);
-        }
-        let Driver { peers: Peers { slots, .. }, piece, .. } = driver;
+        let Driver { peers, piece, .. } = driver;
+        let opens = !exchange.leaves_opening();
+        let Some(link) = peers.link(&self.context, peer, opens)? else { return Ok(false) };
         if let (Landing::Reduce { into, .. }, Some(how)) = (landing, exchange.arithmetic) {
             grow(piece, scratch_bytes(into.len, how.dtype.size()))?;
         }
-        let Slot::Up(link) = &mut slots[peer as usize] else { return Ok(false) };
         let ended = |end| Stop::Ended(peer, end);
         let sink = Sink { memory, landing, arithmetic: exchange.arithmetic };
         match link.peek_for(&sink, piece).map_err(ended)? {
@@ -212,7 +203,7 @@ impl Collectives {
             }
             Some(Arrival::Revoke(failure)) => Err(Stop::Heard(Box::new(failure))),
             Some(Arrival::Leave) => {
-                slots[peer as usize] = Slot::Left(None);
+                peers.links.entry(peer).slot = Slot::Left(None);
                 Err(Stop::Left(peer))
             }
             Some(Arrival::Data(header, data)) => {
@@ -221,7 +212,7 @@ impl Collectives {
                 if moved == Moved::Done {
                     exchange.receive = None;
                     let word = link.word_behind();
-                    word.map_or(Ok(()), |failure| driver.peers.later.hear(running, failure))?;
+                    word.map_or(Ok(()), |failure| peers.later.hear(running, failure))?;
                 }
                 Ok(moved != Moved::Nothing)
             }
@@ -249,7 +240,7 @@ impl Collectives {
             return Ok(());
         }
         driver.peers.look_for_signs(&self.context, exchange.peers(), now)?;
-        let opening = exchange.opening_until(&driver.peers.slots, now);
+        let opening = exchange.opening_until(&driver.peers.links, now);
         if opening <= now {
             return Ok(());
         }
@@ -294,8 +285,8 @@ impl Collectives {
         let Driver { watch, peers, .. } = driver;
         watch.clear();
         watch.add(Token(WAKER), self.bell(), true, false);
-        for (peer, slot) in peers.slots.iter_mut().enumerate() {
-            let Slot::Up(link) = slot else { continue };
+        for Entry { rank, slot, .. } in peers.links.used_mut() {
+            let (peer, Some(link)) = (*rank as usize, slot.opened()) else { continue };
             // A rank that gives up says why after all that it sent before. This rank may not come to read that for
             // long.
             if receiving != Some(peer) {
@@ -337,7 +328,7 @@ impl Collectives {
                 DOORBELL => continue,
                 _ => {}
             }
-            if let Slot::Up(link) = &mut peers.slots[token] {
+            if let Some(link) = peers.links.opened(token as u32) {
                 link.note_end(closed);
                 link.transport().is_reported();
             }

@@ -5,6 +5,7 @@ use crate::runtime::collectives::call_progress::PEER_OPENS;
 use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
 use crate::runtime::collectives::queued_call::Work;
 use crate::runtime::links::link::Link;
+use crate::runtime::links::peers::Links;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::types::Call;
 use crate::wire::DATA_HEADER_BYTES;
@@ -14,23 +15,23 @@ use std::time::Instant;
 
 #[test]
 fn a_peer_is_waited_for_to_open_a_link_once_and_not_for_long() {
-    let mut slots = [Slot::Asked, Slot::Unused];
+    let mut links = Links::with([Slot::Asked, Slot::Unused]);
     let (receive, head) = (Some((1, Landing::Place(Span::EMPTY))), [0; DATA_HEADER_BYTES]);
     let opening = Opening::Peer;
     let mut exchange = Exchange { head, send: None, receive, started: false, arithmetic: None, opening };
     let start = Time::default() + PEER_OPENS;
-    assert!(exchange.leaves_opening_to(&slots[1]));
-    assert!(!exchange.leaves_opening_to(&slots[0]), "asked for, then it is under way");
+    assert!(exchange.leaves_opening_to(links.slot(1)));
+    assert!(!exchange.leaves_opening_to(links.slot(0)), "asked for, then it is under way");
     for now in [start, start + PEER_OPENS / 2] {
-        assert_eq!(exchange.opening_until(&slots, now), start + PEER_OPENS);
+        assert_eq!(exchange.opening_until(&links, now), start + PEER_OPENS);
     }
-    assert!(exchange.leaves_opening_to(&slots[1]));
-    assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), start + PEER_OPENS);
-    assert!(!exchange.leaves_opening_to(&slots[1]), "this rank opens it");
-    assert_eq!(exchange.opening_until(&slots, start + PEER_OPENS), Time::NEVER);
+    assert!(exchange.leaves_opening_to(links.slot(1)));
+    assert_eq!(exchange.opening_until(&links, start + PEER_OPENS), start + PEER_OPENS);
+    assert!(!exchange.leaves_opening_to(links.slot(1)), "this rank opens it");
+    assert_eq!(exchange.opening_until(&links, start + PEER_OPENS), Time::NEVER);
     exchange.opening = Opening::Peer;
-    slots[1] = Slot::Left(None);
-    assert_eq!(exchange.opening_until(&slots, start), Time::NEVER);
+    links.entry(1).slot = Slot::Left(None);
+    assert_eq!(exchange.opening_until(&links, start), Time::NEVER);
 }
 
 #[test]
@@ -54,12 +55,12 @@ fn a_call_polls_only_for_what_may_come_at_once() {
     let mut spoken = Link::new(Box::new(Scripted::default()), &[&header[..], &data].concat());
     assert!(!spoken.has_spoken(), "nobody has looked");
     assert!(matches!(spoken.peek(), Ok(Some(Arrival::Data(..)))));
-    let slots = [Slot::Asked, Slot::Up(Box::new(silent)), Slot::Up(Box::new(spoken))];
+    let links = Links::with([Slot::Asked, Slot::Up(Box::new(silent)), Slot::Up(Box::new(spoken))]);
     let polls = |send: Option<u32>, receive: Option<u32>| {
         let (send, receive) =
             (send.map(|peer| (peer, Span::EMPTY)), receive.map(|peer| (peer, Landing::Place(Span::EMPTY))));
         let opening = Opening::Peer;
-        Exchange { head: data, send, receive, started: false, arithmetic: None, opening }.may_poll(&slots)
+        Exchange { head: data, send, receive, started: false, arithmetic: None, opening }.may_poll(&links)
     };
     assert!(!polls(Some(0), None) && !polls(None, Some(0)), "the link is being opened");
     assert!(!polls(None, Some(1)), "the peer may just be starting");

@@ -13,7 +13,7 @@ use super::turns::Turns;
 use crate::net::Watch;
 use crate::runtime::base::interrupts::Attention;
 use crate::runtime::base::mailbox::Mailbox;
-use crate::runtime::links::peers::{turn_away, Mail, Slot};
+use crate::runtime::links::peers::{turn_away, Mail};
 use crate::runtime::memory::buffer::PartList;
 use crate::runtime::memory::checksums::Checksums;
 use crate::runtime::state::context::{Context, TimeLimit};
@@ -29,6 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 pub(crate) const WAKER: usize = usize::MAX - 1;
 /// The token of the doorbell by which ranks that share memory wake each other.
 pub(crate) const DOORBELL: usize = usize::MAX - 2;
+/// How many descriptors a call watches beside those of its links.
+const OTHERS_WATCHED: usize = 2;
 
 /// How many lists for the parts of calls are kept: those of an alltoallv, twice.
 const SPARE_LISTS_MAX: usize = 8;
@@ -111,13 +113,12 @@ impl Driver {
 
 impl Collectives {
     pub(crate) fn new(context: &Arc<Context>, mailbox: Mailbox<Mail>) -> Collectives {
-        let members = context.roster.members.len();
         Collectives {
             context: Arc::clone(context),
             thresholds: Thresholds::from_slice(&context.formed().agreed.thresholds).unwrap_or_default(),
             exclusive: Mutex::new(Exclusive {
                 driver: Driver {
-                    watch: Watch::with_capacity(members + 1),
+                    watch: Watch::default(),
                     peers: Peers::new(context),
                     piece: Vec::new(),
                     head: Vec::with_capacity(DATA_HEADER_BYTES),
@@ -238,7 +239,8 @@ impl Collectives {
     pub(crate) fn take_in(&self, driver: &mut Driver) {
         for mail in self.mailbox.take() {
             let checksums = self.context.formed().agreed.checksums.has_network();
-            driver.peers.slots[mail.peer() as usize].take_in(mail, checksums);
+            driver.peers.links.take_in(mail, checksums);
+            driver.watch.reserve(driver.peers.links.used().len() + OTHERS_WATCHED);
         }
     }
 
@@ -252,7 +254,7 @@ impl Collectives {
     pub(crate) fn shut(&self) {
         self.mailbox.shut().into_iter().for_each(|mail| self.turn_away(mail));
         let mut exclusive = self.exclusive();
-        exclusive.driver.peers.slots.iter_mut().for_each(|slot| *slot = Slot::Left(None));
+        exclusive.driver.peers.links.shut();
         exclusive.carrier = CarrierChoice::Links;
     }
 }

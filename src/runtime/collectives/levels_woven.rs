@@ -309,7 +309,7 @@ impl Weaver<'_> {
         levels.shared.iter().for_each(|shared| shared.fall_asleep(peer));
         // A link to the peer lets this rank hear of the peer's end. What the peer published before its end counts.
         let member = levels.shared.as_ref().map_or(0, |shared| shared.members[peer as usize]);
-        let ended = driver.peers.link(&self.group.context, member).map(drop).err();
+        let ended = driver.peers.link(&self.group.context, member, true).map(drop).err();
         // The peer may have published just before this rank said that it sleeps.
         let outcome = match (self.go_on_in_memory(driver, levels, next, Manner::Looks), ended) {
             (Err(Stop::NotYet(Some(still))), None) if still == peer => self.sleep(driver, levels),

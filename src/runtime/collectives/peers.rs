@@ -4,15 +4,15 @@ use super::stop::{Running, Stop};
 use crate::error::Failure;
 use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::links::link::{Arrival, Link, LinkEnd};
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Links, Slot};
 use crate::runtime::state::context::Context;
 use crate::runtime::state::node_state::AgentCommand;
 use crate::runtime::state::silence::SilenceWatch;
 use crate::wire::Channel;
 
-/// The links to all peers of a group.
+/// What the collectives of a group know of their peers.
 pub(crate) struct Peers {
-    pub slots: Vec<Slot>,
+    pub links: Links<()>,
     /// Looks whether the links to the peers that the call waits for are silent.
     pub silence: SilenceWatch,
     pub later: Later,
@@ -39,30 +39,30 @@ impl Later {
 impl Peers {
     /// The peers of a group, before any has a link.
     pub(crate) fn new(context: &Context) -> Peers {
-        let slots = context.roster.members.iter().map(|_| Slot::Unused).collect();
-        Peers { slots, silence: SilenceWatch::new(context.bounds), later: Later::default() }
+        let links = Links::among(context.roster.members.len());
+        Peers { links, silence: SilenceWatch::new(context.bounds), later: Later::default() }
     }
 
-    /// The link to a peer, if it is open. A link that nobody has asked for is asked for now.
-    pub(crate) fn link(&mut self, context: &Context, peer: u32) -> Result<Option<&mut Link>, Stop> {
-        let slot = &mut self.slots[peer as usize];
-        match slot {
-            Slot::Unused => {
-                *slot = Slot::Asked;
-                context.state.ask(AgentCommand::Open(LinkKey::new(context.id(), Channel::Collectives, peer)));
+    /// The link to a peer, if it is open. A link that nobody has asked for is asked for now, if this rank `opens` it.
+    pub(crate) fn link(&mut self, context: &Context, peer: u32, opens: bool) -> Result<Option<&mut Link>, Stop> {
+        let entry = self.links.entry(peer);
+        match entry.slot {
+            Slot::Up(ref mut link) => Ok(Some(link)),
+            Slot::Unused if opens => {
+                let key = LinkKey::new(context.id(), Channel::Collectives, peer);
+                entry.want(|| context.state.ask(AgentCommand::Open(key)));
                 Ok(None)
             }
-            Slot::Asked => Ok(None),
-            Slot::Up(link) => Ok(Some(link)),
+            Slot::Unused | Slot::Asked => Ok(None),
             Slot::Left(_) => Err(Stop::Left(peer)),
-            Slot::Ended(end) => Err(Stop::Ended(peer, end.clone())),
+            Slot::Ended(ref end) => Err(Stop::Ended(peer, end.clone())),
         }
     }
 
     /// Looks at a link that this call does not read just now: a peer may be giving up, or gone.
     pub(crate) fn serve(&mut self, running: &Running<'_>, peer: u32) -> Result<(), Stop> {
-        let slot = &mut self.slots[peer as usize];
-        let Slot::Up(link) = slot else { return Ok(()) };
+        let Some(slot) = self.links.known_mut(peer).map(|entry| &mut entry.slot) else { return Ok(()) };
+        let Some(link) = slot.opened() else { return Ok(()) };
         match link.peek() {
             Ok(None | Some(Arrival::Data(..) | Arrival::Message(..))) => Ok(()), // the call that reads it finds out
             Ok(Some(Arrival::Revoke(failure))) => {
@@ -88,10 +88,6 @@ impl Peers {
     /// from the scheduler, or by the link's end.
     pub(crate) fn pass_on(&mut self, context: &Context, cause: &Failure) {
         let frame = context.last_word_of(cause);
-        for slot in &mut self.slots {
-            if let Slot::Up(link) = slot {
-                link.say_last(&frame);
-            }
-        }
+        self.links.all_opened().for_each(|(_, link)| link.say_last(&frame));
     }
 }

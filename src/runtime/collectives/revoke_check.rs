@@ -9,7 +9,6 @@
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
 use crate::net::Token;
-use crate::runtime::links::peers::Slot;
 use std::time::Duration;
 
 /// How long after one look nobody looks again, for each [`LINKS`] links. A look costs more the more links there are; so
@@ -30,22 +29,20 @@ impl Collectives {
         }
         let Driver { watch, peers, next_check, .. } = driver;
         watch.clear();
-        for (peer, slot) in peers.slots.iter().enumerate() {
-            if let Slot::Up(link) = slot {
-                watch.add(Token(peer), link.descriptor(), false, false);
-            }
+        for (peer, link) in peers.links.all_opened() {
+            watch.add(Token(peer as usize), link.descriptor(), false, false);
         }
         *next_check = running.since + INTERVAL * (1 + watch.watched() / LINKS) as u32;
         watch.wait(Some(Duration::ZERO));
         for ready in watch.ready() {
-            let peer = ready.token.0;
-            if let Slot::Up(link) = &mut peers.slots[peer] {
+            let peer = ready.token.0 as u32;
+            if let Some(link) = peers.links.opened(peer) {
                 link.note_end(ready.closed);
                 if !link.is_waited_for() {
-                    peers.serve(running, peer as u32)?;
+                    peers.serve(running, peer)?;
                 }
             }
-            if let Slot::Up(link) = &mut peers.slots[peer] {
+            if let Some(link) = peers.links.opened(peer) {
                 link.peers_last_word().map_or(Ok(()), |failure| peers.later.hear(running, failure))?;
             }
         }

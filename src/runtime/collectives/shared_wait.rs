@@ -101,7 +101,7 @@ impl SharedWait<'_> {
             return Ok(());
         }
         // What a peer published before it left counts. So this looks for it once more when the peer's end is known.
-        if let (Err(stop), false) = (driver.peers.link(&self.group.context, peer).map(drop), has_come(shared)) {
+        if let (Err(stop), false) = (driver.peers.link(&self.group.context, peer, true).map(drop), has_come(shared)) {
             return Err(stop);
         }
         if self.group.watch_links(driver, self.running, None, None)? {

@@ -4,7 +4,7 @@
 use super::peers::Peers;
 use super::stop::{Awaited, Stop};
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Links, Slot};
 use crate::runtime::state::context::Context;
 use crate::runtime::state::silence::{in_words, Finding, Silent};
 use crate::types::Time;
@@ -17,7 +17,7 @@ impl Peers {
     /// Looks at the links to the peers that a call waits for, if it is time to.
     pub(crate) fn look_for_signs(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Result<(), Stop> {
         self.silence.wait(now);
-        let silence = |peer: u32, late| self.slots[peer as usize].silence(now, late);
+        let silence = |peer: u32, late| self.links.silence(peer, now, late);
         let found = self.silence.look(now, peers.into_iter().flatten(), silence, |peer| context.answer_about(peer));
         for Silent { rank: peer, silence, finding } in found {
             match finding {
@@ -35,8 +35,7 @@ impl Peers {
     /// The one of these peers that a call waits for; rather one whose link is at fault.
     pub(crate) fn awaited(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Option<Awaited> {
         let waited = self.silence.waited(now);
-        let awaited =
-            |peer: u32| Awaited { peer, fault: fault(&mut self.slots[peer as usize], context, peer, waited, now) };
+        let awaited = |peer: u32| Awaited { peer, fault: fault(&mut self.links, context, peer, waited, now) };
         let mut found: Vec<Awaited> = peers.into_iter().flatten().map(awaited).collect();
         let at = found.iter().position(|awaited| awaited.fault.is_some()).unwrap_or(0);
         (at < found.len()).then(|| found.swap_remove(at))
@@ -44,11 +43,11 @@ impl Peers {
 }
 
 /// The fault of the link to a peer that has been waited for so long, if there is one.
-fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: Time) -> Option<String> {
+fn fault(links: &mut Links<()>, context: &Context, peer: u32, waited: Duration, now: Time) -> Option<String> {
     if waited < FAULT {
         return None;
     }
-    match slot {
+    match links.slot(peer) {
         Slot::Asked => {
             // If the peer's addresses are not known, nobody has tried yet.
             let member = context.roster.member(peer)?;
@@ -60,7 +59,7 @@ fn fault(slot: &mut Slot, context: &Context, peer: u32, waited: Duration, now: T
             (!addresses.is_empty()).then_some(words)
         }
         Slot::Up(_) | Slot::Unused | Slot::Left(_) | Slot::Ended(_) => {
-            let silence = slot.silence(now, Duration::ZERO)?.min(waited);
+            let silence = links.silence(peer, now, Duration::ZERO)?.min(waited);
             (silence >= FAULT).then(|| in_words(silence))
         }
     }

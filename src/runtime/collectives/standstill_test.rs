@@ -22,7 +22,7 @@ fn exclusive(bench: &Bench) -> (MutexGuard<'_, Exclusive>, [Scripted; 2]) {
     let scripts = [Scripted::default(), Scripted::default()];
     let up = |script: &Scripted| Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
     let mut exclusive = bench.group.collectives.exclusive();
-    exclusive.driver.peers.slots = vec![Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])];
+    exclusive.driver.peers.links = Links::with([Slot::Unused, Slot::Asked, up(&scripts[0]), up(&scripts[1])]);
     (exclusive, scripts)
 }
 

@@ -10,7 +10,7 @@ use super::group::Group;
 use crate::agent::Command;
 use crate::error::{Failure, Result};
 use crate::runtime::base::interrupts::Attention;
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::link::Link;
 use crate::runtime::state::node_state::{AgentCommand, NodeState};
 use crate::types::Time;
 use crate::wire::GroupProgress;
@@ -53,15 +53,14 @@ impl Group {
         let driver = &mut exclusive.driver;
         self.collectives.take_in(driver);
         let word = self.context.last_word.get();
-        for slot in &mut driver.peers.slots {
-            let Slot::Up(link) = slot else { continue };
+        for (_, link) in driver.peers.links.all_opened() {
             match word {
                 Some(word) if !link.is_mid_frame() => link.say_last(word),
                 _ => {}
             }
         }
-        let on_its_way = |slot: &Slot| matches!(slot, Slot::Up(link) if !link.is_mid_frame() && link.unsent() > 1);
-        !driver.peers.slots.iter().any(on_its_way) && self.messages.is_drained()
+        let on_its_way = |(_, link): (u32, &mut Link)| !link.is_mid_frame() && link.unsent() > 1;
+        !driver.peers.links.all_opened().any(on_its_way) && self.messages.is_drained()
     }
 
     /// Tells the group's threads to end, and returns the threads that exist. Operations under way end first, because

@@ -1,9 +1,8 @@
 //! One data-plane link: frames over a transport, straight from and into the memory of the call.
 //!
-//! Owns the transport, up to [`INBOUND_BYTES`] that were read ahead, and the frame that is going out. Sends from the
-//! caller's memory and receives into it; each piece's checksum is taken while the piece lies in the cache.
-//! Knows nothing of groups or of what a failure means: its driver is told what happened ([`LinkEnd`], [`Arrival`]).
-//! Tested in `link_test.rs`, over plain TCP and over the test link.
+//! Owns the transport, up to [`INBOUND_BYTES`] that were read ahead, and the frame that is going out. Sends from the caller's memory and
+//! receives into it; each piece's checksum is taken while the piece lies in the cache. Knows nothing of groups or of what a failure means:
+//! its driver is told what happened ([`LinkEnd`], [`Arrival`]). Tested in `link_test.rs`, over plain TCP and over the test link.
 
 use super::keepalive::KeepAlive;
 pub(crate) use super::link_end::LinkEnd;
@@ -207,6 +206,7 @@ impl Link {
 
     /// Like `peek`, for a caller that knows which payload should come. If it is long, the part that is there lands at once where
     /// it belongs, and `receive` finds it there. If another frame comes, its bytes are put behind its head, as if read ahead.
+    #[inline]
     pub fn peek_for(&mut self, sink: &Sink<'_>, scratch: &mut [u8]) -> Result<Option<Arrival>, LinkEnd> {
         let total = sink.total();
         if self.incoming.is_some() || self.from < self.to || total < DIRECT_BYTES {

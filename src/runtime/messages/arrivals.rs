@@ -97,7 +97,7 @@ impl Engine {
             return self.buffer(rank, length).map(Bytes::Own);
         };
         let Stage::Coming(_, here) = operation.stage else { return Err(odd()) };
-        let announced = self.transfers.peers.get(&rank).and_then(|peer| peer.inbound.get(&message.number));
+        let announced = self.transfers.links.known(rank).and_then(|entry| entry.peer.inbound.get(&message.number));
         let announced = announced.map(|told| (told.count, told.dtype));
         if announced != Some((message.count, message.dtype)) || length > bytes - here || (length == 0 && bytes > 0) {
             return Err(odd());
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     fn cleared_op(&self, rank: u32, number: u64) -> Option<OpId> {
-        match self.transfers.peers.get(&rank)?.inbound.get(&number)?.state {
+        match self.transfers.links.known(rank)?.peer.inbound.get(&number)?.state {
             InboundStage::Cleared(op) => Some(op),
             _ => None,
         }

@@ -4,8 +4,8 @@ use super::engine::Engine;
 use super::matching::{Matching, OpId};
 use super::peer::Peer;
 use crate::error::{Failure, Status};
-use crate::runtime::links::link::{LinkEnd, Moved};
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::link::{Link, LinkEnd, Moved};
+use crate::runtime::links::peers::Entry;
 
 impl Engine {
     /// Nothing goes on any more: every operation ends with this failure, and the peers are told on every link. From now
@@ -21,10 +21,9 @@ impl Engine {
         }
         self.transfers.matching = Matching::default();
         self.deadlines.clear();
-        for peer in self.transfers.peers.values_mut() {
-            let (slot, writing) = (std::mem::replace(&mut peer.slot, Slot::Unused), peer.writing.take());
-            *peer = Peer { slot, ..Peer::default() };
-            let Slot::Up(link) = &mut peer.slot else { continue };
+        for Entry { slot, peer, .. } in self.transfers.links.used_mut() {
+            let writing = std::mem::take(peer).writing;
+            let Some(link) = slot.opened() else { continue };
             if failure.status == Status::State {
                 // A rank that leaves ends the frame that it is in: to the peer, a part of a frame would be a broken
                 // link.
@@ -40,22 +39,23 @@ impl Engine {
     /// Goes on with the last words. Returns whether some of them have not reached their peers yet.
     pub(super) fn drain(&mut self) -> bool {
         let mut waits = false;
-        for peer in self.transfers.peers.values_mut() {
+        for Entry { slot, peer, .. } in self.transfers.links.used_mut() {
+            let Some(link) = slot.opened() else { continue };
             if peer.last_word.is_some() {
-                match farewell(peer) {
+                match farewell(link, peer) {
                     Ok(Moved::Some | Moved::Nothing) => waits = true,
                     Ok(Moved::Done) | Err(_) => (peer.writing, peer.last_word) = (None, None),
                 }
             }
-            waits |= matches!(&peer.slot, Slot::Up(link) if link.unsent() > 1);
+            waits |= link.unsent() > 1;
         }
         waits
     }
 }
 
 /// The rest of the frame that was going out, and behind it the last word.
-fn farewell(peer: &mut Peer) -> Result<Moved, LinkEnd> {
-    let Peer { slot: Slot::Up(link), writing, last_word: Some(word), .. } = peer else { return Ok(Moved::Done) };
+fn farewell(link: &mut Link, peer: &mut Peer) -> Result<Moved, LinkEnd> {
+    let Peer { writing, last_word: Some(word), .. } = peer else { return Ok(Moved::Done) };
     if let Some(frame) = writing {
         if frame.send(link)? != Moved::Done {
             return Ok(Moved::Nothing);

@@ -53,7 +53,7 @@ impl Bench {
         for rank in 1..3 {
             let script = &scripts[rank as usize];
             script.script().room = usize::MAX;
-            engine.transfers.peer(rank).slot = Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
+            engine.transfers.links.entry(rank).slot = Slot::Up(Box::new(Link::new(Box::new(script.clone()), &[])));
         }
         Bench { engine, scripts }
     }
@@ -494,7 +494,7 @@ fn a_peer_that_is_needed_and_silent_for_as_long_is_suspected() {
             assert_eq!(sent(&bench, 1), now.min(3) as usize, "what it is to answer, as long as it does");
         }
         assert_eq!(found, [(7, 1, Finding::Ask), (ends_at, 1, finding)]);
-        assert!(matches!(&bench.engine.transfers.peer(1).slot, Slot::Ended(LinkEnd::Silent(words))
+        assert!(matches!(bench.engine.transfers.links.slot(1), Slot::Ended(LinkEnd::Silent(words))
             if words.contains("acknowledged for 0.") || words.contains("acknowledged for 1.")));
         assert_eq!(sent(&bench, 2), 0, "rank 2 is needed by nobody");
         // A peer that was silent before it was needed has its whole time first.

@@ -68,7 +68,8 @@ impl Transfers {
         self.end(op, Err(error));
         // If its receive goes while a message comes in, the message waits for another receive.
         let Stage::Met(message) = stage else { return };
-        let inbound = self.peers.get_mut(&message.source).and_then(|peer| peer.inbound.get_mut(&message.number));
+        let inbound =
+            self.links.known_mut(message.source).and_then(|entry| entry.peer.inbound.get_mut(&message.number));
         let Some(inbound) = inbound else { return };
         if let InboundStage::Arriving(of) = &mut inbound.state {
             *of = None;

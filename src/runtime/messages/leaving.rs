@@ -5,14 +5,14 @@ use super::operation::{Operation, Stage};
 use super::peer::{Inbound, InboundStage};
 use super::transfers::Transfers;
 use crate::error::Culprit;
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Entry, Slot};
 
 impl Transfers {
     /// A peer has left the cluster, or freed the group. Operations that need it end; what it sent before still counts.
     pub(super) fn peer_left(&mut self, rank: u32, culprit: Option<Culprit>) {
         let error = self.left_error(rank, culprit.as_ref());
-        let peer = self.peer(rank);
-        peer.slot = Slot::Left(culprit);
+        let Entry { slot, peer, .. } = self.links.entry(rank);
+        *slot = Slot::Left(culprit);
         peer.writing = None;
         peer.words.clear();
         peer.heads.clear();

@@ -244,11 +244,16 @@ impl Messages {
         let wanted = std::mem::take(&mut engine.transfers.wanted);
         let look = look || engine.needs_attention();
         drop(engine);
-        for rank in wanted {
-            self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
-        }
+        self.ask_for_links(wanted);
         if look {
             handle.mailbox.interrupt();
+        }
+    }
+
+    /// Asks the agent thread for links, without the engine's lock.
+    fn ask_for_links(&self, ranks: Vec<u32>) {
+        for rank in ranks {
+            self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
         }
     }
 
@@ -398,7 +403,7 @@ impl Messages {
     pub(crate) fn shut(&self) {
         let Some(handle) = self.handle.get() else { return };
         handle.mailbox.shut().into_iter().for_each(|mail| turn_away(mail, self.context.last_word.get()));
-        lock(&handle.engine).transfers.peers.clear();
+        lock(&handle.engine).transfers.links.shut();
     }
 }
 

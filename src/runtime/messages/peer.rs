@@ -1,8 +1,7 @@
-//! What is known of one peer: its link, what is to be said on it, and what has come.
+//! What is known of one peer beside its link: what is to be said on it, and what has come.
 
 use super::matching::OpId;
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
-use crate::runtime::links::peers::Slot;
 use crate::runtime::memory::buffer::CallBuffers;
 use crate::runtime::state::silence::Finding;
 use crate::schedules::{Buffer, Span};
@@ -130,7 +129,6 @@ pub(super) enum InboundStage {
 
 /// One peer.
 pub(super) struct Peer {
-    pub slot: Slot,
     /// The number of our last message to it, and of its last to us.
     pub numbered: u64,
     pub announced: u64,
@@ -179,7 +177,6 @@ pub(super) struct SuspectedPeer {
 impl Default for Peer {
     fn default() -> Self {
         Peer {
-            slot: Slot::Unused,
             numbered: 0,
             announced: 0,
             credit: EAGER_CREDIT,

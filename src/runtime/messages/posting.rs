@@ -3,7 +3,7 @@
 use super::matching::OpId;
 use super::matching::{MessageId, Wanted};
 use super::operation::{Direction, Operation, Post, Stage};
-use super::peer::{Bytes, Inbound, InboundStage, Peer};
+use super::peer::{Bytes, Inbound, InboundStage};
 use super::transfers::Transfers;
 use crate::error::{Error, Result, Status};
 use crate::runtime::base::request::{Completer, Received};
@@ -35,9 +35,9 @@ impl Transfers {
     /// a message to oneself of so many bytes.
     pub(super) fn is_full(&self, to: Option<u32>, own_bytes: usize) -> bool {
         let operations = &self.operations;
-        let peer = to.map(|rank| self.peers.get(&rank));
+        let entry = to.map(|rank| self.links.known(rank));
         operations.capacity() - operations.len() < 2
-            || peer.is_some_and(|peer| peer.is_none_or(Peer::is_full))
+            || entry.is_some_and(|entry| entry.is_none_or(|entry| entry.peer.is_full()))
             || self.matching.is_full()
             || self.probes.capacity() == self.probes.len()
             || !self.pool.has(own_bytes)
@@ -46,9 +46,9 @@ impl Transfers {
     /// Makes room for such a post.
     pub(super) fn reserve(&mut self, to: Option<u32>, own_bytes: usize) -> Result<(), TryReserveError> {
         self.operations.try_reserve(2)?;
-        self.peers.try_reserve(1)?;
-        if let Some(peer) = to.and_then(|rank| self.peers.get_mut(&rank)) {
-            peer.reserve()?;
+        self.links.reserve_one()?;
+        if let Some(entry) = to.and_then(|rank| self.links.known_mut(rank)) {
+            entry.peer.reserve()?;
         }
         self.matching.reserve()?;
         self.probes.try_reserve(1)?;
@@ -139,7 +139,7 @@ impl Transfers {
             let why = format!("a message to oneself of more than {EAGER_MAX} bytes needs a posted receive");
             return Err(Error::new(Status::State, what(&why)));
         }
-        let own = self.peers.get(&to);
+        let own = self.links.known(to).map(|entry| &entry.peer);
         let freed = before.filter(|message| message.source == to).and_then(|message| own?.inbound.get(&message.number));
         let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
@@ -163,7 +163,7 @@ impl Transfers {
         peer.inbound.insert(number, Inbound { tag, dtype, count, state });
         let misfit = self.arrive(MessageId { source: own, number }, tag);
         // A message that no receive waited for is kept as a copy: the caller's memory is not touched any more.
-        if let Some(inbound) = self.peers.get_mut(&own).and_then(|peer| peer.inbound.get_mut(&number)) {
+        if let Some(inbound) = self.links.known_mut(own).and_then(|entry| entry.peer.inbound.get_mut(&number)) {
             let bytes = self.pool.copy(buffers.memory().bytes(Span::new(Buffer::Input, 0, length)));
             inbound.state = InboundStage::Kept(Bytes::Own(bytes));
         }

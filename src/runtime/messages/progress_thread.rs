@@ -6,14 +6,11 @@ use super::peer::SuspectedPeer;
 use super::transfers::Transfers;
 use super::{EngineHandle, Messages, WAKER};
 use crate::net::{Poller, Registry, Token};
-use crate::runtime::base::link_key::LinkKey;
 use crate::runtime::base::sync::lock;
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::links::peers::{turn_away, Mail, Slot};
-use crate::runtime::state::node_state::AgentCommand;
 use crate::runtime::state::verdict::PeerQuery;
 use crate::types::Time;
-use crate::wire::Channel;
 use std::time::Duration;
 
 impl Messages {
@@ -28,7 +25,7 @@ impl Messages {
             let (until, has_more) = {
                 let mut engine = lock(&handle.engine);
                 for rank in ready.drain(..) {
-                    engine.transfers.peer(rank).slot.is_reported();
+                    engine.transfers.links.opened(rank).into_iter().for_each(|link| link.transport().is_reported());
                     engine.pump(rank);
                 }
                 more.extend(std::iter::from_fn(|| engine.more.pop_first()));
@@ -81,9 +78,7 @@ impl Messages {
             let Transfers { wanted, suspects, .. } = &mut engine.transfers;
             (std::mem::take(wanted), std::mem::take(suspects), engine.trouble.take())
         };
-        for rank in wanted {
-            self.context.state.ask(AgentCommand::Open(LinkKey::new(self.context.id(), Channel::Messages, rank)));
-        }
+        self.ask_for_links(wanted);
         trouble.into_iter().for_each(|trouble| self.revoke_for(trouble));
         suspects.into_iter().for_each(|suspect| self.judge(handle, suspect, open));
         open.retain(|(suspect, query)| match query.word(&self.context) {
@@ -98,20 +93,16 @@ impl Messages {
 
 fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
     let (rank, checksums) = (mail.peer(), engine.transfers.roster.formed.agreed.checksums.has_network());
-    if !engine.transfers.peer(rank).slot.is_wanted() {
-        return;
-    }
-    match mail {
-        Mail::Failed(_, end) => return engine.never_up(rank, end),
-        Mail::Freed(_) => return engine.transfers.peer_left(rank, None),
-        up => engine.transfers.peer(rank).slot.take_in(up, checksums),
-    }
-    let Slot::Up(link) = &mut engine.transfers.peer(rank).slot else { return };
-    match link.transport().register(registry, Token(rank as usize)) {
-        Ok(()) => engine.pump(rank),
-        Err(error) => {
-            engine.transfers.peer(rank).slot = Slot::Asked;
-            engine.never_up(rank, LinkEnd::Ended(format!("it cannot be watched: {error}")));
+    let Some(entry) = engine.transfers.links.take_in(mail, checksums) else { return };
+    match &mut entry.slot {
+        Slot::Up(link) => match link.transport().register(registry, Token(rank as usize)) {
+            Ok(()) => engine.pump(rank),
+            Err(error) => engine.ends(rank, LinkEnd::Ended(format!("it cannot be watched: {error}"))),
+        },
+        Slot::Ended(end) => {
+            let end = end.clone();
+            engine.ends(rank, end);
         }
+        Slot::Left(_) | Slot::Unused | Slot::Asked => engine.transfers.peer_left(rank, None),
     }
 }

@@ -7,7 +7,7 @@ use super::engine::{Engine, Trouble};
 use super::operation::{Direction, Stage};
 use super::peer::{Bytes, Outbound, Peer, Reading, Writing};
 use crate::runtime::links::link::{Arrival, Link, LinkEnd, Moved};
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Entry, Slot};
 use crate::runtime::links::sink::Sink;
 use crate::schedules::{Buffer, Landing, Span};
 use crate::wire::{LinkKind, MessageHeader, MessagePart, EAGER_COST, EAGER_MAX, MESSAGE_PIECE_BYTES, RTS_MAX};
@@ -43,7 +43,7 @@ impl Engine {
 
     /// Nothing can be moved on a link just now. From now on the poller says when something can, unless callers look.
     fn leave_link(&mut self, rank: u32) {
-        let Some(Peer { slot: Slot::Up(link), .. }) = self.transfers.peers.get_mut(&rank) else { return };
+        let Some(link) = self.transfers.links.opened(rank) else { return };
         if self.callers > 0 {
             self.looked_at.insert(rank);
         } else if !link.transport().may_sleep() {
@@ -75,9 +75,8 @@ impl Engine {
                 has_moved
             }
             None => {
-                let open = |(rank, peer): (&u32, &Peer)| matches!(peer.slot, Slot::Up(_)).then_some(*rank);
                 let mut ranks = std::mem::take(&mut self.open);
-                ranks.extend(self.transfers.peers.iter().filter_map(open));
+                ranks.extend(self.transfers.links.all_opened().map(|(rank, _)| rank));
                 ranks.drain(..).for_each(|rank| self.pump(rank));
                 self.open = ranks;
                 self.moved != before
@@ -114,20 +113,14 @@ impl Engine {
     }
 
     fn link_ended(&mut self, rank: u32, end: LinkEnd) {
-        if self.trouble.is_none() && matches!(self.transfers.peer(rank).slot, Slot::Up(_)) {
+        if self.trouble.is_none() && self.transfers.links.opened(rank).is_some() {
             self.ends(rank, end);
         }
     }
 
-    /// The link to this peer does not come to stand.
-    pub(super) fn never_up(&mut self, rank: u32, end: LinkEnd) {
-        if matches!(self.transfers.peer(rank).slot, Slot::Unused | Slot::Asked) {
-            self.ends(rank, end);
-        }
-    }
-
-    fn ends(&mut self, rank: u32, end: LinkEnd) {
-        self.transfers.peer(rank).slot = Slot::Ended(end.clone());
+    /// The link to this peer has ended, or does not come to stand.
+    pub(super) fn ends(&mut self, rank: u32, end: LinkEnd) {
+        self.transfers.links.entry(rank).slot = Slot::Ended(end.clone());
         let trouble = match end {
             LinkEnd::Ended(_) | LinkEnd::Silent(_) => return self.transfers.suspect(rank, end),
             LinkEnd::Corrupt(what) => Trouble::Corrupt(rank, what),
@@ -139,14 +132,15 @@ impl Engine {
 
     /// Goes on writing a frame, or begins the next. `Done`: one frame has gone, and there may be another.
     fn write_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
-        let Some(peer) = self.transfers.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
-        if !matches!(peer.slot, Slot::Up(_)) {
+        let Some(Entry { slot: Slot::Up(_), peer, .. }) = self.transfers.links.known_mut(rank) else {
             return Ok(Moved::Nothing);
-        }
+        };
         if peer.writing.is_none() && !self.begin_frame(rank) {
             return Ok(Moved::Nothing);
         }
-        let Peer { slot: Slot::Up(link), writing: Some(writing), .. } = self.transfers.peer(rank) else {
+        let Entry { slot: Slot::Up(link), peer: Peer { writing: Some(writing), .. }, .. } =
+            self.transfers.links.entry(rank)
+        else {
             return Ok(Moved::Nothing);
         };
         let sent = writing.send(link)?;
@@ -202,7 +196,7 @@ impl Engine {
             let Direction::Send { tag, .. } = operation.post.direction else { continue };
             let (dtype, count) = (operation.post.dtype, operation.post.count);
             let (length, buffers) = (operation.bytes(), operation.post.buffers);
-            let peer = self.transfers.peers.entry(rank).or_default();
+            let peer = &mut self.transfers.links.entry(rank).peer;
             let cost = length as u64 + EAGER_COST;
             let eager = length <= EAGER_MAX && cost <= peer.credit;
             if !eager && peer.ours.len() >= RTS_MAX {
@@ -245,16 +239,16 @@ impl Engine {
 
     fn start(&mut self, rank: u32, header: MessageHeader, what: Outbound, bytes: Bytes, length: usize) {
         let head = header.encode_in(&mut self.head);
-        let peer = self.transfers.peer(rank);
-        let Slot::Up(link) = &mut peer.slot else { return };
+        let Entry { slot: Slot::Up(link), peer, .. } = self.transfers.links.entry(rank) else { return };
         link.start_send(LinkKind::Message, &head, Span::new(Buffer::Input, 0, length));
         peer.writing = Some(Writing { what, length, bytes });
     }
 
     /// Goes on reading a frame, or begins the next. `Done`: one frame has come to its end, and there may be another.
     fn read_frame(&mut self, rank: u32) -> Result<Moved, LinkEnd> {
-        let Some(peer) = self.transfers.peers.get_mut(&rank) else { return Ok(Moved::Nothing) };
-        let Slot::Up(link) = &mut peer.slot else { return Ok(Moved::Nothing) };
+        let Some(Entry { slot: Slot::Up(link), peer, .. }) = self.transfers.links.known_mut(rank) else {
+            return Ok(Moved::Nothing);
+        };
         if peer.reading.is_none() {
             let (header, message) = match link.peek()? {
                 None => return Ok(held(link)),
@@ -275,7 +269,9 @@ impl Engine {
             let length = header.length as usize;
             self.transfers.peer(rank).reading = Some(Reading { header: message, length, bytes });
         }
-        let Peer { slot: Slot::Up(link), reading: Some(reading), .. } = self.transfers.peer(rank) else {
+        let Entry { slot: Slot::Up(link), peer: Peer { reading: Some(reading), .. }, .. } =
+            self.transfers.links.entry(rank)
+        else {
             return Ok(Moved::Nothing);
         };
         let landing = Landing::Place(Span::new(Buffer::Output, 0, reading.length));

@@ -14,7 +14,7 @@ use super::ranks::Ranks;
 use crate::error::{Culprit, Error, Result, Status};
 use crate::runtime::base::request::Received;
 use crate::runtime::links::link::LinkEnd;
-use crate::runtime::links::peers::Slot;
+use crate::runtime::links::peers::{Entry, Links, Slot};
 use crate::runtime::state::roster::Roster;
 use crate::runtime::state::silence::Finding;
 use crate::schedules::{Buffer, Span};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(super) struct Transfers {
     pub roster: Arc<Roster>,
     pub own: u32,
-    pub peers: Map<u32, Peer>,
+    pub links: Links<Peer>,
     pub operations: Map<OpId, Operation>,
     pub matching: Matching,
     /// Probes that wait. They are few, because each is a call that has not returned.
@@ -50,7 +50,7 @@ impl Transfers {
         Transfers {
             roster: Arc::clone(roster),
             own: roster.rank.unwrap_or(u32::MAX),
-            peers: Map::default(),
+            links: Links::among(roster.members.len()),
             operations: Map::default(),
             matching: Matching::default(),
             probes: Vec::new(),
@@ -84,19 +84,19 @@ impl Transfers {
 
     /// Makes sure that a link is open or asked for. Returns an error if there can be none to this peer.
     pub(super) fn reach(&mut self, rank: u32) -> Option<Error> {
-        let peer = self.peers.entry(rank).or_default();
-        if let Slot::Left(culprit) = &peer.slot {
-            let culprit = culprit.clone();
-            self.missed.insert(rank);
-            return Some(self.left_error(rank, culprit.as_ref()));
-        }
-        if matches!(peer.slot, Slot::Unused) {
-            peer.slot = Slot::Asked;
-            self.wanted.push(rank);
-        }
-        if let Slot::Ended(end) = &peer.slot {
-            let end = end.clone();
-            self.suspect(rank, end);
+        let entry = self.links.entry(rank);
+        entry.want(|| self.wanted.push(rank));
+        match &entry.slot {
+            Slot::Unused | Slot::Asked | Slot::Up(_) => {}
+            Slot::Ended(end) => {
+                let end = end.clone();
+                self.suspect(rank, end);
+            }
+            Slot::Left(culprit) => {
+                let culprit = culprit.clone();
+                self.missed.insert(rank);
+                return Some(self.left_error(rank, culprit.as_ref()));
+            }
         }
         None
     }
@@ -107,7 +107,7 @@ impl Transfers {
     }
 
     pub(super) fn peer(&mut self, rank: u32) -> &mut Peer {
-        self.peers.entry(rank).or_default()
+        &mut self.links.entry(rank).peer
     }
 
     /// Queues a word without a payload for a peer.
@@ -122,7 +122,7 @@ impl Transfers {
     pub(super) fn end(&mut self, op: OpId, outcome: Result<Option<Received>>) {
         let Some(operation) = self.operations.remove(&op) else { return };
         self.probes.retain(|probe| *probe != op);
-        if let Some(peer) = operation.peer().and_then(|rank| self.peers.get_mut(&rank)) {
+        if let Some(peer) = operation.peer().and_then(|rank| self.links.known_mut(rank)).map(|entry| &mut entry.peer) {
             if let Some(writing) = peer.writing.as_mut().filter(|writing| writing.bytes.is_of(op)) {
                 writing.bytes.adopt(Buffer::Input, writing.length);
             }
@@ -163,7 +163,7 @@ impl Transfers {
     /// What is known of a message that has come, or whose head has come.
     fn arrived(&self, message: MessageId) -> Option<Received> {
         let MessageId { source, number } = message;
-        let inbound = self.peers.get(&source)?.inbound.get(&number)?;
+        let inbound = self.links.known(source)?.peer.inbound.get(&number)?;
         Some(Received { source, tag: inbound.tag, count: inbound.count, dtype: inbound.dtype })
     }
 
@@ -179,7 +179,7 @@ impl Transfers {
         let operation = self.operations.get_mut(&op)?;
         let room = (operation.post.count, operation.post.dtype);
         let buffers = operation.post.buffers;
-        let inbound = self.peers.get_mut(&source)?.inbound.get_mut(&number)?;
+        let inbound = self.links.known_mut(source)?.peer.inbound.get_mut(&number)?;
         let sent = (inbound.count, inbound.dtype);
         let (tag, fits) = (inbound.tag, sent.1 == room.1 && sent.0 <= room.0);
         match &mut inbound.state {
@@ -236,8 +236,8 @@ impl Transfers {
     /// Whether no other rank is left from which a message could come.
     pub(super) fn all_left(&self) -> bool {
         let others = self.roster.members.len() - 1;
-        let left = |(rank, peer): (&u32, &Peer)| *rank != self.own && matches!(peer.slot, Slot::Left(_));
-        others > 0 && self.peers.iter().filter(|entry| left(*entry)).count() == others
+        let left = |entry: &&Entry<Peer>| entry.rank != self.own && matches!(entry.slot, Slot::Left(_));
+        others > 0 && self.links.used().iter().filter(left).count() == others
     }
 
     pub(super) fn left_error(&self, rank: u32, culprit: Option<&Culprit>) -> Error {

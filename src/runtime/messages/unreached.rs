@@ -15,13 +15,13 @@ impl Engine {
         if self.silence.look_at() <= now && (self.failed.is_some() || self.transfers.operations.is_empty()) {
             self.silence.end();
         }
-        let (peers, needed) =
-            (&mut self.transfers.peers, self.transfers.operations.values().filter_map(|operation| operation.peer()));
-        let silence = |rank, late| peers.get_mut(&rank)?.slot.silence(now, late);
+        let (links, needed) =
+            (&mut self.transfers.links, self.transfers.operations.values().filter_map(|operation| operation.peer()));
+        let silence = |rank, late| links.silence(rank, now, late);
         for Silent { rank, silence, finding } in self.silence.look(now, needed, silence, answer_about) {
             let end = LinkEnd::Silent(in_words(silence));
             if finding != Finding::Ask {
-                self.transfers.peer(rank).slot = Slot::Ended(end.clone());
+                self.transfers.links.entry(rank).slot = Slot::Ended(end.clone());
             }
             self.transfers.suspects.push(SuspectedPeer { rank, end, finding });
         }
