@@ -31,7 +31,7 @@ const MASTER_PORT_OFFSET: u64 = 2;
 
 /// What the system knows, for the cases in which the environment does not say it all.
 #[derive(Clone, Default)]
-pub struct Learnt {
+pub struct Surroundings {
     /// The command lines of the processes that this one descends from: its parent's first, then that one's parent's,
     /// and so on.
     pub ancestors: Vec<Vec<u8>>,
@@ -80,7 +80,7 @@ pub struct Placement {
 }
 
 /// The innermost launcher that started this process, if any did, and what it says.
-pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement> {
+pub fn placement(environment: &Environment, surroundings: &Surroundings) -> Option<Placement> {
     let launcher = innermost(environment)?;
     let mut given = BTreeMap::new();
     let copies = [
@@ -96,11 +96,11 @@ pub fn placement(environment: &Environment, learnt: &Learnt) -> Option<Placement
     }
     let (host, hint) = match launcher.tells_host(environment) {
         Some(host) => (Some(host), None),
-        None => of_host_file(learnt.host_file.as_ref()),
+        None => of_host_file(surroundings.host_file.as_ref()),
     };
     given.extend(host.map(|host| (Key::SchedHost, host)));
     given.extend(launcher.tells_port(environment).map(|port| (Key::SchedPort, port)));
-    let job = DerivedJob::of(launcher.name, launcher.marks, environment, &learnt.ancestors);
+    let job = DerivedJob::of(launcher.name, launcher.marks, environment, &surroundings.ancestors);
     let spans_hosts = launcher.spans_hosts(environment) == Some(true);
     Some(Placement { launcher, given, job, spans_hosts, hint })
 }

@@ -2,7 +2,7 @@
 
 use super::environment::{Environment, Text};
 use super::host_list;
-use super::launcher::{self, HostFile, Learnt, Placement};
+use super::launcher::{self, HostFile, Placement, Surroundings};
 use super::nearest;
 use super::origin::Origin;
 use super::shown::{not_text, show, wrong};
@@ -20,7 +20,7 @@ pub struct Config {
     code: BTreeMap<Key, String>,
     pub(super) environment: Environment,
     /// What the environment does not say.
-    learnt: Learnt,
+    surroundings: Surroundings,
     /// What the program is asked while a call waits.
     pub(super) interrupt: Hook,
 }
@@ -58,7 +58,7 @@ impl Config {
     /// value is an error when the settings are made, and only if it would count.
     pub fn load_env<K: Into<OsString>, V: Into<OsString>>(&mut self, variables: impl IntoIterator<Item = (K, V)>) {
         self.environment = Environment::new(variables);
-        self.learnt = Learnt::default();
+        self.surroundings = Surroundings::default();
     }
 
     /// To be called after `load_env`: learns from which processes this one descends, if only that can tell a launcher's
@@ -66,7 +66,7 @@ impl Config {
     /// first.
     pub fn learn_ancestors(&mut self, read: impl FnOnce() -> Vec<Vec<u8>>) {
         if launcher::asks_for_ancestors(&self.environment) {
-            self.learnt.ancestors = read();
+            self.surroundings.ancestors = read();
         }
     }
 
@@ -81,7 +81,7 @@ impl Config {
             let text = String::from_utf8_lossy(&bytes);
             host_list::of_file(&text).ok_or_else(|| "has no host in it".to_owned())
         });
-        self.learnt.host_file = Some(HostFile { variable, path, first });
+        self.surroundings.host_file = Some(HostFile { variable, path, first });
     }
 
     /// Sets what the program is asked while a call waits. It replaces what was set before.
@@ -108,7 +108,7 @@ impl Config {
         if has_role {
             return None;
         }
-        let mut placement = launcher::placement(&self.environment, &self.learnt)?;
+        let mut placement = launcher::placement(&self.environment, &self.surroundings)?;
         let is_own = |key| {
             let found = self.find(key, Some(&placement));
             found.is_some_and(|found| matches!(found.origin, Origin::Code | Origin::Variable(_)))

@@ -30,7 +30,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes room for so many descriptors, so that nothing is allocated later.
+    /// Makes room for so many descriptors: up to that number, watching one more allocates nothing.
     pub fn reserve(&mut self, descriptors: usize) {
         self.polled.reserve(descriptors.saturating_sub(self.polled.len()));
         self.tokens.reserve(descriptors.saturating_sub(self.tokens.len()));

@@ -60,7 +60,7 @@ impl World {
             Errand::GiveUp => {
                 let ask = self.ask_store(node, StoreRequest::Never);
                 let patience = self.random.span_ms(10..300);
-                let cancel = Event::ToNode(node, None, Input::Command(Command::StoreCancel(ask)));
+                let cancel = Event::NodeInput(node, None, Input::Command(Command::StoreCancel(ask)));
                 self.queue.put(self.now + patience, cancel);
             }
             Errand::WhereAre => {
@@ -164,7 +164,7 @@ impl World {
             let open: Vec<Ask> = self.processes[node].program.asks.keys().copied().collect();
             open.into_iter().for_each(|ask| self.command(node, Command::StoreCancel(ask)));
         }
-        let leave = Event::ToNode(node, None, Input::Command(Command::Leave));
+        let leave = Event::NodeInput(node, None, Input::Command(Command::Leave));
         self.queue.put(self.now + super::sabotage::delays(self.sabotage).1, leave);
     }
 }

@@ -222,7 +222,7 @@ impl World {
         if self.random.once_in(3) {
             let patience = self.random.span_ms(0..300);
             let given_up = Command::MakeByMembers(MakeByMembers { wants: false, ..wanted });
-            self.queue.put(self.now + patience, Event::ToNode(node, None, Input::Command(given_up)));
+            self.queue.put(self.now + patience, Event::NodeInput(node, None, Input::Command(given_up)));
         }
     }
 

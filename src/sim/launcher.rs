@@ -59,7 +59,7 @@ impl World {
         ];
         for input in inputs {
             let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
-            self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+            self.queue.put(at, Event::SchedulerInput(self.host.life, Some(conn), input));
         }
         if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
             self.closed_at_scheduler(at, conn, "end of stream");

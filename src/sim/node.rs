@@ -100,7 +100,7 @@ fn has_crashed(error: &Error) -> bool {
 
 /// A process learns that a connection has ended.
 pub(super) fn closed(node: usize, conn: usize, words: &str) -> Event {
-    Event::ToNode(node, Some(conn), agent::Input::Closed(words.to_owned()))
+    Event::NodeInput(node, Some(conn), agent::Input::Closed(words.to_owned()))
 }
 
 fn profile(register: Register, forming: Duration, seed: u64) -> Profile {
@@ -412,14 +412,14 @@ impl World {
         let Fate::Arrives(at_scheduler) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
         let at_node = at_scheduler + self.network.delay();
         let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4000"));
-        self.queue.put(at_scheduler, Event::ToScheduler(self.host.life, Some(conn), opened));
+        self.queue.put(at_scheduler, Event::SchedulerInput(self.host.life, Some(conn), opened));
         self.queue.put(at_node, Event::Joins(node, conn, self.processes[node].attempts));
     }
 
     pub(super) fn joins(&mut self, node: usize, conn: usize, attempt: u64) {
         let addresses = vec![std::net::SocketAddr::from(([10, 0, 1, node as u8], 4000))];
         let event = match self.network.is_open(conn, Side::Node) {
-            true => Event::ToNode(node, Some(conn), agent::Input::Connected(addresses)),
+            true => Event::NodeInput(node, Some(conn), agent::Input::Connected(addresses)),
             false => Event::NotConnected(node, attempt, format!("{SCHEDULER}: connection reset by peer")),
         };
         self.queue.put(self.now, event);
@@ -448,7 +448,7 @@ impl World {
         match self.network.send(self.now, conn, Side::Node, message.lane()) {
             Fate::Arrives(at) => {
                 let input = membership::Input::Received(ConnId(conn as u64), message);
-                self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+                self.queue.put(at, Event::SchedulerInput(self.host.life, Some(conn), input));
             }
             Fate::Refused(at) => self.queue.put(at, closed(node, conn, "connection reset by peer")),
             Fate::Lost => {}

@@ -28,7 +28,7 @@ impl World {
         let signs = match what {
             ToPeer::Look => {
                 let sign = PeerSign::Seen(Seen { process: PeerProcess::Unknown, answers: passes_at == self.now });
-                return self.queue.put(self.now, Event::ToNode(node, None, agent::Input::of_peer(peer_index, sign)));
+                return self.queue.put(self.now, Event::NodeInput(node, None, agent::Input::of_peer(peer_index, sign)));
             }
             what if passes_at > self.now => return self.queue.put(passes_at, Event::ToPeer(node, peer_index, what)),
             ToPeer::Watch if other.alive => {
@@ -40,7 +40,7 @@ impl World {
         };
         for (to, from, sign) in signs {
             let at = self.now + Duration::from_micros(50);
-            self.queue.put(at, Event::ToNode(to, None, agent::Input::of_peer(from, sign)));
+            self.queue.put(at, Event::NodeInput(to, None, agent::Input::of_peer(from, sign)));
         }
     }
 
@@ -55,7 +55,7 @@ impl World {
         for peer in peers.into_iter().take(witnesses) {
             let at = self.now + self.random.span_ms(0..if with_host { 1500 } else { 30 });
             let command = Command::Suspect { peer: index, evidence: "its link ended".to_owned() };
-            self.queue.put(at, Event::ToNode(peer, None, agent::Input::Command(command)));
+            self.queue.put(at, Event::NodeInput(peer, None, agent::Input::Command(command)));
             if self.random.once_in(2) {
                 let gone = at + self.random.span_ms(1..30);
                 self.queue.put(gone, Event::Follow(peer));
@@ -96,13 +96,13 @@ impl World {
         self.met(Met::Stranger);
         let (life, conn) = (self.host.life, self.network.connect(None));
         let opened = membership::Input::Opened(ConnId(conn as u64), "192.0.2.7:5000".to_owned());
-        self.queue.put(self.now, Event::ToScheduler(life, Some(conn), opened));
+        self.queue.put(self.now, Event::SchedulerInput(life, Some(conn), opened));
         match self.random.below(0..3) {
             0 => {}
             1 => {
                 if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) {
                     let input = membership::Input::Received(ConnId(conn as u64), Message::TimeUp);
-                    self.queue.put(at, Event::ToScheduler(life, Some(conn), input));
+                    self.queue.put(at, Event::SchedulerInput(life, Some(conn), input));
                 }
             }
             _ => {

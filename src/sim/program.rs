@@ -211,7 +211,7 @@ impl World {
     }
 
     pub(super) fn command(&mut self, node: usize, command: Command) {
-        self.queue.put(self.now, Event::ToNode(node, None, agent::Input::Command(command)));
+        self.queue.put(self.now, Event::NodeInput(node, None, agent::Input::Command(command)));
     }
 
     fn formed(&mut self, node: usize, formed: Formed) -> Result<(), String> {

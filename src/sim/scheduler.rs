@@ -191,7 +191,7 @@ impl World {
                     let lives = self.processes[process.pid as usize - 1000].alive;
                     let state = if lives { Liveness::Alive } else { Liveness::Gone };
                     let input = membership::Input::Probed(process, state);
-                    self.queue.put(self.now + Duration::from_micros(20), Event::ToScheduler(life, None, input));
+                    self.queue.put(self.now + Duration::from_micros(20), Event::SchedulerInput(life, None, input));
                 }
                 membership::Output::Persist(number, record) => {
                     if let Err(wrong) = self.is_written(number, &record) {
@@ -203,7 +203,7 @@ impl World {
                     let mut secret = [0; 32];
                     secret.fill_with(|| self.random.bits() as u8);
                     let input = membership::Input::Secret(Secret(secret));
-                    self.queue.put(self.now + Duration::from_micros(5), Event::ToScheduler(life, None, input));
+                    self.queue.put(self.now + Duration::from_micros(5), Event::SchedulerInput(life, None, input));
                 }
                 membership::Output::Log { line, .. } => self.say(|| format!("scheduler says: {line}")),
                 membership::Output::Ended(result) => return self.scheduler_ends(result),
@@ -253,7 +253,7 @@ impl World {
         let message = sabotage::tampered(self, self.network.node_of(conn), message);
         match (self.network.send(self.now, conn, Side::Scheduler, message.lane()), self.network.node_of(conn)) {
             (Fate::Arrives(at), Some(node)) => {
-                self.queue.put(at, Event::ToNode(node, Some(conn), crate::agent::Input::Received(message)));
+                self.queue.put(at, Event::NodeInput(node, Some(conn), crate::agent::Input::Received(message)));
             }
             (Fate::Refused(at), _) => self.closed_at_scheduler(at, conn, "connection reset by peer"),
             _ => {}
@@ -262,7 +262,7 @@ impl World {
 
     pub(super) fn closed_at_scheduler(&mut self, at: Time, conn: usize, words: &str) {
         let input = membership::Input::Closed(ConnId(conn as u64), membership::Closed::Ended, words.to_owned());
-        self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+        self.queue.put(at, Event::SchedulerInput(self.host.life, Some(conn), input));
     }
 
     /// Whether it is planned that the scheduler dies now; then it has.

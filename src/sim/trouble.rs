@@ -195,7 +195,7 @@ impl World {
             Some(Side::Scheduler) => {
                 self.network.cut(conn, [told, false]);
                 let input = membership::Input::Closed(ConnId(conn as u64), how, "the network says so".to_owned());
-                self.queue.put(soon, Event::ToScheduler(self.host.life, Some(conn), input));
+                self.queue.put(soon, Event::SchedulerInput(self.host.life, Some(conn), input));
                 match how == Closed::Ended || !told {
                     true => self.blame(node),
                     false => self.is_slow_to_return(node),
@@ -224,13 +224,13 @@ impl World {
         let conn = self.network.connect(Some(node));
         let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) else { return };
         let opened = membership::Input::Opened(ConnId(conn as u64), format!("10.0.1.{node}:4001"));
-        self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), opened));
+        self.queue.put(at, Event::SchedulerInput(self.host.life, Some(conn), opened));
         let process = &self.processes[node];
         let mut register = process.register.clone();
         register.instance = process.formed.as_ref().map(|formed| formed.instance);
         if let Fate::Arrives(at) = self.network.send(self.now, conn, Side::Node, Lane::Urgent) {
             let input = membership::Input::Received(ConnId(conn as u64), Message::Register(register));
-            self.queue.put(at, Event::ToScheduler(self.host.life, Some(conn), input));
+            self.queue.put(at, Event::SchedulerInput(self.host.life, Some(conn), input));
         }
         if let Some(at) = self.network.finish(self.now, conn, Side::Node) {
             let later = at + self.random.span_ms(0..20);

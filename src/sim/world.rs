@@ -45,12 +45,12 @@ const SOON: std::ops::Range<u64> = 30..250;
 pub(super) enum Event {
     StartScheduler,
     /// Something reaches the scheduler of this life, over this connection if it has one.
-    ToScheduler(u64, Option<usize>, membership::Input),
+    SchedulerInput(u64, Option<usize>, membership::Input),
     SchedulerTimer(u64, Time),
     Writer(u64, Step),
     StartNode(usize),
     /// Something reaches a process, over this connection if it has one.
-    ToNode(usize, Option<usize>, agent::Input),
+    NodeInput(usize, Option<usize>, agent::Input),
     NotConnected(usize, u64, String),
     NodeTimer(usize, Time),
     Frame(usize, Frame),
@@ -250,12 +250,12 @@ impl World {
     fn step(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::StartScheduler => self.start_scheduler()?,
-            Event::ToScheduler(..) | Event::SchedulerTimer(..) if self.host.paused_until > self.now => {
+            Event::SchedulerInput(..) | Event::SchedulerTimer(..) if self.host.paused_until > self.now => {
                 // A timer comes after all that is readable.
                 let after = Duration::from_nanos(u64::from(matches!(event, Event::SchedulerTimer(..))));
                 self.queue.put(self.host.paused_until + after, event);
             }
-            Event::ToScheduler(life, conn, input) => self.reach_scheduler(life, conn, input)?,
+            Event::SchedulerInput(life, conn, input) => self.reach_scheduler(life, conn, input)?,
             Event::SchedulerTimer(life, armed) => {
                 if self.host.life == life && self.host.armed == armed {
                     self.host.armed = Time::NEVER;
@@ -264,7 +264,7 @@ impl World {
             }
             Event::Writer(life, step) => self.writer(life, step)?,
             Event::StartNode(slot) => self.start_node(slot)?,
-            Event::ToNode(..)
+            Event::NodeInput(..)
             | Event::NodeTimer(..)
             | Event::Frame(..)
             | Event::LinkEnded { .. }
@@ -292,7 +292,7 @@ impl World {
 
     /// An event that concerns one process: it comes later if the process stands still, and never if it is no more.
     fn step_of_node(&mut self, event: Event) -> Result<(), String> {
-        let (Event::ToNode(node, ..)
+        let (Event::NodeInput(node, ..)
         | Event::NodeTimer(node, _)
         | Event::Frame(node, _)
         | Event::LinkEnded { at: node, .. }
@@ -312,7 +312,7 @@ impl World {
             return Ok(());
         }
         match event {
-            Event::ToNode(node, conn, input) => self.reach_node(node, conn, input),
+            Event::NodeInput(node, conn, input) => self.reach_node(node, conn, input),
             Event::NodeTimer(node, armed) if self.processes[node].armed == armed => {
                 self.processes[node].armed = Time::NEVER;
                 self.feed_node(node, agent::Input::Timer)

@@ -1,4 +1,4 @@
-//! A group's links, as each of its engines keeps them: a slot for each peer that is in use, and what the agent thread mails about it.
+//! A group's links, as each of its engines keeps them: an entry for each peer that was used, and what the agent thread mails about it.
 //! Tested below.
 
 use super::link::{say_at_once, Link, LinkEnd};
@@ -62,8 +62,8 @@ pub(crate) struct Entry<T> {
     pub peer: T,
 }
 
-/// The links of a group that one of its engines has, by rank. Of a peer that was not used yet there is nothing but its empty place: a
-/// group may be large, and most algorithms use few links.
+/// One engine's links to the members of a group, by rank. A peer that was not used yet has an empty place and no entry: a group may
+/// be large, and most algorithms use few links.
 pub(crate) struct Links<T> {
     /// The place of each rank's entry, or [`NOWHERE`].
     places: Vec<u32>,
@@ -142,9 +142,9 @@ impl<T: Default> Links<T> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.rank, entry.slot.opened()?)))
     }
 
-    /// Takes in what the agent thread says of a link, and returns what is kept of its peer then. A link that is open, or has
-    /// ended, stays what it is. A second one would be dropped, but the agent thread lets none in. `checksums`: whether the
-    /// cluster wants them; a link whose transport is intact sends none.
+    /// Takes in what the agent thread says of a link, and returns its entry if that is news. A link that is open, or has
+    /// ended, stays what it is: then there is no news. A second one would be dropped, but the agent thread lets none in.
+    /// `checksums`: whether the cluster wants them; a link whose transport is intact sends none.
     pub(crate) fn take_in(&mut self, mail: Mail, checksums: bool) -> Option<&mut Entry<T>> {
         let entry = self.entry(mail.peer());
         if !matches!(entry.slot, Slot::Unused | Slot::Asked) {
@@ -163,7 +163,7 @@ impl<T: Default> Links<T> {
         self.opened(rank).map(|link| link.silence(now, late))
     }
 
-    /// Drops every link. From now on there are none: to the engine, all peers have left.
+    /// Drops every link. From now on there are none: the slot of each peer says that it has left.
     pub(crate) fn shut(&mut self) {
         self.is_shut = true;
         self.places.fill(NOWHERE);
@@ -222,7 +222,7 @@ mod tests {
         let mut links: Links<u32> = Links::among(1000);
         assert!(matches!(links.slot(999), Slot::Unused) && links.known(999).is_none());
         assert!(links.opened(999).is_none() && links.silence(999, Time(0), Duration::ZERO).is_none());
-        assert_eq!(links.used().len(), 0, "looking is no use");
+        assert_eq!(links.used().len(), 0, "looking makes no entry");
         links.entry(999).peer = 7;
         links.entry(3).peer = 8;
         links.entry(999).peer += 1;

@@ -5,7 +5,7 @@
 //! | [`matching`] | which message meets which receive |
 //! | [`queues`] | what waits, by what it waits for |
 //! | [`operation`] | one send or receive, until it has ended |
-//! | [`peer`] | what is known of one peer |
+//! | [`peer`] | what is known of one peer beside its link |
 //! | [`buffer_pool`], [`ranks`] | buffers to be used again; sets of peers |
 //! | [`transfers`], [`posting`], [`leaving`] | what is posted and what has come; how that begins; what becomes of it when a peer leaves |
 //! | [`engine`] | those transfers, and all that can happen to them: |

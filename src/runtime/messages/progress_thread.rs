@@ -103,6 +103,7 @@ fn take_in(engine: &mut Engine, mail: Mail, registry: &Registry) {
             let end = end.clone();
             engine.ends(rank, end);
         }
-        Slot::Left(_) | Slot::Unused | Slot::Asked => engine.transfers.peer_left(rank, None),
+        Slot::Left(_) => engine.transfers.peer_left(rank, None),
+        Slot::Unused | Slot::Asked => {} // no mail leaves a slot like that
     }
 }

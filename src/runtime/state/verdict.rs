@@ -148,8 +148,8 @@ impl Context {
         }
     }
 
-    /// The failure where the link itself is at fault. It names both ends, because all members are told so. What this node cannot provide
-    /// is its own fault; of damage nobody knows whose it is.
+    /// The failure where a link is damaged, or where this node cannot provide what the link needs. It names both ends, because all
+    /// members are told so. The culprit is this node in the second case, and nobody in the first.
     pub(crate) fn failure_on_link(&self, status: Status, concern: &Concern<'_>) -> Failure {
         let Concern { title, sequence, peer, evidence } = concern;
         let (own, other) = (self.describe(self.own_rank()), self.describe(*peer));
