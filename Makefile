@@ -71,7 +71,7 @@ JOBS := $(shell nproc)
 AT_ONCE := $(shell echo $$(($(JOBS) + 1)))
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
-.PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest \
+.PHONY: build library examples ctests install uninstall deb demo test test-install debhelper fmt clippy rust-tests loom ctest pytest both \
     mpi gloo clang frameworks test-frameworks header soak under-load sim chaos storm storm-worker docs doc-tools test-docs \
     bench-peers detection sanitize asan memcheck helgrind aarch64 valgrind fuzz fuzz-all fuzzer clean
 
@@ -168,7 +168,7 @@ endif
 
 ## Test
 
-test: fmt clippy rust-tests loom libraries build ctest pytest
+test: fmt clippy rust-tests loom libraries build both
 	@echo "make test leaves out: make test-install (packages), make test-launchers (what it needs to install for some of the tests above),"
 	@echo "make test-frameworks, make test-torch, make test-docs (the site), make aarch64, make sanitize, make fuzz-all, make sim (more seeds),"
 	@echo "make soak, make chaos, make storm, make under-load, and two that hold times to a bound: make detection, make bench-python"
@@ -194,17 +194,35 @@ rust-tests:
 loom:
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
-# Side by side, as many as there are processors. One that measures runs alone (RUN_SERIAL in ctests/CMakeLists.txt); those of one
-# Python file, or of one resource (tests/python/conftest.py), one after another.
+# As many at a time as there are processors. One that measures runs alone (ctests/CMakeLists.txt); those of one Python file, or of one
+# resource (tests/python/conftest.py), one after another.
+RUN_CTEST = $(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel
+RUN_PYTEST = $(PYTHON) -m pytest --dist loadgroup tests/python --numprocesses
+
 ctest: ctests clang
-	$(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel $(JOBS)
+	$(RUN_CTEST) $(JOBS)
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
 TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \
     ml_dtypes mypy matplotlib)
 
-pytest: $(TEST_PACKAGES) wheel storm-worker mpi gloo
-	$(PYTHON) -m pytest --numprocesses $(AT_ONCE) --dist loadgroup tests/python
+FOR_PYTEST := $(TEST_PACKAGES) wheel storm-worker mpi gloo
+
+pytest: $(FOR_PYTEST)
+	$(RUN_PYTEST) $(AT_ONCE)
+
+# Where there are four processors or more, ctest and pytest run side by side, with half of them each. The ctests that measure run before.
+# What the others say is shown when both have ended.
+HALF := $(shell echo $$(($(JOBS) / 2)))
+
+ifeq ($(shell [ $(JOBS) -ge 4 ] && echo yes),yes)
+both: ctests clang $(FOR_PYTEST)
+	$(RUN_CTEST) 1 --label-regex '^measures$$'
+	$(RUN_CTEST) $(HALF) --label-exclude '^measures$$' > $(TARGET)/ctest.log 2>&1 & ctest=$$!; trap "kill $$ctest" INT TERM; \
+	    $(RUN_PYTEST) $$(($(HALF) + 1)); pytest=$$?; wait $$ctest; status=$$?; cat $(TARGET)/ctest.log; [ $$pytest$$status = 00 ]
+else
+both: ctest pytest
+endif
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.
 clang:

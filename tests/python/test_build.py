@@ -62,3 +62,35 @@ def test_the_tests_of_the_packages_can_start():
              TREE / "tests" / "packages"]
     done = subprocess.run(words, cwd=TREE, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+RUNNER = """#!{python}
+import os, sys, time
+if "--label-regex" in sys.argv:
+    sys.exit(0)
+open("{folder}/{own}", "w").close()
+print("words of {own}", *sys.argv[1:], flush=True)
+until = time.monotonic() + 60
+while not os.path.exists("{folder}/{other}"):
+    if time.monotonic() > until:
+        sys.exit("alone")
+    time.sleep(0.01)
+sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize("codes", [(0, 0), (8, 0), (0, 1)])
+def test_on_four_processors_ctest_runs_beside_pytest_and_each_can_fail(tmp_path, codes):
+    """Two programs stand for them. Each waits until the other has begun."""
+    words = ["make", "both", "JOBS=4", f"TARGET={tmp_path}/target", "TEST_PACKAGES="]
+    words += [f"--assume-old={name}" for name in ("ctests", "clang", "wheel", "storm-worker", "mpi", "gloo")]
+    for variable, own, other, code in zip(("CTEST", "PYTHON"), ("ctest", "pytest"), ("pytest", "ctest"), codes):
+        program = tmp_path / f"run_{own}"
+        program.write_text(RUNNER.format(python=sys.executable, folder=tmp_path, own=own, other=other, code=code))
+        program.chmod(0o755)
+        words.append(f"{variable}={program}")
+    (tmp_path / "target").mkdir()
+    done = subprocess.run(words, cwd=TREE, capture_output=True, text=True, timeout=180)
+    assert (done.returncode == 0) == (codes == (0, 0)), done.stdout + done.stderr
+    assert "words of ctest --test-dir" in done.stdout and "words of pytest -m pytest" in done.stdout
+    assert "--parallel 2 " in done.stdout and "--numprocesses 3" in done.stdout
