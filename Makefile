@@ -219,7 +219,7 @@ ifeq ($(shell [ $(JOBS) -ge 4 ] && echo yes),yes)
 both: ctests clang $(FOR_PYTEST)
 	$(RUN_CTEST) 1 --label-regex '^measures$$'
 	$(RUN_CTEST) $(HALF) --label-exclude '^measures$$' > $(TARGET)/ctest.log 2>&1 & ctest=$$!; trap "kill $$ctest" INT TERM; \
-	    $(RUN_PYTEST) $$(($(HALF) + 1)); pytest=$$?; wait $$ctest; status=$$?; cat $(TARGET)/ctest.log; [ $$pytest$$status = 00 ]
+	    failed=0; $(RUN_PYTEST) $$(($(HALF) + 1)) || failed=1; wait $$ctest || failed=1; cat $(TARGET)/ctest.log; [ $$failed = 0 ]
 else
 both: ctest pytest
 endif
