@@ -3,7 +3,7 @@
 import pytest
 
 from cluster import Cluster
-from nodes import node, said
+from nodes import JOIN_AND_LEAVE, failed_at_once, node, said
 from test_breaking import named
 
 LIMIT = 64
@@ -74,3 +74,9 @@ def test_a_call_that_can_open_nothing_says_how_to_raise_the_limit():
     with Cluster(node(lines), workers=1) as cluster:
         words = said(cluster.succeed(timeout=30)[0])
         assert words["error"] == "SYSTEM" and "raise this process's limit of descriptors (ulimit -n)" in words["sentence"], words
+
+
+def test_a_scheduler_that_can_never_hold_its_nodes_says_so_at_once():
+    lines = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))\n{JOIN_AND_LEAVE}"
+    with Cluster(node(lines), workers=100, started=0) as cluster:
+        failed_at_once(cluster.scheduler, "LIMIT", "need", f"a process may hold {LIMIT} here: raise the hard limit (ulimit -Hn)")

@@ -183,6 +183,27 @@ def test_short_calls_of_a_cluster_of_one_are_recorded_too(tmp_path):
     assert len([event for event in events if event.get("cat") == "collective" and event["name"].startswith("allreduce")]) == 3
 
 
+def test_calls_that_come_faster_than_they_are_written_are_counted(tmp_path):
+    lines = """
+        c = join()
+        calls, until = 0, time.monotonic() + 60
+        traces = pathlib.Path(os.environ["MUSTER_TRACE"])
+        while not any("not recorded" in path.read_text() for path in traces.iterdir()) and time.monotonic() < until:
+            for _ in range(30_000):
+                c.world.barrier()
+            calls += 30_000
+        say(calls=calls)
+        c.leave()
+    """
+    with Process(node(lines), {"MUSTER_TRACE": tmp_path}) as process:
+        assert process.wait(2 * LIMIT) == 0, process.describe()
+        calls = json.loads(process.stdout.splitlines()[-1])["calls"]
+    said, events = merged(tmp_path)
+    missing = int(re.search(r"worker 0 (\d+) of its collectives were not recorded", said)[1])
+    written = len([event for event in events if event.get("cat") == "collective"])
+    assert missing > 0 and written + missing == calls
+
+
 def test_without_the_setting_nothing_is_written(tmp_path):
     with Cluster(node(), workers=1, env={"HOME": tmp_path}) as cluster:
         cluster.succeed(LIMIT)
