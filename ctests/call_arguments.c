@@ -91,6 +91,20 @@ static void operations(muster_cluster_t *cluster) {
     INVALID("op is 256", muster_allreduce(muster_world(cluster), in, out, 1, MUSTER_INT32, op));
 }
 
+/* A cluster has a number for each operation that is ever made, and there are only so many numbers. */
+static void numbers_of_operations(muster_cluster_t *cluster) {
+    enum { NUMBERS = 65536, MADE_BEFORE = 1 };
+    int32_t op = 0;
+    for (int i = MADE_BEFORE; i < NUMBERS; i++) {
+        CHECK_OK(muster_op_create(cluster, no_reduction, NULL, 1, &op));
+        CHECK_OK(muster_op_free(cluster, op));
+    }
+    CHECK(op == 256 + NUMBERS - 1);
+    CHECK(muster_op_create(cluster, no_reduction, NULL, 1, &op) == MUSTER_ERR_LIMIT);
+    CHECK(strstr(muster_last_error(), "65536 operations") != NULL);
+    CHECK(op == 256 + NUMBERS - 1);
+}
+
 /* A function and its context that come with the call; and elements that only such functions know. */
 static void given(muster_group_t *world) {
     enum { OWN = MUSTER_ELEMENT + 3 };
@@ -469,6 +483,7 @@ int main(void) {
     requests(cluster);
     parts(muster_world(cluster));
     messages(muster_world(cluster));
+    numbers_of_operations(cluster);
     CHECK_OK(muster_barrier(muster_world(cluster))); /* no mistake has revoked the group */
     CHECK_OK(muster_finalize(cluster));
     muster_cluster_free(cluster);

@@ -191,6 +191,12 @@ impl TraceFile {
         written.map_err(|error| named(&self.path, &error))
     }
 
+    /// For tests: from now on the file is as long as it may be.
+    #[cfg(test)]
+    pub(crate) fn skip_to_the_end(&mut self) {
+        self.bytes = BYTES_MAX;
+    }
+
     /// For tests: a file into which nothing can be written.
     #[cfg(test)]
     pub(crate) fn on_a_full_disk() -> TraceFile {

@@ -148,3 +148,17 @@ fn the_log_has_a_line_for_a_file_that_cannot_be_made_or_written_with_its_path() 
     let said = "/dev/full: No space left on device (os error 28); this node's collectives are traced no more";
     assert_eq!(line, format!("muster warning [test] {said}"));
 }
+
+#[test]
+fn what_is_more_than_a_file_may_hold_is_counted_at_its_end() {
+    let folder = folder("full");
+    let mut file = TraceFile::create(&folder, &about(), Time::default(), &Clock::start()).expect("a file");
+    let site = CallSite { group: GroupId(4), epoch: Epoch(2), rank: 7 };
+    file.collective(&site, &entry(1));
+    file.skip_to_the_end();
+    (2..=4).for_each(|sequence| file.collective(&site, &entry(sequence)));
+    file.flush(true).expect("it is written");
+    let events = read(&folder);
+    assert_eq!(of(&events, "X", "reduce").len(), 1);
+    assert_eq!(of(&events, "M", "muster_trace_end")[0]["args"]["left_out"], 3);
+}
