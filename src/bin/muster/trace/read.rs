@@ -65,12 +65,12 @@ pub struct Found {
     pub headless: Vec<String>,
 }
 
-/// All ranks' files of a job in this folder.
+/// All ranks' files of a job in this folder. Files of other jobs than the one that is named are not opened.
 pub fn folder(folder: &Path, job: Option<&str>) -> Result<Found, String> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
-    let mut paths: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_of_a_rank(path)).collect();
+    let is_wanted = |path: &PathBuf| is_of_a_rank(path) && job.is_none_or(|job| may_be_of(path, job));
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_wanted).collect();
     paths.sort();
     let (mut traces, mut headless) = (Vec::new(), Vec::new());
     for path in &paths {
@@ -123,6 +123,12 @@ fn file_name(path: &Path) -> &str {
 fn is_of_a_rank(path: &Path) -> bool {
     let parts: Vec<&str> = file_name(path).split('.').collect();
     matches!(parts[..], [_, node, _, "json"] if node.starts_with("worker_") || node.starts_with("server_"))
+}
+
+/// Whether the file's name allows that it is of a job whose name begins so: it begins with the first digits of its own.
+fn may_be_of(path: &Path, job: &str) -> bool {
+    let digits = file_name(path).split('.').next().unwrap_or_default();
+    digits.starts_with(job) || job.starts_with(digits)
 }
 
 /// Reads one file; nothing if its process was killed before its first line was whole.
@@ -338,5 +344,33 @@ mod tests {
         let why = read("nothing", &files[1..3], None).expect_err("no trace");
         let names = "aaaaaaaa.worker_1.0.json, aaaaaaaa.worker_2.0.json";
         assert_eq!(why, format!("DIR has no trace, but files that have no whole first line: {names}"));
+    }
+
+    #[test]
+    fn a_job_that_is_named_is_read_whatever_the_files_of_others_are() {
+        let (own, old) = (begin("aaaaaaaa11", 0), begin("bbbbbbbb22", 0).replace("\"version\":1", "\"version\":0"));
+        let files = [
+            ("aaaaaaaa.worker_0.0.json", &*own),
+            ("bbbbbbbb.worker_0.0.json", &*old),
+            ("cccccccc.worker_0.0.json", "[\nno event\nand no event\n"),
+            ("dddddddd.worker_0.0.json", "[\n"),
+        ];
+        for job in ["aaa", "aaaaaaaa", "aaaaaaaa11"] {
+            let found = read("named", &files, Some(job)).expect(job);
+            assert_eq!((found.traces.len(), found.headless.len()), (1, 0));
+        }
+        for (job, said) in [
+            (Some("b"), "DIR/bbbbbbbb.worker_0.0.json: it is of version 0: this command reads version 1"),
+            (Some("cccccccc33"), "DIR/cccccccc.worker_0.0.json: line 2 is no event: "),
+            (
+                Some("dd"),
+                "DIR has no trace of a job dd, but files that have no whole first line: dddddddd.worker_0.0.json",
+            ),
+            (Some("aaaaaaaa2"), "DIR has no trace of a job aaaaaaaa2: "),
+            (None, "DIR/bbbbbbbb.worker_0.0.json: it is of version 0"),
+        ] {
+            let why = read("named", &files, job).expect_err(said);
+            assert!(why.starts_with(said), "{why}");
+        }
     }
 }
