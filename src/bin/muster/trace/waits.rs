@@ -64,15 +64,20 @@ pub fn of(traces: &[Trace]) -> Waits {
     }
     for ((epoch, group, _), members) in &together {
         let has_failed = members.iter().all(|(number, place)| !traces[*number].calls[*place].is_ok);
-        let came = |number: &usize| members.iter().any(|(member, _)| member == number);
-        let absent: Vec<usize> = groups[&(*epoch, *group)].iter().copied().filter(|number| !came(number)).collect();
-        match (has_failed, &absent[..]) {
-            (true, [absent]) => in_vain(traces, members, *absent, &mut waits),
-            (true, [_, _, ..]) => {} // nobody knows for which of them the others waited
-            _ => one(traces, members, &mut waits),
+        let absent = if has_failed { absent(&groups[&(*epoch, *group)], members) } else { Vec::new() };
+        match &absent[..] {
+            [] => one(traces, members, &mut waits),
+            [absent] => in_vain(traces, members, *absent, &mut waits),
+            _ => {} // nobody knows for which of them the others waited
         }
     }
     waits
+}
+
+/// The traces of a group that have not recorded this collective.
+fn absent(group: &BTreeSet<usize>, members: &[(usize, usize)]) -> Vec<usize> {
+    let came: BTreeSet<usize> = members.iter().map(|(number, _)| *number).collect();
+    group.difference(&came).copied().collect()
 }
 
 /// A collective that failed, for which this rank did not come: the others waited for it to the end.
@@ -164,6 +169,9 @@ mod tests {
         assert_eq!(waits.of[0][1], Some(Wait { us: 80.0, late: 1 }));
         assert_eq!(waits.of[2][1], Some(Wait { us: 50.0, late: 1 }));
         assert_eq!((waits.sums[1].last, waits.sums[1].caused_us), (1, 130.0));
+        let failed = traces[2].calls.pop();
+        assert_eq!(of(&traces).of[0][1], None, "nobody knows for which of two it waited");
+        traces[2].calls.extend(failed);
         traces[0].calls[1].is_ok = true; // it went well, so all had come: a record is missing
         assert_eq!(of(&traces).of[0][1], Some(Wait { us: 30.0, late: 2 }));
     }
