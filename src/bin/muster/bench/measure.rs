@@ -1,7 +1,7 @@
 //! Timing one rank's calls, and checking what they gave.
 
 use super::calls::{lengths, Buffers, Rank};
-use super::options::{Collective, Options, Root};
+use super::options::{reduces, Collective, Options, Root};
 use muster::types::{DType, ReduceOp};
 use std::time::Instant;
 
@@ -97,12 +97,29 @@ pub fn agreed(rank: &Rank, wish: f64) -> Result<usize, String> {
     Ok(rank.gather(&[wish.clamp(ITERATIONS.0, ITERATIONS.1)])?[0] as usize)
 }
 
-/// The number in a rank's input at this place. The numbers are so small that the sums of many ranks are exact. For an
+/// The number in a rank's input at this place. The numbers are so small that the sum of all ranks is exact. For an
 /// average they are the same on every rank, so that it is exact, too.
-fn value(options: &Options, rank: usize, at: usize) -> i64 {
+fn value(options: &Options, ranks: usize, rank: usize, at: usize) -> i64 {
     let rank = if options.op == ReduceOp::Avg { 0 } else { rank };
+    let place = at % PERIOD + 3 * rank;
+    if let Some(every) = ones(options, ranks) {
+        return i64::from(place.is_multiple_of(every));
+    }
     let most = if matches!(options.dtype, DType::Float16 | DType::Bfloat16 | DType::Int8) { 4 } else { 31 };
-    ((at % PERIOD + 3 * rank) % most) as i64
+    (place % most) as i64
+}
+
+/// Where the numbers from 0 to 3 would have too large a sum on so many ranks: of how many ranks one has a 1, and the others 0.
+/// It is a power of two: that has no factor in common with the 3 by which the ranks' places differ, so the ones are spread evenly.
+fn ones(options: &Options, ranks: usize) -> Option<usize> {
+    let exact = match options.dtype {
+        DType::Bfloat16 => 256,
+        DType::Float16 => 2048,
+        _ => return None,
+    };
+    let adds = reduces(options.collective) && matches!(options.op, ReduceOp::Sum | ReduceOp::SumExact);
+    let sum = ranks.div_ceil(4) * (1 + 2 + 3);
+    (adds && sum > exact).then(|| ranks.div_ceil(exact).next_power_of_two().max(2))
 }
 
 /// Gives both buffers what they hold before a call.
@@ -114,13 +131,14 @@ pub fn fill(rank: &Rank, options: &Options, bytes: usize, buffers: &mut Buffers)
             (0..PERIOD).flat_map(|at| encode(options.dtype, element(at)).into_iter().take(size)).collect();
         into.chunks_mut(PERIOD * size).for_each(|chunk| chunk.copy_from_slice(&block[..chunk.len()]));
     };
-    repeat(&mut buffers.input[..input], &|at| value(options, rank.rank, at));
+    repeat(&mut buffers.input[..input], &|at| value(options, rank.size, rank.rank, at));
     let is_input = match options.collective {
         Collective::Broadcast => rank.rank == root(options),
         Collective::Allreduce | Collective::Reduce => options.in_place,
         _ => false,
     };
-    repeat(&mut buffers.output[..output], &|at| if is_input { value(options, rank.rank, at) } else { 99 });
+    let before = |at| if is_input { value(options, rank.size, rank.rank, at) } else { 99 };
+    repeat(&mut buffers.output[..output], &before);
 }
 
 fn root(options: &Options) -> usize {
@@ -148,26 +166,29 @@ fn has_root_only(collective: Collective) -> bool {
 }
 
 fn expected(rank: &Rank, options: &Options, count: usize, at: usize) -> i64 {
-    let combined = |at: usize| {
-        let values = (0..rank.size).map(|other| value(options, other, at));
-        match options.op {
-            ReduceOp::Min => values.min(),
-            ReduceOp::Max => values.max(),
-            ReduceOp::Avg => Some(value(options, 0, at)),
-            _ => Some(values.sum()),
-        }
-        .unwrap_or(0)
-    };
+    let of = |other, at| value(options, rank.size, other, at);
     match options.collective {
-        Collective::Allreduce | Collective::Reduce => combined(at),
-        Collective::ReduceScatter => combined(rank.rank * count + at),
-        Collective::Allgather | Collective::Gather => value(options, at / count, at % count),
-        Collective::Alltoall => value(options, at / count, rank.rank * count + at % count),
-        Collective::Scatter => value(options, root(options), rank.rank * count + at),
-        Collective::Broadcast => value(options, root(options), at),
-        Collective::Sendrecv => value(options, (rank.rank + rank.size - 1) % rank.size, at),
+        Collective::Allreduce | Collective::Reduce => combined(options, rank.size, at),
+        Collective::ReduceScatter => combined(options, rank.size, rank.rank * count + at),
+        Collective::Allgather | Collective::Gather => of(at / count, at % count),
+        Collective::Alltoall => of(at / count, rank.rank * count + at % count),
+        Collective::Scatter => of(root(options), rank.rank * count + at),
+        Collective::Broadcast => of(root(options), at),
+        Collective::Sendrecv => of((rank.rank + rank.size - 1) % rank.size, at),
         Collective::Barrier => 0,
     }
+}
+
+/// What a reduction of all ranks' numbers at this place gives.
+fn combined(options: &Options, ranks: usize, at: usize) -> i64 {
+    let mut values = (0..ranks).map(|rank| value(options, ranks, rank, at));
+    match options.op {
+        ReduceOp::Min => values.min(),
+        ReduceOp::Max => values.max(),
+        ReduceOp::Avg => values.next(),
+        _ => Some(values.sum()),
+    }
+    .unwrap_or(0)
 }
 
 /// A whole number up to 2048, which a float16 has exactly.
@@ -187,5 +208,44 @@ fn encode(dtype: DType, value: i64) -> [u8; 8] {
         DType::Bfloat16 => u64::from((value as f32).to_bits() >> 16).to_le_bytes(), // exact up to 256
         DType::Float16 => u64::from(small_float16(value)).to_le_bytes(),
         _ => value.to_le_bytes(), // integers that fit: the lowest bytes are the number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::{parse, COMMAND};
+    use super::*;
+    use crate::cli::words::{read, Asked};
+
+    fn options(line: &str) -> Options {
+        match read(&COMMAND, line.split_whitespace().map(Into::into).collect()) {
+            Ok(Asked::With(words)) => parse(&words).expect(line),
+            _ => panic!("{line} is right"),
+        }
+    }
+
+    #[test]
+    fn sums_of_halves_are_exact_on_up_to_1024_ranks() {
+        let (bfloat16, float16) = (options("allreduce -d bfloat16"), options("reduce -d float16 -o sum_exact"));
+        for (ranks, at) in (1..=1024).flat_map(|ranks| (0..PERIOD).map(move |at| (ranks, at))) {
+            let sum = combined(&bfloat16, ranks, at);
+            let bits = encode(DType::Bfloat16, sum);
+            let held = f32::from_bits(u32::from(u16::from_le_bytes([bits[0], bits[1]])) << 16);
+            assert_eq!((held as i64, sum <= 256), (sum, true), "of {ranks} ranks at {at}");
+            let sum = combined(&float16, ranks, at);
+            assert!(sum <= 2048, "{sum} of {ranks} ranks at {at}");
+        }
+    }
+
+    #[test]
+    fn each_rank_has_a_part_in_a_sum_and_only_a_sum_needs_small_numbers() {
+        let (sum, max) = (options("reduce_scatter -d bfloat16"), options("allreduce -d bfloat16 -o max"));
+        for ranks in [168, 169, 173, 256, 257, 1024] {
+            let has_part = |rank| (0..PERIOD).any(|at| value(&sum, ranks, rank, at) > 0);
+            assert!((0..ranks).all(has_part), "of {ranks} ranks");
+            assert!((0..PERIOD).all(|at| combined(&max, ranks, at) == 3), "of {ranks} ranks");
+        }
+        assert_eq!(combined(&options("allreduce -d bfloat16 -o avg"), 1024, 2), 2);
+        assert_eq!(combined(&options("allreduce -d float32"), 2, 5), 5 + 8);
     }
 }
