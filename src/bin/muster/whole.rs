@@ -1,13 +1,16 @@
 //! Files that a command writes for others to read: a reader finds the old text or the new one, never a part.
 
 use crate::sys;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Has a new text written, and replaces this file once that has gone well. A link is followed. A device or a pipe is
-/// written to as it is, and must have a reader.
+/// The bits of a mode that say which users may read, write and execute.
+const PERMISSIONS: u32 = 0o777;
+
+/// Has a new text written, and replaces this file once that has gone well. The new file has the permissions of the old one.
+/// A link is followed. A device or a pipe is written to as it is, and must have a reader.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,
@@ -18,10 +21,10 @@ pub fn replace<E>(
         write(&mut out)?;
         out.flush().map_err(&failed)
     };
-    let Some(place) = place(path) else { return filled(as_it_is(path).map_err(&failed)?) };
+    let Some((place, mode)) = place(path) else { return filled(as_it_is(path).map_err(&failed)?) };
     let mut fresh = place.clone().into_os_string();
     fresh.push(format!(".{}", std::process::id()));
-    let written = made_anew(Path::new(&fresh)).map_err(&failed).and_then(filled);
+    let written = made_anew(Path::new(&fresh), mode).map_err(&failed).and_then(filled);
     let placed = written.and_then(|()| fs::rename(&fresh, &place).map_err(&failed));
     if placed.is_err() {
         let _ = fs::remove_file(&fresh);
@@ -30,14 +33,27 @@ pub fn replace<E>(
 }
 
 /// Makes a file that is nobody else's: what a killed process of the same number has left goes, and a link is not followed.
-fn made_anew(path: &Path) -> io::Result<File> {
-    match File::create_new(path) {
+/// It has this mode; or, without one, that of a new file.
+fn made_anew(path: &Path, mode: Option<u32>) -> io::Result<File> {
+    // It is never open to more users than its mode says, not even while it is empty.
+    let make = || OpenOptions::new().write(true).create_new(true).mode(mode.unwrap_or(0o666)).open(path);
+    let file = match make() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(path)?;
-            File::create_new(path)
+            make()
         }
         made => made,
+    }?;
+    match mode {
+        // The umask has taken something away.
+        Some(mode) if permissions(&file.metadata()?) != mode => file.set_permissions(Permissions::from_mode(mode))?,
+        _ => {}
     }
+    Ok(file)
+}
+
+fn permissions(found: &fs::Metadata) -> u32 {
+    found.permissions().mode() & PERMISSIONS
 }
 
 /// Replaces a file by this text.
@@ -45,11 +61,11 @@ pub fn replace_text(path: &Path, text: &str) -> io::Result<()> {
     replace(path, |error| error, |out| out.write_all(text.as_bytes()))
 }
 
-/// The file that is to be replaced; none if what is there cannot be replaced.
-fn place(path: &Path) -> Option<PathBuf> {
+/// The file that is to be replaced, and its mode if it is there; none if what is there cannot be replaced.
+fn place(path: &Path) -> Option<(PathBuf, Option<u32>)> {
     match (fs::metadata(path), fs::canonicalize(path)) {
-        (Ok(found), Ok(place)) if found.is_file() || found.is_dir() => Some(place),
-        (Err(_), _) if fs::symlink_metadata(path).is_err() => Some(path.to_owned()),
+        (Ok(found), Ok(place)) if found.is_file() || found.is_dir() => Some((place, Some(permissions(&found)))),
+        (Err(_), _) if fs::symlink_metadata(path).is_err() => Some((path.to_owned(), None)),
         _ => None,
     }
 }
@@ -96,6 +112,23 @@ mod tests {
         io::Read::read_to_string(&mut reader, &mut heard).unwrap();
         assert_eq!(heard, "through");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 6);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_mode_that_was_set_stays() {
+        let folder = std::env::temp_dir().join(format!("muster-mode-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        symlink("file", &link).unwrap();
+        replace_text(&file, "first").unwrap();
+        let first = permissions(&fs::metadata(&file).unwrap());
+        for (mode, path) in [(first, &file), (0o600, &file), (0o666, &file), (0o444, &file), (0o640, &link)] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            replace_text(path, &format!("{mode:o}")).unwrap();
+            assert_eq!(permissions(&fs::metadata(&file).unwrap()), mode, "of {path:?}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), format!("{mode:o}"));
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }
