@@ -203,6 +203,7 @@ def test_the_command_says_so_before_it_measures(missing, tmp_path):
 
 
 @pytest.mark.parametrize("words,told", [(["barrier", "--plot", "x.svg"], "--plot means nothing to barrier"),
-                                        (["allreduce", "--beside", "raw.csv"], "--beside means nothing without --plot")])
+                                        (["allreduce", "--beside", "raw.csv"], "--beside means nothing without --plot"),
+                                        (["allreduce", "--sizes", "1G", "--plot", "x.svg"], "the only size is 1073741824: expected two")])
 def test_a_wrong_command_line_is_told(words, told):
     assert told in bench(*words, "--worker_num", "2", code=2)[1]

@@ -213,8 +213,8 @@ const OPTIONS: [Opt; 16] = [
         "plot",
         Takes::Value("FILE,..."),
         "",
-        "draw latency and bandwidth over size into these pictures, .svg or .png, with Python's package muster, from the wheel \
-         that came with this command, and matplotlib: python3 -m pip install matplotlib",
+        "draw latency and bandwidth over size, of two sizes or more, into these pictures, .svg or .png, with Python's package \
+         muster, from the wheel that came with this command, and matplotlib: python3 -m pip install matplotlib",
     ),
     option(
         "beside",
@@ -283,7 +283,19 @@ pub fn parse(words: &Words) -> Result<Options, String> {
     }
     let options = Options { sizes: sizes(words, collective)?, ..options };
     check_elements(&options)?;
+    check_plot(&options)?;
     Ok(options)
+}
+
+/// Whether there is a line to draw, if a picture is wanted.
+fn check_plot(options: &Options) -> Result<(), String> {
+    let Some((first, others)) = options.sizes.split_first().filter(|_| options.plot.is_some()) else { return Ok(()) };
+    match others.iter().any(|size| size != first) {
+        true => Ok(()),
+        false => {
+            Err(format!("--plot draws over size, and the only size is {first}: expected two different ones or more"))
+        }
+    }
 }
 
 /// Whether each size is of whole elements.

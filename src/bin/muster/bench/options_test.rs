@@ -24,6 +24,7 @@ fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
     assert_eq!((options.check, options.dtype), (false, DType::Int64));
     assert_eq!(parsed("reduce -o max --in_place 0").map(|it| (it.op, it.in_place)), Ok((ReduceOp::Max, false)));
     assert_eq!((options.name, options.barrier, options.format), ("broadcast", true, Format::Csv));
+    assert_eq!(sizes("allreduce --sizes 8,8,64 --plot x.svg"), [8, 8, 64]);
 }
 
 #[test]
@@ -47,6 +48,9 @@ fn what_is_wrong_is_named() {
         ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
         ("allreduce -e 1001", "size 1001 is no multiple of 4"),
         ("allreduce -c 2", "-c is \"2\": expected a number from 0 to 1"),
+        ("allreduce --sizes 1G --plot x.svg", "--plot draws over size, and the only size is 1073741824: expected two"),
+        ("allreduce --sizes 1K,1024 --plot x.svg", "--plot draws over size, and the only size is 1024: expected two"),
+        ("allreduce -b 64 -e 64 --plot x.svg --beside y.csv", "--plot draws over size, and the only size is 64"),
     ] {
         let error = parsed(line).unwrap_err();
         assert!(error.contains(told), "{line}: {error}");
