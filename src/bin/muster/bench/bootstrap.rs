@@ -32,6 +32,11 @@ pub const COMMAND: Described = Described {
         option("iters", Takes::Value("N"), "5", "how often a start is timed").letter('n'),
         FORMAT,
     ],
+    exit_codes: &[
+        ("0", "all is measured"),
+        ("1", "a start failed, or standard output cannot be written"),
+        ("2", "usage"),
+    ],
     ..Described::BLANK
 };
 

@@ -63,6 +63,11 @@ pub const COMMAND: Described = Described {
         option("iters", Takes::Value("N"), "1", "how often forming is timed").letter('n'),
         FORMAT,
     ],
+    exit_codes: &[
+        ("0", "all is measured"),
+        ("1", "the scheduler or a process with nodes failed, or standard output cannot be written"),
+        ("2", "usage"),
+    ],
     ..Described::BLANK
 };
 

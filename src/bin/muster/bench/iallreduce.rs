@@ -9,7 +9,7 @@ use super::ended::{read, Ended};
 use super::measure::{agreed, fill, wrong_elements, zeros, SPAN_S};
 use super::options::{
     check_elements, count, dtype, format, sizes, Collective, Format, Options, Root, BEGIN, DTYPE, END, FACTOR, FORMAT,
-    ITERS, SIZES, WARMUP, WORKER_NUM,
+    ITERS, SIZES, USAGE, WARMUP, WORKER_NUM,
 };
 use super::ranks;
 use crate::cli::table::Command;
@@ -31,6 +31,11 @@ pub const COMMAND: Command = Command {
             each call, outside its time. wait is the call and its wait alone. compute is as long as that. overall is call, computing \
             and wait. overlap is 100 - 100 * (overall - compute) / wait, and at least 0: 100 means that the call costs a program \
             nothing that has so much to compute.",
+    exit_codes: &[
+        ("0", "all is measured, and no result is wrong"),
+        ("1", "a rank failed, a result has wrong elements, or standard output cannot be written"),
+        USAGE,
+    ],
     ..Command::BLANK
 };
 

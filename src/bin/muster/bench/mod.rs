@@ -18,12 +18,17 @@ mod report;
 pub mod store;
 
 use crate::cli::help;
+use crate::cli::table::Command;
 use crate::voice::{answer, complain, print, Voice};
 use calls::Rank;
 use ended::{read, Ended};
 use options::{Format, Options};
 use plot::Plot;
 use std::ffi::OsString;
+
+/// What `muster bench` is, and its kinds that are no collective.
+const PAGES: [&Command; 5] =
+    [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &iallreduce::COMMAND, &store::COMMAND];
 
 /// Runs it with the words after `bench`.
 pub fn command(words: Vec<OsString>) -> i32 {
@@ -37,11 +42,7 @@ pub fn command(words: Vec<OsString>) -> i32 {
     };
     match outcome {
         Ok(()) => 0,
-        Err(Ended::Help) => {
-            let pages =
-                [&options::COMMAND, &bootstrap::COMMAND, &forming::COMMAND, &iallreduce::COMMAND, &store::COMMAND];
-            answer("muster bench", &pages.map(|page| help::page(page, page.name)).join("\n"))
-        }
+        Err(Ended::Help) => answer("muster bench", &PAGES.map(|page| help::page(page, page.name)).join("\n")),
         Err(Ended::Failed(code, why)) => {
             Voice::error().say(format!("muster bench: {why}\n"));
             code

@@ -128,8 +128,16 @@ pub const COMMAND: Command = Command {
             p50 and p95 are the times per call of the slowest rank. algbw is the data of the whole operation by p50. busbw \
             is what each rank's link carries of it at least, as nccl-tests counts; it can be compared between numbers of \
             ranks. One rank moves nothing, and has no bandwidth.",
+    exit_codes: &[
+        ("0", "all is measured, and no result is wrong"),
+        ("1", "a rank failed, a result has wrong elements, or a picture, or standard output, cannot be written"),
+        USAGE,
+    ],
     ..Command::BLANK
 };
+
+/// With what a benchmark ends that cannot begin.
+pub const USAGE: (&str, &str) = ("2", "usage, or, with --worker_num, a setting of the environment that is wrong");
 
 /// Whether results are text or something that a program reads.
 pub const FORMAT: Opt = option("format", Takes::OneOf(&["text", "csv", "json"]), "text", "how results are printed");

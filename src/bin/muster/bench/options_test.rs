@@ -28,6 +28,14 @@ fn sizes_go_from_begin_to_end_by_factor_or_are_listed() {
 }
 
 #[test]
+fn each_benchmark_says_what_it_ends_with() {
+    for page in super::super::PAGES {
+        let codes: Vec<&str> = page.exit_codes.iter().map(|(code, _)| *code).collect();
+        assert_eq!(codes, ["0", "1", "2"], "{}", page.name);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     for (line, told) in [
         ("", "which collective?"),

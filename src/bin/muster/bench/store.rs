@@ -2,7 +2,7 @@
 
 use super::calls::{checked, Rank};
 use super::ended::{read, Ended};
-use super::options::{bytes, count, format, Format, FORMAT};
+use super::options::{bytes, count, format, Format, FORMAT, USAGE};
 use super::ranks;
 use crate::cli::table::{option, Command as Described, Takes};
 use crate::cli::words::Words;
@@ -45,6 +45,11 @@ pub const COMMAND: Described = Described {
         FORMAT,
     ],
     notes: "multi_set, multi_get and check are calls for 8 keys. add keeps a number.",
+    exit_codes: &[
+        ("0", "all is measured"),
+        ("1", "a rank failed, or standard output cannot be written"),
+        USAGE,
+    ],
     ..Described::BLANK
 };
 

@@ -13,7 +13,11 @@ pub const PS: Command = Command {
             launcher, the scheduler's port, and for each log the processes that write it. \"others\" are processes that came of the \
             run and write elsewhere.",
     options: &[option("log_dir", Takes::Directory, "all of this host", "only the runs whose logs are in this folder")],
-    exit_codes: &[("0", "they are listed, or there are none"), ("1", "the folder cannot be read"), ("2", "usage")],
+    exit_codes: &[
+        ("0", "they are listed, or there are none"),
+        ("1", "the folder cannot be read, or standard output cannot be written"),
+        ("2", "usage"),
+    ],
     ..Command::BLANK
 };
 
