@@ -49,8 +49,9 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-# Make takes words apart at spaces, and so do the recipes.
-APART := $(if $(filter-out 1,$(words $(CURDIR))),a space)$(if $(findstring ',$(CURDIR)),a quotation mark)
+# Make takes words apart at spaces, and so do the recipes; and the shell knows other signs.
+SIGNS := ' " ( ) & ; < > | * ? `
+APART := $(if $(filter-out 1,$(words $(CURDIR))),a space,$(firstword $(foreach sign,$(SIGNS),$(if $(findstring $(sign),$(CURDIR)),$(sign)))))
 ifneq ($(APART),)
 $(error the path of this folder ($(CURDIR)) has $(APART) in it: move it to one that has none)
 endif
@@ -124,7 +125,7 @@ deb:
 
 ## The Python package
 
-ARCH ?= x86_64
+ARCH ?= $(shell uname -m)
 # Rust's standard library for a processor.
 RUST_FOR = [ -d "$$(rustc --print sysroot)/lib/rustlib/$(1)" ] || rustup target add $(1)
 WHEEL_TOOLS := $(VENV)/has_hatchling $(VENV)/has_cargo-zigbuild $(VENV)/has_ziglang
@@ -138,7 +139,7 @@ wheel: $(WHEEL_TOOLS)
 # The library for this machine and that of the wheel. The compiler builds each on one processor, for it is one unit of code.
 .PHONY: libraries
 libraries: $(WHEEL_TOOLS)
-	$(MAKE) --jobs=2 library wheel
+	$(MAKE) wheel & wheel=$$!; trap "kill $$wheel" INT TERM; failed=0; $(MAKE) library || failed=1; wait $$wheel || failed=1; [ $$failed = 0 ]
 
 ## Demo
 
@@ -226,7 +227,7 @@ endif
 
 # The second compiler for muster.hpp, where it may be installed; else its test is skipped.
 clang:
-	@command -v clang++ >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends clang; } \
+	@command -v clang++ >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install --yes --no-install-recommends clang; } \
 	    || echo "muster.hpp is not tested with clang: apt-get install clang" >&2
 
 # The launchers under which ranks are tested, where they may be installed.
@@ -317,7 +318,7 @@ test-docs: docs library $(VENV)/has_pytest $(VENV)/has_viztracer
 # Debian's packages, where they may be installed.
 doc-tools:
 	@{ command -v doxygen && command -v dot; } > /dev/null \
-	    || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends doxygen graphviz; } \
+	    || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install --yes --no-install-recommends doxygen graphviz; } \
 	    || { echo "make docs needs Doxygen and Graphviz: apt-get install doxygen graphviz" >&2; exit 1; }
 
 ## Performance
@@ -478,8 +479,8 @@ AARCH64_TRIPLE := aarch64-unknown-linux-gnu
 AARCH64_BUILT := $(AARCH64)/$(AARCH64_TRIPLE)/release
 
 aarch64: $(CMAKE_THERE) library $(VENV)/has_pytest
-	@command -v qemu-aarch64 aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ >/dev/null || { [ "$$(id -u)" = 0 ] \
-	    && apt-get install --yes --no-install-recommends qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross; } \
+	@{ command -v qemu-aarch64 && command -v aarch64-linux-gnu-gcc && command -v aarch64-linux-gnu-g++; } >/dev/null || { [ "$$(id -u)" = 0 ] \
+	    && apt-get update -qq && apt-get install --yes --no-install-recommends qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross; } \
 	    || { echo "make aarch64 needs a compiler for it and qemu: apt-get install qemu-user g++-aarch64-linux-gnu" >&2; exit 1; }
 	@$(call RUST_FOR,$(AARCH64_TRIPLE))
 	CARGO_TARGET_DIR=$(AARCH64) CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
@@ -496,7 +497,7 @@ aarch64: $(CMAKE_THERE) library $(VENV)/has_pytest
 	$(PYTHON) -m pytest -c tests/python/pytest.ini tests/aarch64
 
 valgrind:
-	@[ -e /usr/include/valgrind/helgrind.h ] || { [ "$$(id -u)" = 0 ] && apt-get install --yes --no-install-recommends valgrind; } \
+	@[ -e /usr/include/valgrind/helgrind.h ] || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install --yes --no-install-recommends valgrind; } \
 	    || { echo "make sanitize needs valgrind with its headers: apt-get install valgrind" >&2; exit 1; }
 	@[ -d "$$(rustc --print sysroot)/lib/rustlib/src/rust/library" ] || rustup component add rust-src \
 	    || { echo "make sanitize needs the standard library's sources: rustup component add rust-src" >&2; exit 1; }

@@ -89,7 +89,7 @@ def forming(state, other):
 def working(state, other):
     """The median time of an allreduce of each size, in microseconds."""
     words = [MUSTER, "bench", "allreduce", f"--sizes={','.join(SIZES)}", "--warmup=200", "--iters=2000", "--check=0", "--format=csv"]
-    with Cluster(words, workers=RANKS, started=RANKS - 1, scheduler=[MUSTER, "scheduler"]) as cluster:
+    with Cluster(words, workers=RANKS, started=RANKS - 1, scheduler=[MUSTER, "scheduler"], env={"MUSTER_SHM": "off"}) as cluster:
         ports = []
         while len(ports) < RANKS - 1:
             ports = [port for worker in cluster.workers for port in listening_ports(worker.pid)]

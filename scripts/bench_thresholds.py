@@ -15,7 +15,7 @@ import sys
 
 from bench.hosts import Hosts, check_tools, measure
 from bench.processes import Failed, run
-from bench.programs import MUSTER
+from bench.programs import MUSTER, OVER_TCP
 
 KIB = 1 << 10
 ALWAYS, NEVER = 1 << 40, 0
@@ -47,8 +47,8 @@ def times(rows):
 
 
 def here(ranks, words, settings):
-    return list(csv.DictReader(run([MUSTER, "bench", *words, "--worker_num", ranks, "--format", "csv"], 90,
-                                   settings).splitlines()))
+    words = [MUSTER, "bench", *words, "--worker_num", ranks, "--format", "csv"]
+    return list(csv.DictReader(run(words, 90, OVER_TCP | settings).splitlines()))
 
 
 def sides(threshold, call, sizes, others, ranks, measure_with):

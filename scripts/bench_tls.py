@@ -20,7 +20,7 @@ import tempfile
 
 from bench.hosts import Hosts, check_tools, measure
 from bench.processes import Failed, run
-from bench.programs import MUSTER, TREE
+from bench.programs import MUSTER, OVER_TCP, TREE
 
 RECORDS = TREE / "target" / "release" / "examples" / "records"
 LARGE, SMALL = 64 << 20, 8
@@ -28,8 +28,8 @@ GIGABIT = 1e9
 
 
 def settings_of(state, certificates):
-    """The environment of a state, without what the caller has set. An empty secret is none."""
-    return {
+    """The environment of a state, without what the caller has set. An empty secret is none. Bytes in memory are never encrypted."""
+    return OVER_TCP | {
         "plain": {"MUSTER_JOB_SECRET": ""},
         "secret": {"MUSTER_JOB_SECRET": "of this benchmark"},
         "TLS": {"MUSTER_JOB_SECRET": "", "MUSTER_ENABLE_SSL": "1", "MUSTER_CONFIG_FILE_PATH": certificates / "node" / "tls.json"},

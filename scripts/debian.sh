@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds Debian's source and binary packages from a copy of the tree: debian.sh <folder to build in>
-# They lie in that folder afterwards. What cargo has built in the copy before is used again.
+# They lie in that folder afterwards, in the place of older ones. What cargo has built in the copy before is used again.
 set -eu
 tree=$(cd "$(dirname "$0")/.." && pwd)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$tree/Cargo.toml")
 mkdir -p "$1/muster-$version"
 folder=$(cd "$1" && pwd)
 copy=$folder/muster-$version
-find "$folder" -maxdepth 1 -type f -delete
+find "$folder" -maxdepth 1 -type f \( -name 'muster*_*' -o -name 'libmuster*_*' -o -name 'python3-muster*_*' \) -delete
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
 tar -C "$tree" --create --exclude=./target --exclude-vcs --exclude-vcs-ignores . | tar -C "$copy" --extract
 

@@ -6,6 +6,7 @@ target, in `<folder>/totals.json`. Ends with exit code 1 if anything was found; 
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -47,6 +48,10 @@ class Totals:
             self.path.write_text(json.dumps(self.rows, indent=1))
 
 
+class DidNotRun(Exception):
+    """The fuzzer could not be started, or said nothing."""
+
+
 def run_once(target, options, seconds):
     """One run of the fuzzer: processor seconds, executions, coverage, features."""
     corpus = options.folder / "corpus" / target
@@ -60,15 +65,15 @@ def run_once(target, options, seconds):
     text = log.read_text(errors="replace")
     executions = EXECUTIONS.search(text)
     if not executions:
-        sys.exit(f"the fuzzer did not run for {target}: see {log}")
+        raise DidNotRun(f"the fuzzer did not run for {target}: see {log}")
     covered = COVERAGE.findall(text)
     coverage, features = covered[-1] if covered else (0, 0)
     return usage.ru_utime + usage.ru_stime, int(executions[1]), int(coverage), int(features)
 
 
-def go(queue, options, totals):
-    while queue:
-        target = queue.pop(0)
+def go(target, options, totals):
+    """Runs a target for as long as is asked for. Returns why that cannot be, if so."""
+    try:
         for _ in range(TRIES):
             left = options.seconds - totals.seconds(target)
             found = [path.name for path in options.folder.glob(f"{target}-*")]
@@ -76,6 +81,9 @@ def go(queue, options, totals):
                 break
             seconds, *rest = run_once(target, options, int(min(SLICE_S, left + 1)))
             totals.add(target, seconds, *rest, [path.name for path in options.folder.glob(f"{target}-*")])
+    except (DidNotRun, OSError) as why:
+        return str(why)
+    return None
 
 
 def main():
@@ -87,13 +95,9 @@ def main():
     parser.add_argument("--only", nargs="*", help="these targets")
     options = parser.parse_args()
     totals = Totals(options.folder / "totals.json")
-    queue = options.only or targets()
-    names, begun = list(queue), time.monotonic()
-    workers = [threading.Thread(target=go, args=(queue, options, totals)) for _ in range(options.at_once)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    names, begun = options.only or targets(), time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as workers:
+        whys = list(filter(None, workers.map(lambda name: go(name, options, totals), names)))
     print("| decoder | processor time | executions | edges reached | findings |\n| --- | --- | --- | --- | --- |")
     for name in names:
         row = totals.rows.get(name, {"seconds": 0, "executions": 0, "coverage": 0, "found": []})
@@ -101,6 +105,8 @@ def main():
         print(f"| {name} | {minutes:.0f} min | {millions:.1f} million | {row['coverage']} | {', '.join(row['found']) or 'none'} |")
     print(f"took {(time.monotonic() - begun) / 60:.0f} minutes")
     short = [name for name in names if totals.seconds(name) < options.seconds]
+    for why in whys:
+        print(why, file=sys.stderr)
     sys.exit(1 if short or any(row["found"] for row in totals.rows.values()) else 0)
 
 

@@ -1,11 +1,12 @@
 """Builds the shared library and the command for the wheel, so that they need no newer glibc than the wheel's tag says.
 
-cargo-zigbuild links against the symbols of that glibc. `ARCH` in the environment names another processor than x86_64, for which
-rustup must have the standard library. Nothing of the package itself is compiled: the tag says "any Python 3".
+cargo-zigbuild links against the symbols of that glibc. `ARCH` in the environment names another processor than this machine's, for
+which rustup must have the standard library. Nothing of the package itself is compiled: the tag says "any Python 3".
 """
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ TREE = pathlib.Path(__file__).resolve().parents[2]
 
 class Hook(BuildHookInterface):
     def initialize(self, version, build_data):
-        arch = os.environ.get("ARCH") or "x86_64"
+        arch = os.environ.get("ARCH") or platform.machine()
         built = _build(arch)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{arch}"

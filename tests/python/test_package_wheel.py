@@ -1,6 +1,7 @@
 """The wheel: installed into an empty environment it starts 4 workers, and it runs where glibc is old."""
 
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -17,13 +18,14 @@ with muster.init() as cluster:
     print(muster.__file__, [float(rank) for rank in cluster.world.allgather(array("f", [cluster.rank]))], flush=True)
 """
 TIMEOUT_S = 120
+LOADER = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}[platform.machine()]
 # pip's scripts name their interpreter by its path, which may have a space.
 VENV = "an environment"
 
 
 @pytest.fixture(scope="module")
 def wheel():
-    return wheel_for("x86_64")
+    return wheel_for(platform.machine())
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +64,30 @@ def test_the_commands_and_the_library_are_the_wheels(environment):
 def test_library_and_command_need_no_newer_glibc_than_the_tag_says(wheel, tmp_path):
     for versions, needed in needs(wheel, tmp_path):
         assert versions and max(versions) <= GLIBC, max(versions)
-        assert needed <= {"libc.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", *OLDER_PARTS}, needed
+        assert needed <= {"libc.so.6", LOADER, "libgcc_s.so.1", *OLDER_PARTS}, needed
 
 
 def test_it_says_what_it_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         words = {name.rpartition("/")[2]: name for name in archive.namelist()}
-        assert "Tag: py3-none-manylinux_2_28_x86_64" in archive.read(words["WHEEL"]).decode()
+        assert f"Tag: py3-none-manylinux_2_28_{platform.machine()}" in archive.read(words["WHEEL"]).decode()
         metadata = archive.read(words["METADATA"]).decode()
         needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
         assert "Requires-Python: >=3.9" in metadata and needed == ["Requires-Dist: matplotlib>=3.6; extra == 'plot'"]
         assert {"py.typed", "LICENSE-MIT", "LICENSE-APACHE", "licences.txt"} <= set(words)
+
+
+def test_the_package_alone_finds_its_library_and_takes_no_other_one(wheel, tmp_path):
+    """As with `pip install --target`. What cannot be loaded is told, for another library may have another version."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    words = [sys.executable, "-c", "import muster._library as library; print(library.PATH)"]
+    settings = {"cwd": tmp_path, "env": clean_environment({"PYTHONPATH": str(tmp_path)}), "capture_output": True, "text": True}
+    library = tmp_path / "muster" / "lib" / "libmuster.so.1"
+    assert subprocess.run(words, timeout=TIMEOUT_S, **settings).stdout.strip() == str(library)
+    nearer = words[2].replace("print(library.PATH)", "library.__file__ = '/muster/_library.py'; print(library._place())")
+    ended = subprocess.run([*words[:2], nearer], timeout=TIMEOUT_S, **settings)
+    assert ended.stdout.strip() == "libmuster.so.1", ended.stderr  # what lies below the root has few folders above it
+    library.write_bytes(b"cut")
+    ended = subprocess.run(words, timeout=TIMEOUT_S, **settings)
+    assert ended.returncode == 1 and f"ImportError: {library} could not be loaded: " in ended.stderr, ended.stderr

@@ -47,7 +47,7 @@ def lines(picture):
 
 
 def peers(passes=5):
-    """A table as `make bench-peers` writes it: muster, two peers, and the yardstick, whose sum on 3 ranks ran on 4."""
+    """A table as `make bench-peers` writes it: over TCP muster, two peers, and the yardstick, whose sum on 3 ranks ran on 4; and one in memory."""
     columns = "pass,beside,program,run,collective,algorithm,ranks,bytes,iterations,p50_rank0_us,p50_us"
     rows = ["# date: today", columns]
     for number in range(1, passes + 1):
@@ -59,6 +59,7 @@ def peers(passes=5):
             rows.append(f"{number},2,muster,1,allreduce,,2,{size},9,{us + number},{us + number + 1}")
             rows.append(f"{number},3,muster,1,allreduce,,3,{size},9,{us},{us}")
             rows.append(f"{number},2,openmpi,1,allreduce,,2,{size},9,{2 * us},{2 * us}")
+            rows.append(f"{number},2,mpich,1,allreduce,,2,{size},9,{us / 10},{us / 10}")
             for algorithm, factor in (("ring", 5 if size < 65536 else 3), ("halving", 4)):
                 rows.append(f"{number},2,gloo,1,allreduce,{algorithm},2,{size},9,{factor * us},{factor * us}")
         rows.append(f"{number},2,muster,1,barrier,,2,0,9,3,3")
@@ -89,9 +90,9 @@ def test_peers_are_drawn_beside_it(tmp_path):
     picture = tmp_path / "beside.svg"
     bench("allreduce", *TINY, "--plot", picture, "--beside", tmp_path / "raw.csv")
     said = texts(picture)
-    assert {"muster", "muster (raw)", "yardstick", "Open MPI", "Gloo"} <= said
+    assert {"muster", "muster over TCP", "yardstick over TCP", "Open MPI over TCP", "Gloo over TCP", "MPICH"} <= said
     assert "us a call, on rank 0" in said, "the yardstick knows no other rank's times"
-    assert not [words for words in said if "3 ranks" in words] and lines(picture) == 10
+    assert not [words for words in said if "3 ranks" in words] and lines(picture) == 12
 
 
 def test_under_a_launcher_rank_0_draws(tmp_path):
@@ -111,10 +112,17 @@ def test_one_rank_has_a_time_and_no_bandwidth(tmp_path):
 def test_what_is_drawn_of_the_peers_table(plot, tmp_path):
     (tmp_path / "raw.csv").write_text(peers())
     series = {(one.case.ranks, one.label): one.times for one in plot.read(str(tmp_path / "raw.csv"))}
-    assert list(series) == [(2, "muster"), (3, "muster"), (2, "yardstick"), (2, "Open MPI"), (2, "Gloo")]
-    assert series[2, "muster"][8] == {"p50_us": [12, 13, 14, 15, 16], "p50_rank0_us": [11, 12, 13, 14, 15]}
-    assert series[2, "yardstick"][8] == {"p50_us": [], "p50_rank0_us": [9] * 5}
-    assert [times["p50_us"][0] for times in series[2, "Gloo"].values()] == [40, 48, 120], "the better algorithm of each size"
+    assert list(series) == [
+        (2, "MPICH"),
+        (2, "yardstick over TCP"),
+        (2, "muster over TCP"),
+        (3, "muster over TCP"),
+        (2, "Open MPI over TCP"),
+        (2, "Gloo over TCP"),
+    ]
+    assert series[2, "muster over TCP"][8] == {"p50_us": [12, 13, 14, 15, 16], "p50_rank0_us": [11, 12, 13, 14, 15]}
+    assert series[2, "yardstick over TCP"][8] == {"p50_us": [], "p50_rank0_us": [9] * 5}
+    assert [times["p50_us"][0] for times in series[2, "Gloo over TCP"].values()] == [40, 48, 120], "the better algorithm of each size"
 
 
 @pytest.mark.parametrize("collective", ["allgather", "allreduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter",
@@ -132,7 +140,7 @@ WRONG = {
     "no file": (["--out", "x.svg"], ["no file of results"]),
     "a file that is not there": (["--out", "x.svg", "none.csv"], ["none.csv", "No such file"]),
     "another table": (["--out", "x.svg", "other.csv"], ["other.csv", "muster bench COLLECTIVE --format csv", "make bench-peers"]),
-    "a number in words": (["--out", "x.svg", "words.csv"], ["words.csv", "row 10", "bytes is 'many'"]),
+    "a number in words": (["--out", "x.svg", "words.csv"], ["words.csv", "row 11", "bytes is 'many'"]),
     "a cut table": (["--out", "x.svg", "cut.csv"], ["cut.csv", "row 3", "ranks is None"]),
     "a table without runs": (["--out", "x.svg", "no_runs.csv"], ["no_runs.csv", "is no table of results"]),
     "a field without end": (["--out", "x.svg", "endless.csv"], ["endless.csv", "is no table", "field"]),

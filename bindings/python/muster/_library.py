@@ -195,34 +195,33 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 }
 
 
-def candidates() -> List[str]:
-    """Where the library may be, the first that counts first.
+def _place() -> str:
+    """Where the library is.
 
     MUSTER_LIBRARY beats everything. A wheel has the library in the package. In the source tree it is what `make
     library` builds. Where a system's package has brought this one, the loader finds the library by its SONAME.
     """
     named = os.environ.get("MUSTER_LIBRARY")
     if named:
-        return [named]
+        return named
     here = pathlib.Path(__file__).resolve().parent
-    tree = here.parents[2]
-    found = [here / "lib" / "libmuster.so.1"]
-    if (tree / "include" / "muster.h").exists():
-        found.append(tree / "target" / "release" / "libmuster.so")
-    return [*(str(path) for path in found if path.exists()), "libmuster.so.1"]
+    places = [here / "lib" / "libmuster.so.1"]
+    for tree in list(here.parents)[2:3]:  # there is none where the package lies near the root
+        if (tree / "include" / "muster.h").exists():
+            places.append(tree / "target" / "release" / "libmuster.so")
+    return next((str(path) for path in places if path.exists()), "libmuster.so.1")
 
 
 def _open() -> Tuple[str, ctypes.CDLL]:
-    tried = []
-    for path in candidates():
-        try:
-            return path, ctypes.CDLL(path)
-        except OSError as error:
-            tried.append(f"{path} ({error})")
-    raise ImportError(
-        f"no libmuster.so.1 could be loaded; tried {'; '.join(tried)}. Name it with MUSTER_LIBRARY, install the wheel, "
-        "or run `make library` in the source tree"
-    )
+    """The library at its place. One at another place is not taken for it: it may have another version."""
+    path = _place()
+    try:
+        return path, ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"{path} could not be loaded: {error}. Name another libmuster.so.1 with MUSTER_LIBRARY, install the wheel again, "
+            "or run `make library` in the source tree"
+        ) from error
 
 
 def _declare(library: ctypes.CDLL, path: str) -> None:

@@ -22,8 +22,19 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 __all__ = ["main"]
 
 ENDINGS = (".svg", ".png")
-# The names of programs in the file of `make bench-peers`.
-PROGRAMS = {"muster": "muster", "yardstick": "yardstick", "openmpi": "Open MPI", "gloo": "Gloo"}
+# The names of programs in the file of `make bench-peers`, which has most of them in memory and over TCP.
+PROGRAMS = {
+    "shm_floor": "yardstick",
+    "muster_memory": "muster",
+    "openmpi_memory": "Open MPI",
+    "mpich": "MPICH",
+    "intelmpi": "Intel MPI",
+    "intelmpi_sleep": "Intel MPI, sleeping",
+    "yardstick": "yardstick over TCP",
+    "muster": "muster over TCP",
+    "openmpi": "Open MPI over TCP",
+    "gloo": "Gloo over TCP",
+}
 # Colours that people tell apart who see few, and marks for print without colours.
 STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#555555", "x"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P"))
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -233,6 +244,7 @@ def _row(case: Case, row: Sequence[Series], left: Any, right: Any) -> None:
     has_bandwidth = case.ranks > 1
     for number, series in enumerate(row):
         color, marker = STYLES[number % len(STYLES)]
+        stroke = "-" if number < len(STYLES) else "--"
         times = {size: columns[column] for size, columns in sorted(series.times.items()) if columns[column]}
         middle, low, high = ([_quantile(values, at) for values in times.values()] for at in (0.5, 0.25, 0.75))
         panels: List[Any] = [(left, lambda size, us: us)]
@@ -240,7 +252,7 @@ def _row(case: Case, row: Sequence[Series], left: Any, right: Any) -> None:
             panels.append((right, lambda size, us: bandwidth(case, size, us)))
         for panel, of in panels:
             values = [[of(size, us) for size, us in zip(times, times_us)] for times_us in (middle, low, high)]
-            panel.plot(list(times), values[0], color=color, marker=marker, markersize=4, linewidth=1.4, label=series.label)
+            panel.plot(list(times), values[0], color=color, marker=marker, linestyle=stroke, markersize=4, linewidth=1.4, label=series.label)
             if values[1] != values[2]:
                 panel.fill_between(list(times), values[1], values[2], color=color, alpha=0.15, linewidth=0)
     of_whom = "the slowest rank" if column == SLOWEST else "rank 0"
