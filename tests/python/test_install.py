@@ -188,8 +188,12 @@ def test_all_that_was_laid_down_is_taken_away_again(tmp_path):
     tmp_path /= "somebody's folder"
     (tmp_path / "usr" / "lib").mkdir(parents=True)
     (tmp_path / "usr" / "lib" / "libother.so").write_text("somebody else's")
+    of_another_version = ["libmuster.so.1.99.7", "libmuster.so.1.99.7.debug"]  # ldconfig would choose it, for its number is higher
+    for name in of_another_version:
+        (tmp_path / "usr" / "lib" / name).touch()
     make("install", PREFIX="/usr", LIBDIR="/usr/lib", DESTDIR=tmp_path)
     laid_down = files(tmp_path)
+    assert not [name for name in of_another_version if f"usr/lib/{name}" in laid_down]
     for one in ("bin/msrun", "include/muster.h", "include/muster.hpp", "lib/libmuster.so", "lib/libmuster.a", "lib/pkgconfig/muster.pc",
                 "share/man/man1/muster.1", "share/bash-completion/completions/muster", "share/doc/muster/LICENSE-MIT", "share/doc/muster/licences.txt"):
         assert f"usr/{one}" in laid_down
