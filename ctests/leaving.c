@@ -273,6 +273,37 @@ static void while_another_thread_is_inside(void) {
     }
 }
 
+/* A call whose time is up while the one before it is in a user's function that does not return. */
+static void give_up_behind_a_function(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct other other = {.cluster = cluster, .place = IN_FUNCTION};
+    pthread_t thread;
+    (void)ranks;
+    __atomic_store_n(&released, rank == 1, __ATOMIC_SEQ_CST);
+    CHECK_OK(muster_group_split(muster_world(cluster), 0, rank, &made[0]));
+    CHECK_OK(muster_op_create(cluster, stuck, NULL, 1, &other.op));
+    CHECK(pthread_create(&thread, NULL, be_in, &other) == 0);
+    if (rank == 0) {
+        while (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) == 0) {
+            usleep(1000);
+        }
+        CHECK_OK(muster_group_set_timeout(made[0], 300));
+        double before_s = now_s();
+        CHECK(muster_barrier(made[0]) == MUSTER_ERR_TIMEOUT);
+        CHECK(now_s() - before_s < 0.3 + 2 * patience());
+        CHECK(muster_barrier(made[0]) == MUSTER_ERR_TIMEOUT); /* the group is over, and nothing waits for the function */
+        __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    muster_group_free(made[0]);
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
+static void a_function_does_not_return(void) {
+    struct ranks *ranks = ranks_start(2, give_up_behind_a_function, patient);
+    CHECK_OK(ranks_finish(ranks));
+}
+
 /* A healthy cluster: all is said and heard within a moment, however many groups there are. */
 static void at_once(void) {
     struct ranks *ranks = all_ready(3, leave, patient);
@@ -292,5 +323,6 @@ int main(void) {
     recovery_that_waits();
     a_peer_stands_still();
     while_another_thread_is_inside();
+    a_function_does_not_return();
     return 0;
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::error::{Failure, Status};
 use crate::runtime::base::control::tests::Scripted;
+use crate::runtime::base::interrupts::Attention;
 use crate::runtime::collectives::call_progress::PEER_OPENS;
 use crate::runtime::collectives::failure::tests::{broadcast, cause, frame, revoke, Bench, PEERS, SOON};
 use crate::runtime::collectives::queued_call::Work;
@@ -99,6 +100,28 @@ fn a_call_that_waits_hears_a_peer_that_gives_up_behind_a_frame_that_is_not_read(
         let first = bench.group.context.broken().expect("it is revoked");
         assert!(PEERS.iter().any(|rank| first == cause(*rank)), "{first}");
     });
+}
+
+#[test]
+fn a_call_of_many_exchanges_keeps_to_its_time_though_none_of_them_waits() {
+    let bench = Bench::new();
+    bench.group.set_timeout_ms(0).unwrap();
+    let collectives = &bench.group.collectives;
+    let (call, time) = (broadcast(1), bench.group.context.time_limit());
+    let turn = collectives.turns.take(Some((call, time.since)));
+    let mut ended = 0;
+    let outcome = collectives.in_turn(&turn, (call, 0), (time, &Attention::none()), |exclusive, running| {
+        let memory = CallBuffers::of(&[], &mut []).memory();
+        for _ in 0..10 * CLOCK_TURNS {
+            let (send, receive, head, opening) = (None, None, [0; DATA_HEADER_BYTES], Opening::Peer);
+            let mut nothing = Exchange { head, send, receive, started: false, arithmetic: None, opening };
+            collectives.exchange(&mut exclusive.driver, running, &mut nothing, &memory)?;
+            ended += 1;
+        }
+        Ok(())
+    });
+    assert_eq!(outcome.unwrap_err().status(), Status::Timeout);
+    assert_eq!(ended, CLOCK_TURNS - 1, "a time-out of 0 leaves time for what can be done at once");
 }
 
 /// Where ranks called different things later, this rank is to come to that call, for the ranks are counted.

@@ -65,6 +65,8 @@ pub(crate) struct Driver {
     pub begun: Time,
     /// From when on a call that begins checks whether peers have revoked the group.
     pub next_check: Time,
+    /// How often an exchange of the present call has gone on.
+    pub turns: u32,
 }
 
 /// A group's collectives.
@@ -127,6 +129,7 @@ impl Collectives {
                     patience: Patience::since(Time::default()),
                     begun: Time::default(),
                     next_check: Time::default(),
+                    turns: 0,
                 },
                 carrier: CarrierChoice::Untried,
                 scratch: Vec::new(),

@@ -2,7 +2,7 @@
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens
-//! in between, or no later turn comes. A thread that holds a turn which another took may pass it on. A call is entered
+//! in between, or no later turn comes. It need not wait until the turn comes: one that was given up is passed over. A thread that holds a turn which another took may pass it on. A call is entered
 //! in the log under the same lock as its turn, if the turn comes at once. So a call takes one lock at its beginning,
 //! and one at its end. Tested below, and in every order of threads by `turns_loom_test.rs`.
 
@@ -25,6 +25,8 @@ pub(crate) struct Turns {
 struct State {
     taken: u64,
     ended: u64,
+    /// The turns that were given up before they came.
+    given_up: Vec<u64>,
     log: CallLog,
 }
 
@@ -182,12 +184,18 @@ impl Drop for Turn<'_> {
         if self.is_passed_on() {
             return;
         }
-        // Nobody may come before those who called earlier, not even by giving up.
-        let _ = self.wait(|| None, &Attention::none()); // it has come
         let mut state = lock(&self.turns.state);
+        if state.ended + 1 < self.number {
+            state.given_up.push(self.number);
+            return;
+        }
         state.ended += 1;
         if self.end.get() == End::GoesWell {
             state.log.finish(self.number);
+        }
+        while let Some(nth) = state.given_up.iter().position(|given_up| *given_up == state.ended + 1) {
+            state.given_up.swap_remove(nth);
+            state.ended += 1;
         }
         if state.taken > state.ended {
             self.turns.changed.notify_all();
@@ -214,6 +222,14 @@ mod tests {
         assert_eq!(come(&second), Ok(true));
         drop(second);
 
+        let [first, second, third, fourth] = [(); 4].map(|()| turns.take(None));
+        drop(third);
+        drop(second);
+        assert_eq!(come(&fourth), Ok(false), "the first has not ended");
+        drop(first);
+        assert_eq!(come(&fourth), Ok(true), "those before it were given up");
+        drop(fourth);
+
         let inside = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -227,8 +243,8 @@ mod tests {
                 });
             }
         });
-        assert_eq!(turns.take_if_free(None).map(|turn| turn.number()), Some(2 + 8 * 200 + 1));
-        assert_eq!(turns.take_number(), (2 + 8 * 200 + 2, true));
+        assert_eq!(turns.take_if_free(None).map(|turn| turn.number()), Some(6 + 8 * 200 + 1));
+        assert_eq!(turns.take_number(), (6 + 8 * 200 + 2, true));
     }
 
     #[test]

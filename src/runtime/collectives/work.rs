@@ -242,6 +242,7 @@ impl Collectives {
             let is_soon = turn.came_at_once() && self.track.is_none();
             driver.begun = if is_soon { time.since } else { clock.now() };
             driver.patience = Patience::since(driver.begun);
+            driver.turns = 0;
         }
         turn.enter();
         let mut outcome = Err(Stop::Bug);
