@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""JAX on several processes under muster: jax.distributed.initialize() without an argument.
+"""JAX on several processes under muster: jax.distributed.initialize() needs only the name of the class below.
 
 JAX asks a `ClusterEnv` for what it needs to know. `MusterCluster` answers with the cluster's ranks, and rank 0 chooses the port
 of JAX's coordinator. A program that has this class needs two lines: `MusterCluster.cluster = cluster`, and
-`jax.distributed.initialize()`.
+`jax.distributed.initialize(cluster_detection_method=MusterCluster.name)`.
 
 JAX cannot go on in a process whose peer is lost. So its processes end then, and start again together.
 
@@ -22,7 +22,8 @@ from jax.experimental import multihost_utils
 
 
 class MusterCluster(ClusterEnv):
-    """Makes JAX's processes of muster's ranks. JAX finds it by itself, for every subclass of ClusterEnv is asked."""
+    """Makes JAX's processes of muster's ranks. JAX must be told its name: without one JAX takes the first ClusterEnv that works,
+    and its own for Slurm, Open MPI and Kubernetes come before this one."""
 
     name = "muster"
     cluster = None  # the one that the program has joined
@@ -63,7 +64,7 @@ class MusterCluster(ClusterEnv):
 def main():
     with muster.init() as cluster:
         MusterCluster.cluster = cluster
-        jax.distributed.initialize()
+        jax.distributed.initialize(cluster_detection_method=MusterCluster.name)
         ranks = multihost_utils.process_allgather(np.array([cluster.rank]), tiled=True)
 
         devices = jax.sharding.Mesh(jax.devices(), "all")

@@ -15,10 +15,10 @@ RANKS = 4
 TIMEOUT_S = 240  # JAX alone takes ten seconds to load where processors are short
 
 
-def last_lines(framework, example, *words, ranks=RANKS):
+def last_lines(framework, example, *words, ranks=RANKS, env=None):
     """What each rank of the example says in the end."""
     program = [python_with(framework), EXAMPLES / example / f"{example}.py", *words]
-    with Cluster(program, workers=ranks, env=PACKAGE) as cluster:
+    with Cluster(program, workers=ranks, env={**PACKAGE, **(env or {})}) as cluster:
         return [worker.stdout.splitlines()[-1] for worker in cluster.succeed(TIMEOUT_S)]
 
 
@@ -54,9 +54,11 @@ def test_lightgbm_ends_with_a_lost_rank():
             assert re.search(r'rank 2 \(node id "2", .* is lost', workers[rank].stderr)
 
 
-def test_jax_makes_processes_of_the_ranks():
+# JAX has a ClusterEnv of its own for Open MPI, which answers where there is this variable.
+@pytest.mark.parametrize("env", [{}, {"OMPI_MCA_orte_hnp_uri": "4096.0;tcp://192.0.2.1:1"}], ids=["alone", "under mpirun"])
+def test_jax_makes_processes_of_the_ranks(env):
     total = 3 * sum(range(1, RANKS + 1))
-    assert last_lines("JAX", "jax_cluster") == [
+    assert last_lines("JAX", "jax_cluster", env=env) == [
         f"process {rank} of {RANKS}: ranks {list(range(RANKS))}, sum {float(total)}" for rank in range(RANKS)
     ]
 
