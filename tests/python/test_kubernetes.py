@@ -112,6 +112,17 @@ def test_pods_have_no_more_rights_than_the_restricted_standard_gives():
         assert kinds <= {"persistentVolumeClaim", "secret", "emptyDir"} and not any(key.startswith("host") for key in template)
 
 
+def test_no_other_scheduler_comes_after_one_that_ended_for_good():
+    said = subprocess.run([MUSTER, "scheduler", "--help"], check=True, capture_output=True, text=True, timeout=LIMIT).stdout
+    final = [int(code) for code in re.findall(r"(\d+) (?:it broke|a node aborted it);", said)]
+    job, = [job for _, job in every_job() if job.name == "digits-scheduler"]
+    assert len(final) == 2
+    assert job.spec["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": final}}]
+    for name, job in every_job():  # what the schemas do not say
+        if "podFailurePolicy" in job.spec:
+            assert job.spec["template"]["spec"]["restartPolicy"] == "Never", name
+
+
 def test_the_manifest_with_tls_is_the_one_without_and_tls():
     service, job = documents("job-tls.yaml")
     template = job["spec"]["template"]["spec"]
