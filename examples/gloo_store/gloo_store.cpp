@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace {
 
@@ -25,6 +26,8 @@ constexpr std::chrono::seconds kTimeout(60);
 // While it connects Gloo does not notice that a peer has given up, and it waits for five times its time-out. Then the rank goes
 // into muster_recover, as the others do, and all connect anew.
 constexpr std::chrono::seconds kConnectTimeout(4);
+// After Gloo failed, for muster's word that a rank is lost: more than the heartbeat time-out.
+constexpr std::chrono::seconds kVerdict(15);
 
 struct Options {
     int steps = 20;
@@ -55,19 +58,19 @@ void die_if(muster_cluster_t *cluster, const Options &options, bool connecting) 
     }
 }
 
-std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster, const Options &options) {
-    MusterStore store(cluster, "world");
+std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster, const Options &options,
+                                       const std::shared_ptr<MusterStore> &store) {
     gloo::transport::tcp::attr place;
     place.hostname = address_of(cluster);
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
     auto context = std::make_shared<gloo::rendezvous::Context>(muster_rank(cluster), muster_size(cluster));
     context->setTimeout(kConnectTimeout);
-    context->connectFullMesh(store, device);
+    context->connectFullMesh(*store, device);
     context->setTimeout(kTimeout);
     die_if(cluster, options, true);
     gloo::BarrierOptions barrier(context);
     gloo::barrier(barrier);
-    store.forget();
+    store->forget();
     std::printf("rank %d: epoch %lld: connected at %s\n", context->rank, static_cast<long long>(muster_epoch(cluster)),
                 place.hostname.c_str());
     return context;
@@ -105,8 +108,8 @@ int agree_on_step(muster_cluster_t *cluster, int step) {
 }
 
 // The steps with one context. Only Gloo's exceptions, and ours in the form of Gloo's, leave this function.
-void train(muster_cluster_t *cluster, const Options &options, int &step) {
-    const std::shared_ptr<gloo::Context> context = connect(cluster, options);
+void train(muster_cluster_t *cluster, const Options &options, const std::shared_ptr<MusterStore> &store, int &step) {
+    const std::shared_ptr<gloo::Context> context = connect(cluster, options, store);
     for (step = agree_on_step(cluster, step); step < options.steps; step++) {
         if (step == options.steps / 2) {
             die_if(cluster, options, false);
@@ -118,15 +121,32 @@ void train(muster_cluster_t *cluster, const Options &options, int &step) {
     }
 }
 
+// Gloo may see a broken connection before anybody knows whose fault it is. muster decides: is a rank lost, or is Gloo wrong?
+bool a_rank_is_lost(muster_cluster_t *cluster) {
+    const auto end = std::chrono::steady_clock::now() + kVerdict;
+    muster_failure_t failure;
+    while (muster_group_failure(muster_world(cluster), &failure, sizeof failure) == MUSTER_ERR_NOT_FOUND) {
+        if (std::chrono::steady_clock::now() > end) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
 void run(muster_cluster_t *cluster, const Options &options) {
     for (int step = 0, contexts = 1;; contexts++) {
+        const auto store = std::make_shared<MusterStore>(cluster, "world");  // it takes its keys away after muster_recover
         try {
-            train(cluster, options, step);
+            train(cluster, options, store, step);
             std::printf("rank %d: %d steps, contexts: %d, all sums right\n", muster_rank(cluster), step, contexts);
             return;
         } catch (const gloo::Exception &error) {
             std::printf("rank %d: step %d: %s\n", muster_rank(cluster), step, error.what());
             std::fflush(stdout);
+            if (!a_rank_is_lost(cluster)) {
+                throw std::runtime_error(std::string("Gloo failed, though no rank is lost: ") + error.what());
+            }
         }
         if (muster_recover(cluster, -1) != MUSTER_OK) {
             throw std::runtime_error(muster_last_error());

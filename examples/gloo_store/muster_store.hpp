@@ -1,7 +1,9 @@
 // Gloo's rendezvous on muster's store: the ranks of a cluster need neither Redis nor a shared folder to build a Gloo context.
 //
-// Three things to know:
+// Four things to know:
 // - Keys begin with a prefix that names the epoch: what a rank wrote before a loss does not hold after it.
+// - A store takes its keys away when it ends. While a rank is lost it cannot: let it live until muster_recover has returned.
+//   What the lost rank itself wrote stays.
 // - The others reach this node at address_of(cluster). Gloo's own guess is what the host's name resolves to: often 127.0.1.1.
 // - A wait ends when a rank is lost: muster's store returns the loss, and so a rank that connects never waits for the dead.
 #ifndef MUSTER_STORE_HPP
@@ -14,7 +16,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 class MusterStore : public gloo::rendezvous::Store {
@@ -22,10 +23,13 @@ public:
     // `name` tells several contexts of one cluster apart. The cluster must outlive the store.
     MusterStore(muster_cluster_t *cluster, const std::string &name)
         : cluster_(cluster), prefix_("gloo/" + name + "/" + std::to_string(muster_epoch(cluster)) + "/") {}
+    MusterStore(const MusterStore &) = delete;
+    MusterStore &operator=(const MusterStore &) = delete;
+    ~MusterStore() override { delete_own(); }
 
     void set(const std::string &key, const std::vector<char> &data) override {
-        check(muster_store_set(cluster_, full(key).c_str(), data.data(), data.size()));
         own_.push_back(full(key));
+        check(muster_store_set(cluster_, own_.back().c_str(), data.data(), data.size()));
     }
 
     std::vector<char> get(const std::string &key) override {
@@ -52,13 +56,20 @@ public:
     }
 
     // Takes this rank's keys away again; to be called once all ranks are connected, as after a barrier.
-    void forget() {
-        for (const std::string &key : std::exchange(own_, {})) {
-            check(muster_store_delete(cluster_, key.c_str(), nullptr));
-        }
-    }
+    void forget() { check(delete_own()); }
 
 private:
+    // Up to the first error: where one key cannot be deleted, none can.
+    muster_status_t delete_own() {
+        for (; !own_.empty(); own_.pop_back()) {
+            const muster_status_t status = muster_store_delete(cluster_, own_.back().c_str(), nullptr);
+            if (status != MUSTER_OK) {
+                return status;
+            }
+        }
+        return MUSTER_OK;
+    }
+
     // A caller of Gloo's catches Gloo's exceptions, so this throws those.
     static void check(muster_status_t status) {
         if (status != MUSTER_OK) {

@@ -6,6 +6,7 @@ import pytest
 
 from cluster import Cluster
 from launch import Launch
+from nodes import node, said
 from optional import example
 
 RANKS = 4
@@ -46,3 +47,13 @@ def test_after_a_loss_there_is_a_new_context(program, tmp_path, where):
         assert code == 0, output
         assert sorted(DONE.findall(output)) == [(str(rank), "1" if rank == LOST else "2") for rank in range(RANKS)]
         assert len(re.findall(r"epoch 2: connected", output)) == RANKS
+
+
+def test_where_gloo_fails_and_no_rank_is_lost_the_job_is_aborted(program, tmp_path):
+    """The other rank has no Gloo, so it never connects. Recovery would not help, and would never end."""
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    with Cluster([program], workers=2, started=1, env=env) as cluster:
+        other = cluster.start_worker(program=node("c = join(); say(told=fails(c.world.barrier))"))
+        first, _ = cluster.wait(timeout=120)
+        assert first.returncode == 1 and "gloo_store: Gloo failed, though no rank is lost: " in first.stderr, first.describe()
+        assert "Gloo failed, though no rank is lost" in str(said(other)["told"]), other.describe()
