@@ -18,6 +18,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
 
 namespace {
 
@@ -58,6 +59,17 @@ void die_if(muster_cluster_t *cluster, const Options &options, bool connecting) 
     }
 }
 
+// Gloo took a reference to the store, and takes a shared pointer to it since April 2025.
+template <typename Context>
+void connect_full_mesh(Context &context, const std::shared_ptr<MusterStore> &store,
+                       std::shared_ptr<gloo::transport::Device> &device) {
+    if constexpr (std::is_invocable_v<decltype(&Context::connectFullMesh), Context &, decltype(store), decltype(device)>) {
+        context.connectFullMesh(store, device);
+    } else {
+        context.connectFullMesh(*store, device);
+    }
+}
+
 std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster, const Options &options,
                                        const std::shared_ptr<MusterStore> &store) {
     gloo::transport::tcp::attr place;
@@ -65,7 +77,7 @@ std::shared_ptr<gloo::Context> connect(muster_cluster_t *cluster, const Options 
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(place);
     auto context = std::make_shared<gloo::rendezvous::Context>(muster_rank(cluster), muster_size(cluster));
     context->setTimeout(kConnectTimeout);
-    context->connectFullMesh(*store, device);
+    connect_full_mesh(*context, store, device);
     context->setTimeout(kTimeout);
     die_if(cluster, options, true);
     gloo::BarrierOptions barrier(context);
