@@ -81,10 +81,11 @@ static enum outcome cuda_failed(const struct training *t, const char *call, CUre
     return FAILED;
 }
 
-/* Costs next to nothing: muster has been told, or it has not. */
+/* Costs next to nothing: muster has been told, or it has not. (muster_failure would also tell of a message whose time was up,
+ * which breaks nothing.) */
 static int is_broken(const struct training *t) {
     muster_failure_t failure;
-    return muster_failure(t->cluster, &failure, sizeof failure) != MUSTER_ERR_NOT_FOUND;
+    return muster_group_failure(muster_world(t->cluster), &failure, sizeof failure) != MUSTER_ERR_NOT_FOUND;
 }
 
 /* NCCL may see a broken connection before anybody knows whose fault it is. muster decides: is a rank lost, or is NCCL wrong? */
