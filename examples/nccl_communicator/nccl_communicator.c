@@ -159,9 +159,12 @@ static void drop_communicator(struct training *t) {
 /* All go on where the first of them is: a rank that comes back knows of no step. A training would have to agree on the newest
  * state that all have, and load it; here a step leaves nothing behind. */
 static enum outcome agree_on_step(struct training *t) {
-    int64_t own = t->step;
-    muster_status_t status = muster_allreduce(muster_world(t->cluster), &own, &t->step, 1, MUSTER_INT64, MUSTER_MAX);
-    return status == MUSTER_OK ? DONE : LOST;
+    int64_t first = 0; /* after a failure nobody knows what it holds */
+    if (muster_allreduce(muster_world(t->cluster), &t->step, &first, 1, MUSTER_INT64, MUSTER_MAX) != MUSTER_OK) {
+        return LOST;
+    }
+    t->step = first;
+    return DONE;
 }
 
 /* Reduces on the device, and checks what has come. */
@@ -205,6 +208,8 @@ static enum outcome train(struct training *t) {
     enum outcome outcome = make_communicator(t);
     if (outcome == DONE) {
         outcome = agree_on_step(t);
+    }
+    if (outcome == DONE) {
         printf("rank %d: epoch %" PRId64 ": a communicator of %d; goes on from step %" PRId64 "\n", t->rank,
                muster_epoch(t->cluster), t->ranks, t->step);
     }
