@@ -49,7 +49,7 @@ typedef enum { CUDA_SUCCESS = 0, CUDA_ERROR_NOT_READY = 600 } CUresult;
 #define CU_STREAM_NON_BLOCKING 1
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
-#define cuMemcpyHtoD cuMemcpyHtoD_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 
@@ -77,7 +77,7 @@ NCCL_FUNCTIONS(MAKE_POINTER)
     F(CUresult, cuCtxSetCurrent, (CUcontext context))                                                                            \
     F(CUresult, cuMemAlloc, (CUdeviceptr * pointer, size_t bytes))                                                               \
     F(CUresult, cuMemFree, (CUdeviceptr pointer))                                                                                \
-    F(CUresult, cuMemcpyHtoD, (CUdeviceptr to, const void *from, size_t bytes))                                                  \
+    F(CUresult, cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                            \
     F(CUresult, cuMemcpyDtoH, (void *to, CUdeviceptr from, size_t bytes))                                                        \
     F(CUresult, cuStreamCreate, (CUstream * stream, unsigned int flags))                                                         \
     F(CUresult, cuStreamQuery, (CUstream stream))                                                                                \

@@ -172,9 +172,9 @@ static enum outcome take_step(struct training *t) {
     for (size_t i = 0; i < COUNT; i++) {
         t->host[i] = (float)((t->rank + 1) * (int)(i % 7 + (size_t)t->step));
     }
-    CUresult copied = cuMemcpyHtoD(t->data, t->host, sizeof t->host);
+    CUresult copied = cuMemcpyHtoDAsync(t->data, t->host, sizeof t->host, t->stream); /* any other stream has no order with it */
     if (copied != CUDA_SUCCESS) {
-        return cuda_failed(t, "cuMemcpyHtoD", copied);
+        return cuda_failed(t, "cuMemcpyHtoDAsync", copied);
     }
     if (t->step == t->steps / 2) {
         die_if(t, 0);

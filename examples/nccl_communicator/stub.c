@@ -70,7 +70,10 @@ CUresult cuMemFree(CUdeviceptr pointer) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+    if (stream != &the_stream || stream->comm != NULL) {
+        return (CUresult)INVALID_VALUE;
+    }
     memcpy((void *)(uintptr_t)to, from, bytes);
     return CUDA_SUCCESS;
 }
