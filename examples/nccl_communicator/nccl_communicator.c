@@ -228,14 +228,21 @@ static enum outcome train(struct training *t) {
     return DONE;
 }
 
+/* Prints the first cause: as a sentence, or what of it muster_failure_t has room for. */
+static void say_why(const struct training *t) {
+    muster_failure_t failure = {.cause = ""};
+    char sentence[1024];
+    muster_failure(t->cluster, &failure, sizeof failure);
+    muster_status_t fits = muster_cluster_error(t->cluster, sentence, sizeof sentence, NULL);
+    printf("rank %d: step %" PRId64 ": %s\n", t->rank, t->step, fits == MUSTER_OK ? sentence : failure.cause);
+    fflush(stdout);
+}
+
 /* Goes from one loss to the next, until all steps are done. */
 static int train_and_recover(struct training *t) {
     enum outcome outcome;
     while ((outcome = train(t)) == LOST) {
-        char cause[1024] = "";
-        muster_cluster_error(t->cluster, cause, sizeof cause, NULL);
-        printf("rank %d: step %" PRId64 ": %s\n", t->rank, t->step, cause);
-        fflush(stdout);
+        say_why(t);
         drop_communicator(t);
         if (muster_recover(t->cluster, -1) != MUSTER_OK) {
             fprintf(stderr, "nccl_communicator: muster_recover: %s\n", muster_last_error());

@@ -72,11 +72,14 @@ static time_t now_s(void) {
     return now.tv_sec;
 }
 
-/* Ends the program where muster knows that the cluster is broken; that costs next to nothing. */
+/* Ends the program where muster knows that the cluster is broken; that costs next to nothing. The cause is told as a sentence, or
+ * by what muster_failure_t has room for. */
 static void look_at_muster(const struct node *node, const char *what) {
-    char cause[1024];
-    if (muster_cluster_error(node->cluster, cause, sizeof cause, NULL) == MUSTER_OK) {
-        give_up(node, what, cause);
+    muster_failure_t failure = {.cause = ""};
+    if (muster_group_failure(muster_world(node->cluster), &failure, sizeof failure) != MUSTER_ERR_NOT_FOUND) {
+        char sentence[1024];
+        muster_status_t fits = muster_cluster_error(node->cluster, sentence, sizeof sentence, NULL);
+        give_up(node, what, fits == MUSTER_OK ? sentence : failure.cause);
     }
 }
 
