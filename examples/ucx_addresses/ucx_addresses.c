@@ -2,8 +2,9 @@
  * differ in length, so their lengths go first.
  *
  * Then each rank sends messages to the next one, around the ring. A rank that waits for UCX also looks at muster, for a message
- * from a lost rank would never come. (After a loss the endpoints to the lost rank are of no use. A program that recovers closes
- * them all, and exchanges addresses again in the next epoch.)
+ * from a lost rank would never come. After a loss it closes its endpoints by force, and destroys its worker. UCX allows the force
+ * only where both sides made their endpoints with UCP_ERR_HANDLING_MODE_PEER. (Here the rank ends then. A program that recovers
+ * calls muster_recover, makes a new worker, and exchanges addresses again in the next epoch.)
  *
  *   ucx_addresses [--lose RANK]
  *
@@ -72,6 +73,26 @@ static time_t now_s(void) {
     return now.tv_sec;
 }
 
+/* What a loss leaves of UCX. A close in order would wait for the lost rank, and a wait that asks muster would hear of the loss
+ * again. The worker goes, too, for it may hold messages from before the loss. */
+static void drop_worker(const struct node *node) {
+    ucp_request_param_t by_force = {0};
+    by_force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    by_force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    time_t begun = now_s();
+    for (int rank = 0; node->endpoints != NULL && rank < node->ranks; rank++) {
+        ucs_status_ptr_t closing = node->endpoints[rank] != NULL ? ucp_ep_close_nbx(node->endpoints[rank], &by_force) : NULL;
+        if (UCS_PTR_IS_PTR(closing)) {
+            while (ucp_request_check_status(closing) == UCS_INPROGRESS && now_s() - begun < PATIENCE_S) {
+                ucp_worker_progress(node->worker);
+            }
+            ucp_request_free(closing);
+        }
+    }
+    ucp_worker_destroy(node->worker);
+    ucp_cleanup(node->context);
+}
+
 /* Ends the program where muster knows that the cluster is broken; that costs next to nothing. The cause is told as a sentence, or
  * by what muster_failure_t has room for. */
 static void look_at_muster(const struct node *node, const char *what) {
@@ -79,6 +100,7 @@ static void look_at_muster(const struct node *node, const char *what) {
     if (muster_group_failure(muster_world(node->cluster), &failure, sizeof failure) != MUSTER_ERR_NOT_FOUND) {
         char sentence[1024];
         muster_status_t fits = muster_cluster_error(node->cluster, sentence, sizeof sentence, NULL);
+        drop_worker(node);
         give_up(node, what, fits == MUSTER_OK ? sentence : failure.cause);
     }
 }
@@ -138,6 +160,13 @@ static void open_worker(struct node *node) {
     check_ucx(node, "ucp_worker_create", ucp_worker_create(node->context, &worker, &node->worker));
 }
 
+/* UCX tells of a broken connection here, and also by the requests that fail. Those are enough. */
+static void is_told(void *none, ucp_ep_h endpoint, ucs_status_t status) {
+    (void)none;
+    (void)endpoint;
+    (void)status;
+}
+
 /* The exchange: what MPI programs do with MPI_Allgatherv. Returns how many bytes came. */
 static size_t connect_all(struct node *node) {
     muster_group_t *world = muster_world(node->cluster);
@@ -163,8 +192,11 @@ static size_t connect_all(struct node *node) {
     node->endpoints = memory(node, ranks * sizeof *node->endpoints);
     for (size_t rank = 0; rank < ranks; rank++) {
         ucp_ep_params_t endpoint = {0};
-        endpoint.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        endpoint.field_mask =
+            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
         endpoint.address = (const ucp_address_t *)(all + places[rank]);
+        endpoint.err_mode = UCP_ERR_HANDLING_MODE_PEER; /* so that it can be closed when its peer is lost */
+        endpoint.err_handler.cb = is_told;
         check_peer(node, "ucp_ep_create", ucp_ep_create(node->worker, &endpoint, &node->endpoints[rank]));
     }
     free(all);
@@ -201,7 +233,9 @@ static void close_worker(struct node *node) {
     ucp_request_param_t flush = {0};
     meet(node);
     for (int rank = 0; rank < node->ranks; rank++) {
-        finish(node, "ucp_ep_close_nbx", ucp_ep_close_nbx(node->endpoints[rank], &flush));
+        ucp_ep_h endpoint = node->endpoints[rank];
+        node->endpoints[rank] = NULL;
+        finish(node, "ucp_ep_close_nbx", ucp_ep_close_nbx(endpoint, &flush));
     }
     meet(node);
     free(node->endpoints);
