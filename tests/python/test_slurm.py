@@ -240,6 +240,14 @@ def test_a_batch_job_gives_up_after_some_restarts(slurm, tmp_path):
     assert re.findall(r"after (\d) of 3 restarts", text) == ["0", "1", "2", "3"]
 
 
+def test_a_batch_jobs_ranks_have_what_the_script_sets_whatever_sbatch_exports(slurm, tmp_path):
+    line = 'echo "secret $MUSTER_JOB_SECRET_FILE, recovery $MS_ENABLE_RECOVERY $MS_RECOVERY_PATH"'
+    number = slurm.submit("--export=NONE", "--nodes=1", "--ntasks-per-node=1", TRAIN, "sh", "-c", line, cwd=tmp_path)
+    slurm.wait(number, SECONDS)
+    state = tmp_path / f"train-{number}"
+    assert f"secret {state}/secret, recovery 1 {state}/recovery\n" in (tmp_path / f"train-{number}.log").read_text()
+
+
 def test_a_rank_of_a_batch_job_is_killed_and_all_go_on(slurm, undisturbed, tmp_path):
     number, log = submitted(slurm, tmp_path)
     os.kill(next(slurm.pids(number, 5)), signal.SIGKILL)
