@@ -1,4 +1,4 @@
-/* An out-of-band all-gather: the shape in which other libraries (UCC, NVSHMEM, NVIDIA's math libraries) ask the program for
+/* An out-of-band all-gather: the shape in which other libraries (UCC, NVIDIA's math libraries) ask the program for
  * their first exchange. They want three plain functions and a `void *`: one that starts an all-gather of bytes, one that
  * tests whether it is done, and one that frees what it left. The adapter below is all that is needed; what follows it plays the
  * library that calls them, in every order that it may.
