@@ -63,6 +63,19 @@ def test_the_blocks_do_what_the_page_says_and_kills_lose_no_step(folder):
         says(runs(ENCRYPTED, folder, port), SAID_ENCRYPTED)
 
 
+@pytest.mark.parametrize("damage, why", [
+    (lambda state: (state / "2").unlink(), "it does not have the newest step that all ranks have"),
+    (lambda state: (state / "2.new").mkdir(), "it cannot save its state"),
+], ids=["gone", "not saved"])
+def test_a_state_that_is_gone_or_cannot_be_saved_ends_the_job(folder, damage, why):
+    with reserved_port() as port:
+        runs(ALONE + FOUR, folder, port)
+        damage(folder / "state" / "four")
+        with paste(PATH + FOUR.replace("state/four", "state/four 600"), folder, port) as job:
+            assert job.wait(LIMIT) == 1, job.describe()
+            assert re.search(rf"rank \d: {why}$", job.stdout + job.stderr, re.M), job.describe()
+
+
 def await_step(path, step, job):
     """Rank 1, which nobody kills, has come so far in this job. (An earlier job's file is gone when this one starts.)"""
     job.wait_for(r"worker 3 has pid", LIMIT)
