@@ -49,8 +49,8 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-# Make takes words apart at spaces, and so do the recipes; and the shell knows other signs.
-SIGNS := ' " ( ) & ; < > | * ? `
+# Make takes words apart at spaces, and so do the recipes. These signs mean something to make, to the shell or to the linker.
+SIGNS := ' " ( ) & ; < > | * ? ` : , % \# $$
 APART := $(if $(filter-out 1,$(words $(CURDIR))),a space,$(firstword $(foreach sign,$(SIGNS),$(if $(findstring $(sign),$(CURDIR)),$(sign)))))
 ifneq ($(APART),)
 $(error the path of this folder ($(CURDIR)) has $(APART) in it: move it to one that has none)

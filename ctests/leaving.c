@@ -283,14 +283,20 @@ static void give_up_behind_a_function(muster_cluster_t *cluster, int rank, struc
     CHECK_OK(muster_op_create(cluster, stuck, NULL, 1, &other.op));
     CHECK(pthread_create(&thread, NULL, be_in, &other) == 0);
     if (rank == 0) {
+        struct other patient_one = {.cluster = cluster, .place = IN_BARRIER};
+        pthread_t waits;
         while (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) == 0) {
             usleep(1000);
         }
+        CHECK(pthread_create(&waits, NULL, be_in, &patient_one) == 0);
+        own_thread_sleeps(&patient_one.tid);
         CHECK_OK(muster_group_set_timeout(made[0], 300));
         double before_s = now_s();
         CHECK(muster_barrier(made[0]) == MUSTER_ERR_TIMEOUT);
         CHECK(now_s() - before_s < 0.3 + 2 * patience());
         CHECK(muster_barrier(made[0]) == MUSTER_ERR_TIMEOUT); /* the group is over, and nothing waits for the function */
+        CHECK(pthread_join(waits, NULL) == 0);
+        CHECK(patient_one.status == MUSTER_ERR_TIMEOUT); /* though it has more time */
         __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
     }
     CHECK(pthread_join(thread, NULL) == 0);

@@ -78,12 +78,12 @@ file 755 "$LIBDIR/libmuster.so.$VERSION" "${work:-}/libmuster.so"
 if [ "$action" = uninstall ] || [ "${STRIP:-yes}" != no ]; then
     file 644 "$LIBDIR/libmuster.so.$VERSION.debug" "${work:-}/libmuster.so.$VERSION.debug"
 fi
+link "$LIBDIR/libmuster.so.$abi" "libmuster.so.$VERSION"
+link "$LIBDIR/libmuster.so" "libmuster.so.$abi"
 # Another version of the same ABI would be found again by ldconfig.
 for old in "$DESTDIR$LIBDIR/libmuster.so.$abi".*; do
     case ${old##*/} in "libmuster.so.$VERSION" | "libmuster.so.$VERSION.debug") ;; *) rm -f "$old" ;; esac
 done
-link "$LIBDIR/libmuster.so.$abi" "libmuster.so.$VERSION"
-link "$LIBDIR/libmuster.so" "libmuster.so.$abi"
 file 644 "$LIBDIR/libmuster.a" "${work:-}/libmuster.a"
 text "$LIBDIR/pkgconfig/muster.pc" filled muster.pc
 text "$LIBDIR/pkgconfig/muster-static.pc" filled muster-static.pc

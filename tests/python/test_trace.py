@@ -199,7 +199,9 @@ def test_calls_that_come_faster_than_they_are_written_are_counted(tmp_path):
         assert process.wait(2 * LIMIT) == 0, process.describe()
         calls = json.loads(process.stdout.splitlines()[-1])["calls"]
     said, events = merged(tmp_path)
-    missing = int(re.search(r"worker 0 (\d+) of its collectives were not recorded", said)[1])
+    told = re.search(r"worker 0 (\d+) of its collectives were not recorded", said)
+    assert told, said
+    missing = int(told[1])
     written = len([event for event in events if event.get("cat") == "collective"])
     assert missing > 0 and written + missing == calls
 

@@ -205,11 +205,12 @@ def _place() -> str:
     if named:
         return named
     here = pathlib.Path(__file__).resolve().parent
-    places = [here / "lib" / "libmuster.so.1"]
+    if (here / "lib").is_dir():
+        return str(here / "lib" / "libmuster.so.1")
     for tree in list(here.parents)[2:3]:  # there is none where the package lies near the root
         if (tree / "include" / "muster.h").exists():
-            places.append(tree / "target" / "release" / "libmuster.so")
-    return next((str(path) for path in places if path.exists()), "libmuster.so.1")
+            return str(tree / "target" / "release" / "libmuster.so")
+    return "libmuster.so.1"
 
 
 def _open() -> Tuple[str, ctypes.CDLL]:

@@ -3,8 +3,8 @@
     muster bench allreduce --worker_num 4 --format csv > now.csv
     python3 -m muster.plot --out allreduce.svg,allreduce.png now.csv before.csv target/bench/raw.csv
 
-Each file is what `muster bench ... --format csv` has written, or `make bench-peers`, which has Open MPI and Gloo, too. `-` is the
-standard input. There is a row of panels for each collective and number of ranks of the first file, and a line in it for each program of
+Each file is what `muster bench ... --format csv` has written, or `make bench-peers`, which has its peers, too. `-` is the standard
+input. There is a row of panels for each collective and number of ranks of the first file, and a line in it for each program of
 each file. A line is the median. Where a file has several passes, the band around it is from the first to the third quartile.
 
 It needs matplotlib: `python3 -m pip install matplotlib`.
@@ -30,6 +30,7 @@ PROGRAMS = {
     "mpich": "MPICH",
     "intelmpi": "Intel MPI",
     "intelmpi_sleep": "Intel MPI, sleeping",
+    "muster_tcp": "muster, MUSTER_SHM=off",
     "yardstick": "yardstick over TCP",
     "muster": "muster over TCP",
     "openmpi": "Open MPI over TCP",

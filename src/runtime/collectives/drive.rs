@@ -120,17 +120,18 @@ impl Collectives {
         memory: &Memory<'_>,
     ) -> Result<(), Stop> {
         let mut idle = Idle::default();
+        let mut goes_on = true;
         loop {
+            if goes_on && !running.is_woven {
+                keep_to_time(self, driver, running, exchange)?;
+            }
             let sent = self.move_out(driver, exchange, memory)?;
             let got = self.move_in(driver, running, exchange, memory)?;
-            if sent || got {
+            goes_on = sent || got;
+            if goes_on {
                 driver.peers.silence.end(); // what is under way now began later than the silence
             }
-            let is_done = exchange.send.is_none() && exchange.receive.is_none();
-            if (sent || got || is_done) && !running.is_woven {
-                self.keep_to_time(driver, running, exchange)?;
-            }
-            if is_done {
+            if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
             }
             if self.take_signal() {
@@ -151,22 +152,6 @@ impl Collectives {
                 self.sleep(driver, running, exchange, None)?;
                 idle.end();
             }
-        }
-    }
-
-    /// Looks, in a call that goes on without ever sleeping, whether it is over nevertheless, however many exchanges it has. Neither the
-    /// clock nor what was told is looked at at every turn: a time-out of 0 leaves time for what can be done at once.
-    fn keep_to_time(&self, driver: &mut Driver, running: &Running<'_>, exchange: &Exchange) -> Result<(), Stop> {
-        driver.turns = driver.turns.wrapping_add(1);
-        if !driver.turns.is_multiple_of(CLOCK_TURNS) {
-            return Ok(());
-        }
-        if self.take_signal() {
-            self.look_up(driver)?;
-        }
-        match is_late(self, running.deadline) {
-            true => Err(self.out_of_time(driver, exchange, running.deadline)),
-            false => Ok(()),
         }
     }
 
@@ -387,6 +372,27 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
         return Err(Stop::Ended(peer, odd));
     }
     Ok(())
+}
+
+/// Looks whether the call is over, for one that never sleeps because each of its exchanges goes on at once. It looks seldom: a time-out
+/// of 0 leaves time for what can be done at once.
+fn keep_to_time(
+    group: &Collectives,
+    driver: &mut Driver,
+    running: &Running<'_>,
+    exchange: &Exchange,
+) -> Result<(), Stop> {
+    driver.turns = driver.turns.wrapping_add(1);
+    if !driver.turns.is_multiple_of(CLOCK_TURNS) {
+        return Ok(());
+    }
+    if group.take_signal() {
+        group.look_up(driver)?;
+    }
+    match is_late(group, running.deadline) {
+        true => Err(group.out_of_time(driver, exchange, running.deadline)),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens
-//! in between, or no later turn comes. It need not wait until the turn comes: one that was given up is passed over. A thread that holds a turn which another took may pass it on. A call is entered
-//! in the log under the same lock as its turn, if the turn comes at once. So a call takes one lock at its beginning,
-//! and one at its end. Tested below, and in every order of threads by `turns_loom_test.rs`.
+//! in between, or no later turn comes. It need not wait until the turn comes: one that was given up is passed over. A
+//! thread that holds a turn which another took may pass it on. A call is entered in the log under the same lock as its
+//! turn, if the turn comes at once. So a call takes one lock at its beginning, and one at its end. Tested below, and in
+//! every order of threads by `turns_loom_test.rs`.
 
 use super::call_log::CallLog;
 use crate::error::Result;

@@ -35,6 +35,7 @@ use crate::types::{Call, CallKind, DType, ReduceOp, Time};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A copy of a caller's input is aligned as memory from the system is.
 const COPY_ALIGNMENT: usize = 16;
@@ -42,6 +43,10 @@ const COPY_ALIGNMENT: usize = 16;
 /// The thread that starts a call carries it out if it moves no more than this and need not wait: copying that takes
 /// less time than waking another thread.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
+
+/// A call that waits for its turn looks this often whether its group is over. If a function of the program has the call ahead, its
+/// turn may never come.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Collectives {
     /// Carries out one collective, and returns when it is done.
@@ -214,19 +219,7 @@ impl Collectives {
         if turn.is_behind_others() {
             self.queue.hurry();
         }
-        let clock = &self.context.state.clock;
-        loop {
-            match turn.wait(|| clock.until(running.deadline.min(self.behind.first())), running.attention) {
-                Ok(true) => break,
-                // The turn comes soon after the end of the group. Another thread may have seen to the call behind.
-                Ok(false) if give_up_for_one_behind(self, clock.now()) || clock.now() < running.deadline => {}
-                Ok(false) => return Err(self.give_up_for_all(running.never_began()).into()),
-                Err(interrupted) => {
-                    self.give_up_for_all(running.interrupted());
-                    return Err(in_call(&running.title(), &interrupted));
-                }
-            }
-        }
+        await_turn(self, turn, &running)?;
         self.behind.begins(turn.number());
         let mut exclusive = self.exclusive();
         // The call before it in this process may have been interrupted as well, and have ended the group.
@@ -240,7 +233,7 @@ impl Collectives {
         if matches!(driver.progress, CallProgress::Beginning) {
             // What a call waited for its turn is no wait for others.
             let is_soon = turn.came_at_once() && self.track.is_none();
-            driver.begun = if is_soon { time.since } else { clock.now() };
+            driver.begun = if is_soon { time.since } else { self.context.state.clock.now() };
             driver.patience = Patience::since(driver.begun);
             driver.turns = 0;
         }
@@ -257,7 +250,8 @@ impl Collectives {
             }
         }
         if let Some(track) = &self.track {
-            let (sequence, begun, ended, is_ok) = (running.sequence, driver.begun, clock.now(), outcome.is_ok());
+            let ended = self.context.state.clock.now();
+            let (sequence, begun, is_ok) = (running.sequence, driver.begun, outcome.is_ok());
             track.record(&Entry { call, sequence, bytes, called: time.since, begun, ended, is_ok });
         }
         match outcome {
@@ -300,7 +294,7 @@ impl Collectives {
     }
 
     /// Carries out a started call, and completes the request within the call's turn: when a blocking call behind it has
-    /// ended, so has the request. If this is interrupted, it gives the call back with the reason.
+    /// succeeded, the request has ended. If this is interrupted, it gives the call back with the reason.
     fn work_and_tell(&self, mut queued: QueuedCall, attention: &Attention<'_>) -> Option<(QueuedCall, Error)> {
         let turn = self.turns.hold(queued.turn, Some((queued.work.call, queued.time.since)));
         let outcome = self.work(&turn, queued.time, attention, &mut queued.work);
@@ -309,6 +303,27 @@ impl Collectives {
             outcome => queued.completer.complete(outcome.map(|()| None)),
         }
         None
+    }
+}
+
+/// Waits until a call's turn comes. Returns an error if its group is over, its time is up, or the program interrupts it.
+fn await_turn(group: &Collectives, turn: &Turn<'_>, running: &Running<'_>) -> Result<()> {
+    let clock = &group.context.state.clock;
+    loop {
+        let next_look = clock.now() + LOOK_AGAIN;
+        match turn.wait(|| clock.until(running.deadline.min(group.behind.first()).min(next_look)), running.attention) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                give_up_for_one_behind(group, clock.now()); // another thread may have seen to it
+                if group.context.told().is_some() || clock.now() >= running.deadline {
+                    return Err(group.give_up_for_all(running.never_began()).into());
+                }
+            }
+            Err(interrupted) => {
+                group.give_up_for_all(running.interrupted());
+                return Err(in_call(&running.title(), &interrupted));
+            }
+        }
     }
 }
 
