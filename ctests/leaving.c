@@ -208,6 +208,13 @@ static void stuck(const void *in, void *in_out, size_t count, int32_t dtype, voi
     }
 }
 
+/* Waits until so many calls are in that function. It looks again and again, for a function of reduction can tell nobody. */
+static void await_inside(int calls) {
+    while (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) < calls) {
+        usleep(1000);
+    }
+}
+
 static void *be_in(void *argument) {
     struct other *other = argument;
     muster_group_t *group = NULL;
@@ -251,9 +258,7 @@ static void leave_while_another_is_inside(muster_cluster_t *cluster, int rank, s
         CHECK_OK(muster_iallreduce(made[1], &value, &sum, 1, MUSTER_INT64, other.op, &request));
     }
     CHECK(pthread_create(&thread, NULL, be_in, &other) == 0);
-    while (place == IN_FUNCTION && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) < 2) {
-        usleep(1000); /* a function of reduction can tell nobody */
-    }
+    await_inside(place == IN_FUNCTION ? 2 : 0);
     own_thread_sleeps(&other.tid);
     finalize_within(cluster, LIMIT_S);
     __atomic_store_n(&released, 1, __ATOMIC_SEQ_CST);
@@ -285,9 +290,7 @@ static void give_up_behind_a_function(muster_cluster_t *cluster, int rank, struc
     if (rank == 0) {
         struct other patient_one = {.cluster = cluster, .place = IN_BARRIER};
         pthread_t waits;
-        while (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) == 0) {
-            usleep(1000);
-        }
+        await_inside(1);
         CHECK(pthread_create(&waits, NULL, be_in, &patient_one) == 0);
         own_thread_sleeps(&patient_one.tid);
         CHECK_OK(muster_group_set_timeout(made[0], 300));

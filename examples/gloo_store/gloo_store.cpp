@@ -141,7 +141,7 @@ bool a_rank_is_lost(muster_cluster_t *cluster) {
         if (std::chrono::steady_clock::now() > end) {
             return false;
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // no call of muster is waiting that could tell it
     }
     return true;
 }

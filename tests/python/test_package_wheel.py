@@ -88,6 +88,10 @@ def test_the_package_alone_finds_its_library_and_takes_no_other_one(wheel, tmp_p
     nearer = words[2].replace("print(library.PATH)", "library.__file__ = '/muster/_library.py'; print(library._place())")
     ended = subprocess.run([*words[:2], nearer], timeout=TIMEOUT_S, **settings)
     assert ended.stdout.strip() == "libmuster.so.1", ended.stderr  # what lies below the root has few folders above it
+    (tmp_path / "prefix" / "include").mkdir(parents=True)
+    (tmp_path / "prefix" / "include" / "muster.h").touch()  # as `make install` leaves it, which is no source tree
+    beside = nearer.replace("/muster/_library.py", f"{tmp_path}/prefix/lib/python3/muster/_library.py")
+    assert subprocess.run([*words[:2], beside], timeout=TIMEOUT_S, **settings).stdout.strip() == "libmuster.so.1"
     library.write_bytes(b"cut")
     ended = subprocess.run(words, timeout=TIMEOUT_S, **settings)
     assert ended.returncode == 1 and f"ImportError: {library} could not be loaded: " in ended.stderr, ended.stderr

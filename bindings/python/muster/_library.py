@@ -208,7 +208,7 @@ def _place() -> str:
     if (here / "lib").is_dir():
         return str(here / "lib" / "libmuster.so.1")
     for tree in list(here.parents)[2:3]:  # there is none where the package lies near the root
-        if (tree / "include" / "muster.h").exists():
+        if (tree / "Cargo.toml").exists():
             return str(tree / "target" / "release" / "libmuster.so")
     return "libmuster.so.1"
 
