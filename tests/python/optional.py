@@ -1,8 +1,9 @@
-"""What not every machine has: the libraries with which the examples work. `make frameworks` installs them.
+"""What not every machine has: the libraries with which the examples work, which `make frameworks` installs; and IPv6.
 
 Where one may not be installed nothing else could stand in for it: its tests are skipped, each with the name of what is missing.
 """
 
+import socket
 import sys
 
 import pytest
@@ -11,6 +12,18 @@ from cluster import EXAMPLES, TREE
 
 sys.path.append(str(TREE / "scripts"))
 import fetch_frameworks  # noqa: E402
+
+
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        return True
+    except OSError:
+        return False
+
+
+# IPv6 may be switched off in the kernel. IPv4 is tested everywhere.
+IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this host has no IPv6 loopback address")
 
 
 def example(name, framework):

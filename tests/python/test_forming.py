@@ -9,6 +9,7 @@ import pytest
 
 from cluster import Cluster, Process
 from nodes import await_joined, node, said
+from optional import IPV6
 
 TALK = "c = join(); say(everyone=c.world.allgather(c.rank)); c.leave()"
 # Needs the test's own time between the starts; what is tested is that nobody minds.
@@ -130,19 +131,8 @@ def test_local_ranks_count_the_ranks_of_a_host_in_order():
         assert places(cluster.workers) == [(0, 4, 0, 2), (1, 4, 0, 2), (2, 4, 1, 2), (3, 4, 1, 2)]
 
 
-def has_ipv6():
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-        return True
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=IPV6), "localhost"])
 def test_the_scheduler_has_an_ipv4_address_an_ipv6_address_or_a_name(host):
-    # IPv6 may be switched off in the kernel; the two other hosts are tested everywhere.
-    if host == "::1" and not has_ipv6():
-        pytest.skip("this host has no IPv6 loopback address")
     lines = "c = join(); say(everyone=c.world.allgather(c.rank), address=c.world.member(c.rank).address.decode()); c.leave()"
     with Cluster(node(lines), workers=2, host=host, keeps_port=True) as cluster:
         for worker in cluster.succeed(timeout=30):

@@ -7,7 +7,7 @@ import pytest
 from cluster import Cluster
 from launch import Launch
 from nodes import node, said
-from optional import example
+from optional import IPV6, example
 
 RANKS = 4
 LOST = 2
@@ -29,6 +29,7 @@ def test_each_rank_is_reached_at_its_own_address(program):
             assert DONE.search(worker.stdout)
 
 
+@IPV6
 def test_ipv6_addresses_lose_their_brackets(program):
     with Cluster([program], workers=2, env={"MS_WORKER_IP": "::1"}, host="::1") as cluster:
         for worker in cluster.succeed(timeout=60):

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from cluster import MUSTER, TREE, clean_environment
+from optional import IPV6
 from pages import Page
 from torches import TIMEOUT_S, Ranks, fetch_torch, python, said
 
@@ -402,8 +403,7 @@ def test_a_lost_rank_is_torchs_error_with_our_sentence(env):
 
 
 ENDS = {
-    "destroyed": "dist.destroy_process_group()",
-    "not destroyed": "pass",
+    "destroyed": "dist.destroy_process_group()", "not destroyed": "pass",
     "with work pending": "waiting = dist.irecv(torch.zeros(1), src=1 - rank)",
     "destroyed with work pending": "waiting = dist.irecv(torch.zeros(1), src=1 - rank)\ndist.destroy_process_group()",
     "a future pending": "f = dist.irecv(torch.zeros(1), src=1 - rank).get_future().then(lambda f: f.value())",
@@ -514,7 +514,7 @@ def test_all_hear_that_rank_0_could_start_no_scheduler(env):
         assert rank == 0 or "rank 0 started no scheduler: " in told["told"], told
 
 
-@pytest.mark.parametrize("host, binds, told", [("127.0.0.1", "*", "127.0.0.1"), ("::1", "::", "[::1]")])
+@pytest.mark.parametrize("host, binds, told", [("127.0.0.1", "*", "127.0.0.1"), pytest.param("::1", "::", "[::1]", marks=IPV6)])
 def test_where_the_scheduler_listens_at_every_address_the_ranks_hear_of_its_host(env, host, binds, told):
     words = succeed(env, """
         from muster.torch import _joining
