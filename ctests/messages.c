@@ -316,14 +316,17 @@ static size_t allocated(void) {
 static void empty_ones(muster_cluster_t *cluster, int rank, void *context) {
     muster_group_t *world = muster_world(cluster);
     muster_status_t status = MUSTER_OK;
-    int32_t count = 0;
+    /* Where helgrind watches, all that fit take half an hour. */
+    int32_t count = 0, most = patience() >= 20 ? 10001 : INT32_MAX;
     (void)context;
     size_t before = allocated();
-    while (status == MUSTER_OK) {
+    while (status == MUSTER_OK && count < most) {
         status = muster_send(world, NULL, 0, MUSTER_UINT8, rank, count);
         count += status == MUSTER_OK;
     }
-    CHECK_FAILS(MUSTER_ERR_LIMIT, "fills the", status);
+    if (count < most) {
+        CHECK_FAILS(MUSTER_ERR_LIMIT, "fills the", status);
+    }
     CHECK(count > 10000);
     CHECK(patience() > 1 || allocated() - before < 20 * MIB); /* what checks accesses has an allocator of its own */
     for (int32_t tag = count - 1; tag >= 0; tag--) {

@@ -1,14 +1,15 @@
 //! Members of a group whose links are no sockets, but memory in one process: both engines do what they do over TCP.
 
-use super::cluster_test::{allreduce, barrier, hard, plain, run_upgraded};
+use super::cluster_test::{allreduce, barrier, hard, node, plain, run_upgraded, scheduler_over};
 use super::groups::group::Group;
 use super::messages::messages_test::all_to_all;
 use super::messages::{Direction, Post};
 use crate::config::LogLevel;
 use crate::error::{Failure, Status};
 use crate::net::memlink::MemoryLink;
-use crate::net::Transport;
-use crate::runtime::base::{clock::Clock, log::Logger, sync::Bell};
+use crate::net::{Side, Transport, Wrap};
+use crate::runtime::base::sync::{lock, Bell};
+use crate::runtime::base::{clock::Clock, log::Logger};
 use crate::runtime::links::link::{Link, LinkEnd, Moved};
 use crate::runtime::links::mesh::tests::formed;
 use crate::runtime::links::peers::Mail;
@@ -19,9 +20,10 @@ use crate::runtime::state::node_state::NodeState;
 use crate::schedules::{Buffer, Span};
 use crate::types::{DType, Epoch, GroupId};
 use crate::wire::{Channel, LinkKind, DATA_HEADER_BYTES, HEADER_BYTES};
+use std::collections::HashMap;
 use std::io::IoSliceMut;
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Longer than what is sent at once.
@@ -55,6 +57,50 @@ fn collectives_and_messages_go_over_links_that_were_upgraded_to_memory() {
         });
         assert_eq!(memory.made(), 4, "both ends of two links: the others are what they were");
     }
+}
+
+/// The two ends of each connection become the two ends of a memory link: also those to the scheduler.
+fn wrapped_in_memory(made: &Arc<AtomicU64>) -> Wrap {
+    let (made, waiting) = (Arc::clone(made), Mutex::new(HashMap::new()));
+    Arc::new(move |transport, side| {
+        let (own, peers) = (transport.local_address(), transport.peer_address());
+        let connection = if side == Side::Client { (own, peers) } else { (peers, own) };
+        let mut waiting = lock(&waiting);
+        let end = waiting.remove(&connection).unwrap_or_else(|| {
+            made.fetch_add(1, Ordering::Relaxed);
+            let (own, peers) = MemoryLink::pair();
+            waiting.insert(connection, peers);
+            own
+        });
+        Box::new(end)
+    })
+}
+
+/// Both planes: a scheduler asks for no socket, either.
+#[test]
+fn a_cluster_forms_and_works_where_no_connection_is_a_socket() {
+    const RANKS: u32 = 3;
+    let made = Arc::default();
+    let wrap = wrapped_in_memory(&made);
+    let scheduler = scheduler_over(RANKS, Arc::clone(&wrap));
+    std::thread::scope(|scope| {
+        for rank in 0..RANKS {
+            let (scheduler, wrap) = (&scheduler, Arc::clone(&wrap));
+            scope.spawn(move || {
+                let cluster = node(scheduler, RANKS, rank, wrap);
+                cluster.store().set(format!("key {rank}").as_bytes(), b"value").unwrap();
+                for size in [1, 1000, LONG] {
+                    let sum = allreduce(&cluster.group(GroupId::WORLD), &vec![1.0; size]).unwrap();
+                    assert!(sum.iter().all(|value| *value == 3.0));
+                }
+                all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_537]);
+                cluster.finalize().unwrap();
+            });
+        }
+    });
+    assert_eq!(scheduler.wait(None), Some(Ok(())));
+    let made = made.load(Ordering::Relaxed);
+    assert!(made >= u64::from(RANKS) + 3, "{made} links: those to the scheduler, and between each two ranks");
 }
 
 /// What a real cluster has for its messages keeps to what a link is, so that collectives can use it, too: in one direction or both,
