@@ -42,8 +42,8 @@
 //! Invariants: nothing is started before every option, the program and the scheduler's port are known to be good. A run
 //! with --join leaves no process behind, unless it ended well, or the process cannot be killed. Standard output carries the shown output, or, without
 //! --join, the process ids, and nothing else. A reader that does not read holds up only the end, for 2 s at most for
-//! each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_restarts.py`,
-//! `test_hosts.py` and `test_many_hosts.py`.
+//! each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_run_logs.py`,
+//! `test_restarts.py`, `test_hosts.py` and `test_many_hosts.py`.
 
 mod bind_values;
 mod binding;
