@@ -6,6 +6,7 @@
  *
  * It cannot get stuck, whatever the threads' timing: each thread sends or receives in the order of one list, and one that
  * takes whatever comes takes nothing else. `message_storm [seed]` */
+#include "chance.h"
 #include "check.h"
 #include "nodes.h"
 #include "own.h"
@@ -69,20 +70,6 @@ struct part {
     int rank, thread;
     uint64_t random;
 };
-
-/* Chance. */
-
-static uint64_t mix(uint64_t bits) {
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-    return bits ^ (bits >> 31);
-}
-
-static uint64_t next(uint64_t *random) { return mix(*random += 0x9e3779b97f4a7c15u); }
-
-static size_t below(uint64_t *random, size_t limit) { return (size_t)(next(random) % limit); }
-
-static int one_in(uint64_t *random, size_t times) { return below(random, times) == 0; }
 
 static size_t length(uint64_t *random) {
     switch (below(random, 16)) {
