@@ -72,48 +72,56 @@ static void reduces(muster_group_t *world, int32_t op, int rank) {
     CHECK_IS((SIZE - 1) * 10, most);
 }
 
+/* Everything that is pending when the rank is lost: all of it ends with the loss. */
+static void is_there_before_the_loss(muster_cluster_t *cluster, int rank, struct ranks *ranks, struct adder *adder) {
+    muster_group_t *world = muster_world(cluster);
+    struct note *note = &ranks->note[rank];
+    pthread_t thread, adding;
+    if (rank == LOST) {
+        CHECK(sem_post(&note->ready) == 0);
+        await(&note->go); /* it is killed here */
+    }
+    CHECK(pthread_create(&thread, NULL, gets, cluster) == 0);
+    CHECK(pthread_create(&adding, NULL, adds, adder) == 0);
+    int64_t in[3] = {0}, out[4] = {0};
+    muster_request_t *sent = NULL, *received = NULL, *any = NULL, *reduced = NULL;
+    static char large[4 << 20];
+    CHECK_OK(muster_irecv(world, &in[0], 1, MUSTER_INT64, LOST, 1, NULL, 0, &received));
+    CHECK_OK(muster_irecv(world, &in[1], 1, MUSTER_INT64, MUSTER_ANY_SOURCE, 2, NULL, 0, &any));
+    CHECK_OK(muster_isend(world, large, sizeof large, MUSTER_UINT8, LOST, 3, &sent));
+    CHECK_OK(muster_iallreduce(world, &out[0], &out[1], 1, MUSTER_INT64, MUSTER_SUM, &reduced));
+    CHECK(sem_post(&note->ready) == 0);
+    ends_with_the_loss(reduced);
+    ends_with_the_loss(received);
+    ends_with_the_loss(any);
+    ends_with_the_loss(sent);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(pthread_join(adding, NULL) == 0);
+    CHECK(sem_post(&note->ready) == 0);
+    CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
+    CHECK_IS(MUSTER_ERR_PEER_LOST, muster_request_test(sent)); /* what has ended stays so */
+    muster_request_free(reduced);
+    muster_request_free(received);
+    muster_request_free(any);
+    muster_request_free(sent);
+    /* The group's time-out is what it was. */
+    CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recv(world, &in[2], 1, MUSTER_INT64, LOST, 9, NULL, 0));
+}
+
 static void works(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     muster_group_t *world = muster_world(cluster);
     struct note *note = &ranks->note[rank];
     static int seven = 7;
     int32_t op = 0;
     CHECK_OK(muster_op_create(cluster, largest, &seven, 0, &op));
-    pthread_t thread, adding;
+    pthread_t thread;
     struct adder adder = {.cluster = cluster};
     int64_t number = 0;
     if (muster_epoch(cluster) == 1) {
         CHECK_OK(muster_group_set_timeout(world, TIMEOUT_MS * patience()));
         reduces(world, op, rank);
         CHECK_OK(muster_barrier(world));
-        if (rank == LOST) {
-            CHECK(sem_post(&note->ready) == 0);
-            await(&note->go); /* it is killed here */
-        }
-        CHECK(pthread_create(&thread, NULL, gets, cluster) == 0);
-        CHECK(pthread_create(&adding, NULL, adds, &adder) == 0);
-        int64_t in[3] = {0}, out[4] = {0};
-        muster_request_t *sent = NULL, *received = NULL, *any = NULL, *reduced = NULL;
-        static char large[4 << 20];
-        CHECK_OK(muster_irecv(world, &in[0], 1, MUSTER_INT64, LOST, 1, NULL, 0, &received));
-        CHECK_OK(muster_irecv(world, &in[1], 1, MUSTER_INT64, MUSTER_ANY_SOURCE, 2, NULL, 0, &any));
-        CHECK_OK(muster_isend(world, large, sizeof large, MUSTER_UINT8, LOST, 3, &sent));
-        CHECK_OK(muster_iallreduce(world, &out[0], &out[1], 1, MUSTER_INT64, MUSTER_SUM, &reduced));
-        CHECK(sem_post(&note->ready) == 0);
-        ends_with_the_loss(reduced);
-        ends_with_the_loss(received);
-        ends_with_the_loss(any);
-        ends_with_the_loss(sent);
-        CHECK(pthread_join(thread, NULL) == 0);
-        CHECK(pthread_join(adding, NULL) == 0);
-        CHECK(sem_post(&note->ready) == 0);
-        CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
-        CHECK_IS(MUSTER_ERR_PEER_LOST, muster_request_test(sent)); /* what has ended stays so */
-        muster_request_free(reduced);
-        muster_request_free(received);
-        muster_request_free(any);
-        muster_request_free(sent);
-        /* The group's time-out is what it was. */
-        CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recv(world, &in[2], 1, MUSTER_INT64, LOST, 9, NULL, 0));
+        is_there_before_the_loss(cluster, rank, ranks, &adder);
     }
     CHECK_IS(2, muster_epoch(cluster));
     int64_t mine = rank, theirs = -1;

@@ -447,6 +447,44 @@ static bool is_unconfirmed(struct part *part, const struct scene *scene, muster_
     return true;
 }
 
+static int64_t limit_of(const struct scene *scene) {
+    return (scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms) * patience();
+}
+
+/* Checks what a scene's call returned, said and left. Whether the failure does not name the odd rank, as it should. */
+static bool is_unknown(const struct part *part, const struct scene *scene, int epoch, muster_status_t status, const char *words) {
+    muster_failure_t failure;
+    CHECK_OK(muster_failure(part->cluster, &failure, sizeof failure));
+    /* 250 ms may not be enough to know the absent ranks; or too few had called when the scheduler asked what all
+     * called. Then all are told so, and it is tried again. */
+    bool unknown = (scene->how & NAMED) != 0 && size > 2 && failure.rank == -1;
+    bool unanswered = unknown && scene->status == MUSTER_ERR_TIMEOUT;
+    if (status != scene->status) {
+        fprintf(stderr, "%s: rank %d\n", scene->name, part->rank);
+    }
+    CHECK_IS(scene->status, status);
+    for (int word = 0; word < 3 && scene->words[word] != NULL; word++) {
+        CHECK_CONTAINS(words, unanswered ? "for the scheduler does not answer" : scene->words[word]);
+    }
+    if (scene->status == MUSTER_ERR_TIMEOUT) {
+        char limit[32];
+        snprintf(limit, sizeof limit, "the %lld s", (long long)limit_of(scene) / 1000);
+        CHECK_CONTAINS(words, limit);
+    }
+    CHECK_IS(scene->status, failure.status);
+    CHECK_IS(epoch, failure.epoch);
+    if ((scene->how & NAMED) != 0 && !unknown && size > 2) {
+        CHECK_IS(part->odd, failure.rank);
+        CHECK_IS(part->ranks->pid[part->odd], failure.pid);
+    }
+    if ((scene->how & NAMED) != 0 && !unknown) {
+        char process[32];
+        snprintf(process, sizeof process, ", pid %d)", (int)part->ranks->pid[part->odd]);
+        CHECK_CONTAINS(words, process);
+    }
+    return unknown;
+}
+
 static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     struct part part = {.cluster = cluster, .world = muster_world(cluster), .ranks = ranks, .rank = rank};
     part.in = malloc(LARGE);
@@ -462,8 +500,7 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         }
         part.odd = odd_one(i);
         part.is_odd = rank == part.odd;
-        int64_t limit_ms = (scene->limit_ms == 0 ? LIMIT_MS : scene->limit_ms) * patience();
-        CHECK_OK(muster_group_set_timeout(part.world, limit_ms));
+        CHECK_OK(muster_group_set_timeout(part.world, limit_of(scene)));
         meet(&part, epoch, "begin");
         double begun = now_s();
         muster_status_t status = scene->play(&part);
@@ -473,35 +510,7 @@ static void play_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         if (is_unconfirmed(&part, scene, status)) {
             break;
         }
-        muster_failure_t failure;
-        CHECK_OK(muster_failure(cluster, &failure, sizeof failure));
-        /* 250 ms may not be enough to know the absent ranks; or too few had called when the scheduler asked what all
-         * called. Then all are told so, and it is tried again. */
-        bool unknown = (scene->how & NAMED) != 0 && size > 2 && failure.rank == -1;
-        bool unanswered = unknown && scene->status == MUSTER_ERR_TIMEOUT;
-        if (status != scene->status) {
-            fprintf(stderr, "%s: rank %d\n", scene->name, rank);
-        }
-        CHECK_IS(scene->status, status);
-        for (int word = 0; word < 3 && scene->words[word] != NULL; word++) {
-            CHECK_CONTAINS(words, unanswered ? "for the scheduler does not answer" : scene->words[word]);
-        }
-        if (scene->status == MUSTER_ERR_TIMEOUT) {
-            char limit[32];
-            snprintf(limit, sizeof limit, "the %lld s", (long long)limit_ms / 1000);
-            CHECK_CONTAINS(words, limit);
-        }
-        CHECK_IS(scene->status, failure.status);
-        CHECK_IS(epoch, failure.epoch);
-        if ((scene->how & NAMED) != 0 && !unknown && size > 2) {
-            CHECK_IS(part.odd, failure.rank);
-            CHECK_IS(ranks->pid[part.odd], failure.pid);
-        }
-        if ((scene->how & NAMED) != 0 && !unknown) {
-            char process[32];
-            snprintf(process, sizeof process, ", pid %d)", (int)ranks->pid[part.odd]);
-            CHECK_CONTAINS(words, process);
-        }
+        bool unknown = is_unknown(&part, scene, epoch, status, words);
         CHECK_IS(scene->status, muster_barrier(part.world));
         compare(&part, epoch, words);
         bool once_more = one_does_not_know(&part, epoch, unknown);
