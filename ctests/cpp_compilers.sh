@@ -23,7 +23,7 @@ for standard in c++17 c++20 $newest; do
     echo "$compiler -std=$standard"
     "$compiler" -std=$standard $strict $folders "$work/alone.cpp"
     # What comes from C's headers has C's casts.
-    for test in cpp_values cpp_requests cpp_results_thrown; do
+    for test in cpp_values cpp_cluster cpp_requests cpp_results_thrown; do
         "$compiler" -std=$standard $strict -Wno-old-style-cast $folders "$tests/$test.cpp"
     done
     "$compiler" -std=$standard $strict -Wno-old-style-cast -fno-exceptions $folders "$tests/cpp_results.cpp"

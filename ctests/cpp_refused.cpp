@@ -74,7 +74,15 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
 #elif CASE == 23 // aligned beyond that
     std::vector<wide> wides(4);
     world.allreduce(wides, [](const wide &a, const wide &) noexcept { return a; });
-#elif CASE == 24 // does not travel
+#elif CASE == 13 // must not be a temporary
+    world.recv(std::vector<float>(4));
+#endif
+}
+
+inline void refused_by_the_store(muster::cluster &cluster) {
+    std::vector<float *> pointers(4);
+    static_cast<void>(cluster);
+#if CASE == 24 // does not travel
     cluster.store().set("pointers", pointers);
 #elif CASE == 25 // does not travel
     cluster.store().set("views", std::vector<std::string_view>(1));
@@ -88,7 +96,5 @@ inline void refused(const muster::group &world, muster::cluster &cluster) {
     cluster.store().compare_set("counter", 0, "1");
 #elif CASE == 30 // cannot convert|could not convert|no matching|no viable
     static_cast<void>(cluster.store().get(0));
-#elif CASE == 13 // must not be a temporary
-    world.recv(std::vector<float>(4));
 #endif
 }
