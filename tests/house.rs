@@ -2,8 +2,11 @@
 //!
 //! Most rules look at one file at a time (`house/source.rs` reads it, `house/rules.rs` judges it), so that each can be
 //! shown a file that breaks it (`house/planted.rs`). Layers inside the runtime, circles and the size of types are seen in the
-//! house as a whole (`house/shape.rs`, `house/whole.rs`).
+//! house as a whole (`house/shape.rs`, `house/whole.rs`). Of files in C, C++ and Python only lengths are judged
+//! (`house/lengths.rs`).
 
+#[path = "house/lengths.rs"]
+mod lengths;
 #[path = "house/map.rs"]
 mod map;
 #[path = "house/planted.rs"]
@@ -21,28 +24,53 @@ use source::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the repository can be read") {
-        let path = entry.expect("an entry of it too").path();
+fn root() -> PathBuf {
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of the repository can be read");
+    entries.map(|entry| entry.expect("an entry of it too").path()).collect()
+}
+
+fn files(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
+    for path in entries(folder) {
         if path.is_dir() {
-            rust_files(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files(&path, endings, into);
+        } else if path.extension().is_some_and(|own| endings.iter().any(|ending| own == *ending)) {
             into.push(path);
         }
     }
 }
 
-fn sources() -> Vec<Source> {
-    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"));
-    let mut paths = Vec::new();
-    rust_files(&root.join("src"), &mut paths);
+/// The files with such endings in these folders, by their paths in the repository, with their texts.
+fn texts(folders: &[PathBuf], endings: &[&str]) -> Vec<(String, String)> {
+    let (root, mut paths) = (root(), Vec::new());
+    for folder in folders {
+        files(folder, endings, &mut paths);
+    }
     paths.sort();
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).expect("a source file can be read");
         let name = path.strip_prefix(&root).expect("it lies in the repository").to_string_lossy().replace('\\', "/");
-        Source::parse(&name, &text)
+        (name, text)
     };
     paths.iter().map(read).collect()
+}
+
+fn sources() -> Vec<Source> {
+    texts(&[root().join("src")], &["rs"]).iter().map(|(name, text)| Source::parse(name, text)).collect()
+}
+
+/// The files in C, C++ and Python. What is hidden, or what git ignores, is none of the project's.
+fn others() -> Vec<(String, String)> {
+    let ignored = fs::read_to_string(root().join(".gitignore")).expect("a file of the repository can be read");
+    let is_own = |path: &PathBuf| {
+        let name = path.file_name().expect("it has a name").to_string_lossy();
+        path.is_dir() && !name.starts_with('.') && !ignored.lines().any(|line| line.strip_prefix('/') == Some(&name))
+    };
+    let folders: Vec<PathBuf> = entries(&root()).into_iter().filter(is_own).collect();
+    texts(&folders, lengths::ENDINGS)
 }
 
 #[test]
@@ -66,6 +94,35 @@ fn the_rules_see_the_house() {
     assert!(count(|source| source.names.iter().filter(|name| name.parts[0] == "crate").count()) > 300);
     assert!(count(|source| source.functions.len()) > 300);
     assert!(count(|source| source.unsafes.len()) > 10);
+}
+
+#[test]
+fn files_in_other_languages_are_short() {
+    let mut broken = Vec::new();
+    for (path, text) in &others() {
+        for (rule, check) in lengths::RULES {
+            broken
+                .extend(check(path, text).iter().map(|(line, sentence)| format!("{path}:{line}: {rule}: {sentence}")));
+        }
+    }
+    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn the_lengths_are_those_of_the_projects_files() {
+    let others = others();
+    for ending in lengths::ENDINGS {
+        assert!(others.iter().any(|(path, _)| path.ends_with(&format!(".{ending}"))), "no file ends with .{ending}");
+    }
+    let count = |is: fn(&str) -> bool| {
+        let some = others.iter().filter(|(path, _)| is(path));
+        some.map(|(path, text)| lengths::functions(path, text).len()).sum::<usize>()
+    };
+    assert!(count(|path| path.ends_with(".py")) > 1000 && count(|path| !path.ends_with(".py")) > 1000);
+    for (path, reason) in lengths::LONG {
+        let is_long = |(own, text): &(String, String)| own == path && text.lines().count() > lengths::FILE_LINES_MAX;
+        assert!(others.iter().any(is_long), "{path} is listed ({reason}), and not long: strike it");
+    }
 }
 
 /// The statics that are named, and are not there.
@@ -93,8 +150,7 @@ fn the_house_as_a_whole_keeps_its_rules() {
 
 #[test]
 fn the_code_map_is_as_the_layers() {
-    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"));
-    let read = |name: &str| fs::read_to_string(root.join(name)).expect("a file of the repository can be read");
+    let read = |name: &str| fs::read_to_string(root().join(name)).expect("a file of the repository can be read");
     assert_eq!(map::differences(&read("ARCHITECTURE.md")), Vec::<String>::new());
     assert_eq!(map::unlisted(&read("src/lib.rs")), Vec::<&str>::new());
 }
@@ -102,8 +158,7 @@ fn the_code_map_is_as_the_layers() {
 /// `MUSTER_BLESS=1` draws it anew.
 #[test]
 fn the_picture_of_the_runtime_is_as_the_code() {
-    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every test"));
-    let (path, drawn) = (root.join("docs/architecture/runtime.md"), whole::picture(&sources()));
+    let (path, drawn) = (root().join("docs/architecture/runtime.md"), whole::picture(&sources()));
     if std::env::var_os("MUSTER_BLESS").is_some() {
         fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("the folder can be made");
         fs::write(&path, &drawn).expect("the picture can be written");
