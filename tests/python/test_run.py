@@ -15,6 +15,7 @@ import pytest
 from cluster import MUSTER, clean_environment, stop, thread_states
 from launch import Launch, environment_of, until
 from nodes import listening_ports
+from optional import IPV6
 
 ONE_PORT = "--master_port=0"
 JOINED = (ONE_PORT, "--join=True")
@@ -235,7 +236,7 @@ def test_the_scheduler_inherits_a_listener_and_the_workers_do_not():
         assert "socket" not in launch.log("worker_0.log")
 
 
-@pytest.mark.parametrize("address", ["::1", "[::1]", "localhost"])
+@pytest.mark.parametrize("address", [pytest.param("::1", marks=IPV6), pytest.param("[::1]", marks=IPV6), "localhost"])
 def test_other_names_of_this_host(address):
     task = shell("echo $MS_SCHED_HOST; exec sleep 600")
     with Launch("--worker_num=1", f"--master_addr={address}", *JOINED, *task) as launch:
