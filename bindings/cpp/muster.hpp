@@ -2,8 +2,8 @@
 /// muster for C++17: muster.h with owners for its handles, buffers that know their length and type, and errors that cannot
 /// be missed.
 ///
-/// Everything here calls muster.h, and means what is written there: which call waits for what, which call ends what, and
-/// what threads may do. These comments say what is different, or more.
+/// Everything here calls muster.h, and means what muster.h says: which call waits for what, which call ends what, and what
+/// threads may do. These comments say only what is different here, or new.
 ///
 /// **Errors.** A call that fails throws muster::error. With `MUSTER_NO_EXCEPTIONS` defined (or a compiler that has exceptions
 /// turned off) each call returns a muster::result instead. The type muster::outcome<T> below stands for both: it is `T`, or
@@ -13,10 +13,10 @@
 /// Its element type is one that muster::dtype_of knows. Lengths are checked before the library is called: a buffer that does not
 /// fit is `status::invalid`, and nothing has happened. Nothing is copied.
 ///
-/// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. One that was
-/// moved from is empty, and calls on it are `status::invalid`; but `finalize` does nothing then, and `request::received` is
-/// `status::state`. A muster::group and a muster::store only point: they must not
-/// outlive their cluster.
+/// **Handles** (config, scheduler, cluster, owned_group, request) free what they own, and can be moved, not copied. An object
+/// that was moved from is empty. Calls on it are `status::invalid`, except `finalize`, which does nothing, and
+/// `request::received`, which is `status::state`. A muster::group and a muster::store only point to their cluster, and must not
+/// outlive it.
 ///
 /// SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -77,7 +77,7 @@ enum class status : muster_status_t {
     invalid = MUSTER_ERR_INVALID,            ///< An argument is not valid. Nothing has happened.
     config = MUSTER_ERR_CONFIG,              ///< A setting is not valid.
     state = MUSTER_ERR_STATE,                ///< Not possible at this moment, for instance after finalize.
-    unsupported = MUSTER_ERR_UNSUPPORTED,    ///< This version does not do that.
+    unsupported = MUSTER_ERR_UNSUPPORTED,    ///< `shm` is `require`, but memory cannot be shared; or a missing function.
     limit = MUSTER_ERR_LIMIT,                ///< A limit is exceeded.
     not_found = MUSTER_ERR_NOT_FOUND,        ///< There is no such key, or no such thing.
     rejected = MUSTER_ERR_REJECTED,          ///< The scheduler refused this node.
@@ -91,7 +91,7 @@ enum class status : muster_status_t {
     mismatch = MUSTER_ERR_MISMATCH,          ///< Ranks called different collectives, or a message does not fit its receive.
     revoked = MUSTER_ERR_REVOKED,            ///< A node has called recover, which ends the epoch for every group.
     aborted = MUSTER_ERR_ABORTED,            ///< A rank aborted the job, or a request was cancelled.
-    fenced = MUSTER_ERR_FENCED,              ///< A newer life of this node has its place, or the others took it for lost.
+    fenced = MUSTER_ERR_FENCED,              ///< A newer process has this node's place, or the others took it for lost.
     security = MUSTER_ERR_SECURITY,          ///< Authentication or encryption failed.
     journal = MUSTER_ERR_JOURNAL,            ///< What recovery keeps on disk could not be read or written.
     system = MUSTER_ERR_SYSTEM,              ///< The operating system refused something.
@@ -140,7 +140,7 @@ enum class role : std::int32_t {
 enum class member_state : std::int32_t {
     present = MUSTER_MEMBER_PRESENT,  ///< In the cluster, as far as this process has heard.
     lost = MUSTER_MEMBER_LOST,        ///< Lost; the cluster is broken because of it.
-    left = MUSTER_MEMBER_LEFT         ///< It has left, and a call that needed it found out.
+    left = MUSTER_MEMBER_LEFT         ///< It has left, and a call that needed it has noticed.
 };
 
 /// How talkative the log is.
@@ -148,7 +148,7 @@ enum class log_level : std::int32_t {
     error = MUSTER_LOG_ERROR,      ///< Errors.
     warning = MUSTER_LOG_WARNING,  ///< Also warnings: the default.
     info = MUSTER_LOG_INFO,        ///< Also what happens to the cluster.
-    debug = MUSTER_LOG_DEBUG       ///< Also what happens inside it.
+    debug = MUSTER_LOG_DEBUG       ///< Also what happens inside the cluster.
 };
 
 /// In place of a sender's rank: any rank.
@@ -158,7 +158,8 @@ inline constexpr std::int32_t any_tag = MUSTER_ANY_TAG;
 
 /// How long a call may wait; seconds and minutes convert to it.
 using milliseconds = std::chrono::milliseconds;
-/// The time-out that the settings give a call. Not for wait_for, wait_any and wait_all: there it is 0, as every negative time.
+/// The time-out that the settings give a call. Do not use it for wait_for, wait_any and wait_all: there a negative time counts
+/// as 0.
 inline constexpr milliseconds usual_timeout{-1};
 /// No time-out.
 inline constexpr milliseconds no_limit{INT64_MAX};
@@ -183,7 +184,7 @@ inline std::string_view status_string(status code) noexcept { return muster_stat
 
 // --------------------------------------------------------------------------------------------------------------- Errors
 
-/// A call failed. The text (`what()`) is the library's sentence: which input it was, or what broke the cluster.
+/// A call failed. The text (`what()`) is the library's sentence: which input was wrong, or what broke the cluster.
 class error : public std::runtime_error {
 public:
     /// An error with this status and sentence.
@@ -195,8 +196,8 @@ public:
     /// The status that the call returned.
     status code() const noexcept { return code_; }
 
-    /// The message that did not fit, with its true length and type, where that is why a receive has failed
-    /// (`status::mismatch`); else nothing. After `wait_all`, request::received tells.
+    /// If a receive has failed because its message does not fit (`status::mismatch`), that message, with its true length and
+    /// type; otherwise nothing. After `wait_all`, ask request::received.
     const std::optional<received> &misfit() const noexcept { return misfit_; }
 
 private:
@@ -207,7 +208,7 @@ private:
 /// @cond internal
 namespace basic {
 
-// The value of a result that has none was asked for. That is a bug of the program.
+// The program asked for the value of a result that is an error. That is a bug of the program.
 [[noreturn]] inline void no_value(const error &why) noexcept {
     std::fprintf(stderr, "muster::result: the value was asked for, but there is an error: %s\n", why.what());
     std::abort();
@@ -227,7 +228,7 @@ struct is_expected<
 /// A value or an error. It is the same class in every C++ standard and with or without exceptions, so it may stand in the
 /// interfaces of libraries.
 ///
-/// It converts to `std::expected<T, muster::error>`, where there is one, and to classes made like that (`tl::expected`).
+/// It converts to `std::expected<T, muster::error>` if the standard library has that, and to classes like it (`tl::expected`).
 template <class T> class [[nodiscard]] result {
 public:
     using value_type = T;              ///< What a success has.
@@ -240,7 +241,8 @@ public:
 
     /// Whether there is a value.
     bool has_value() const noexcept { return content_.index() == 0; }
-    /// Whether there is a value. A `result<bool>` has no such conversion, because its value would be taken for it: see has_value.
+    /// Whether there is a value. A `result<bool>` has no such conversion, because a reader would take it for the value: see
+    /// has_value.
     template <class B, std::enable_if_t<std::is_same_v<B, bool> && !std::is_same_v<T, bool>, int> = 0>
     explicit operator B() const noexcept {
         return has_value();
@@ -363,9 +365,9 @@ template <class From, class To> inline constexpr bool points_to = std::is_conver
 /// std::span convert to it, and it converts to std::span.
 template <class T> class span {
 public:
-    using element_type = T;                  ///< With its const.
-    using value_type = std::remove_cv_t<T>;  ///< Without it.
-    using size_type = std::size_t;           ///< Of lengths.
+    using element_type = T;                  ///< The element type, with its const.
+    using value_type = std::remove_cv_t<T>;  ///< The element type without const.
+    using size_type = std::size_t;           ///< The type of lengths.
     using iterator = T *;                    ///< A pointer.
 
     /// No elements.
@@ -375,8 +377,8 @@ public:
               std::enable_if_t<(std::is_pointer_v<Pointer> || std::is_null_pointer_v<Pointer>) && std::is_convertible_v<Pointer, T *>,
                                int> = 0>
     constexpr span(Pointer first, std::size_t count) noexcept : first_(first), count_(count) {}
-    /// All elements of a container or an array, or of another span. A temporary container is accepted only if it is not to
-    /// be written.
+    /// All elements of a container or an array, or of another span. A temporary container is accepted only if the elements are
+    /// const.
     template <class Buffer, basic::when_buffer<Buffer> = 0,
               std::enable_if_t<!std::is_same_v<basic::bare_t<Buffer>, span> && basic::points_to<basic::element_t<Buffer>, T> &&
                                    (basic::lends<Buffer> || std::is_const_v<T>),
@@ -471,8 +473,8 @@ inline std::uint16_t brain_of(float value) noexcept {
 }  // namespace basic
 /// @endcond
 
-/// An IEEE 754 half, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to
-/// even.
+/// An IEEE 754 half, to be sent and reduced. To calculate, convert it to float. Conversion from float rounds to nearest, ties
+/// to even.
 class float16 {
 public:
     /// Zero.
@@ -494,7 +496,8 @@ private:
     std::uint16_t bits_ = 0;
 };
 
-/// A bfloat16, to be sent and reduced. One calculates with it as a float. Conversion from float rounds to nearest, ties to even.
+/// A bfloat16, to be sent and reduced. To calculate, convert it to float. Conversion from float rounds to nearest, ties to
+/// even.
 class bfloat16 {
 public:
     /// Zero.
@@ -556,11 +559,11 @@ template <class T> constexpr dtype usual_dtype() {
 /// @endcond
 
 /// Which element type a C++ type is. Integers, float, double, muster::float16 and bfloat16, std::byte, and in C++23
-/// std::float16_t and std::bfloat16_t have one by name. `char` is dtype::uint8 on every processor. Other classes and
-/// enumerations, of up to MUSTER_ELEMENT_BYTES_MAX bytes, travel as their bytes, and none is ever split. They must be trivially
-/// copyable, and only functions reduce them.
+/// std::float16_t and std::bfloat16_t have an element type of their own. `char` is dtype::uint8 on every processor. Other
+/// classes and enumerations, of up to MUSTER_ELEMENT_BYTES_MAX bytes, travel as their bytes, and no element is ever split. They
+/// must be trivially copyable, and only functions reduce them.
 ///
-/// Specialize it for a type of your own that has the bits of a named one:
+/// Specialize it for a type of your own that has the same bits as one of these types:
 /// `template <> struct muster::dtype_of<my::half> { static constexpr auto value = muster::dtype::float16; };`
 template <class T> struct dtype_of {
     /// The element type; a negative number where `T` is none.
@@ -586,7 +589,8 @@ private:
 };
 
 /// How many elements each rank of a group has, in order of rank, and where these begin in the buffer. Without displacements the
-/// parts follow each other. Only points to the lists; they are needed during the call, also by one that does not wait.
+/// parts follow each other. This object only points to the lists. A call needs them until it returns, also a call that does not
+/// wait.
 class parts {
 public:
     /// So many elements of each rank, one after another.
@@ -598,9 +602,9 @@ public:
 
     /// How many elements each rank has.
     span<const std::size_t> counts() const noexcept { return counts_; }
-    /// Whether it is said where they begin. Otherwise they follow each other.
+    /// Whether there are displacements. Otherwise the parts follow each other.
     bool are_placed() const noexcept { return are_placed_; }
-    /// Where they begin, if that is said.
+    /// Where the parts begin, if there are displacements.
     span<const std::size_t> displacements() const noexcept { return displacements_; }
 
 private:
@@ -609,8 +613,8 @@ private:
     bool are_placed_ = false;
 };
 
-/// A key or a value of the store: whatever converts to std::string_view, but for 0 and nullptr, which it would take for the
-/// address of a text.
+/// A key or a value of the store: whatever converts to std::string_view, except 0 and nullptr, which std::string_view would
+/// take for the address of a text.
 class store_bytes : public std::string_view {
 public:
     /// No bytes.
@@ -677,7 +681,8 @@ inline result<void> checked(muster_status_t code) { return code < 0 ? result<voi
 template <class T> result<T> valued(muster_status_t code, T value) {
     return code < 0 ? result<T>(failed(code)) : result<T>(std::move(value));
 }
-// Whether a receive has failed for a message that did not fit, and has told of it; and the error that has what it told.
+// Whether a receive has failed because its message did not fit, and has described the message; and the error with that
+// description.
 inline bool misfits(muster_status_t code, const received *told) {
     return code == MUSTER_ERR_MISMATCH && told != nullptr && told->source >= 0;
 }
@@ -685,7 +690,7 @@ inline error misfitting(muster_status_t code, const received &told) {
     const error why = failed(code);
     return {why.code(), why.what(), told};
 }
-// What a receive has told of its message; also of one that did not fit.
+// How a receive describes its message, also a message that did not fit.
 inline result<received> receipt(muster_status_t code, const received &told) {
     return misfits(code, &told) ? result<received>(misfitting(code, told)) : valued(code, told);
 }
@@ -694,7 +699,7 @@ template <class T> result<T> number(T answer) {
     return answer < 0 ? result<T>(failed(static_cast<muster_status_t>(answer))) : result<T>(answer);
 }
 // How long to wait, in milliseconds, as std takes durations: a negative one is 0, and a part of a millisecond counts as a whole
-// one. What milliseconds cannot hold is without limit.
+// one. A time that milliseconds cannot hold means no limit.
 template <class Rep, class Period> std::int64_t waiting(std::chrono::duration<Rep, Period> timeout) {
     using wide = std::chrono::duration<long double, std::milli>;
     const wide exact(timeout);
@@ -705,7 +710,7 @@ template <class Rep, class Period> std::int64_t waiting(std::chrono::duration<Re
 }
 // Whether an operation has ended.
 inline result<bool> ended(muster_status_t code) { return valued(code, code != MUSTER_IN_PROGRESS); }
-// What is there; nothing where the status says that it is not.
+// The value; nothing if the status says that there is none.
 template <class T> result<std::optional<T>> found(muster_status_t code, T value) {
     return code == MUSTER_ERR_NOT_FOUND ? result<std::optional<T>>(std::nullopt)
                                         : valued(code, std::optional<T>(std::move(value)));
@@ -902,9 +907,10 @@ public:
     /// Takes the settings of the environment, too. What was set stays.
     outcome<void> load_environment() { return detail::out(detail::checked(muster_config_load_env(get()))); }
 
-    /// Sets one; this beats every other source. An unknown key, or a value that does not fit, is `status::config` at once.
+    /// Sets one setting, which beats every other source. An unknown key, or a value that does not fit, is `status::config` at
+    /// once.
     outcome<void> set(const std::string &key, const std::string &value) { return detail::out(set_text(key, value)); }
-    /// Sets one to a whole number.
+    /// Sets one setting to a whole number.
     template <class Number, std::enable_if_t<std::is_integral_v<Number> && !std::is_same_v<Number, char>, int> = 0>
     outcome<void> set(const std::string &key, Number value) {
         if constexpr (std::is_same_v<Number, bool>) {
@@ -914,16 +920,17 @@ public:
         }
     }
 
-    /// Has every call that waits ask this function, soon after it has begun to sleep and every 50 ms from then on; null: none.
-    /// Where it returns true, the call fails with `status::interrupted`. It counts for the clusters and schedulers that are made
-    /// of this from now on, and for init itself. It runs on any thread, and must neither throw nor make a call that waits.
+    /// From now on every waiting call asks this function, soon after the call has begun to sleep, and every 50 ms from then on;
+    /// null means no function. If the function returns true, the call fails with `status::interrupted`. The function counts for
+    /// the clusters and schedulers that are made of this from now on, and for init itself. It runs on any thread, and must
+    /// neither throw nor make a call that waits.
     outcome<void> set_interrupt(bool (*should_end)() noexcept) {
         const auto ask = [](void *ctx) noexcept -> std::int32_t { return reinterpret_cast<bool (*)() noexcept>(ctx)() ? 1 : 0; };
         return detail::out(detail::checked(
             muster_config_set_interrupt(get(), should_end == nullptr ? nullptr : +ask, reinterpret_cast<void *>(should_end))));
     }
 
-    /// The value that counts for a key, with defaults; nothing where it has none. Never gives a secret out.
+    /// The value that is in effect for a key, defaults included; nothing if the key has no value. Never gives a secret out.
     outcome<std::optional<std::string>> get(const std::string &key) const {
         if (const result<void> fits = detail::whole("the key", key); !fits) {
             return detail::out(result<std::optional<std::string>>(fits.error()));
@@ -984,23 +991,24 @@ inline result<void> set_log(log_level level, log_function fn) {
 }  // namespace detail
 /// @endcond
 
-/// Sends the log of all clusters of this process, up to `level`, to `fn` instead of standard error; an empty function goes back
-/// to that. `fn` runs on a thread of the library, one line at a time. It must neither throw nor call this library.
+/// Sends the log of all clusters of this process, up to `level`, to `fn` instead of standard error; an empty function sends it
+/// to standard error again. `fn` runs on a thread of the library, one line at a time. It must neither throw nor call this
+/// library.
 inline outcome<void> set_log_callback(log_level level, log_function fn) {
     return detail::out(detail::set_log(level, std::move(fn)));
 }
 
 // ------------------------------------------------------------------------------------------------------------- Requests
 
-/// An operation that was started and goes on by itself: what the calls whose names begin with `i` give. Its buffers are in use
+/// An operation that was started and goes on by itself. The calls whose names begin with `i` return it. Its buffers are in use
 /// until it has ended. Belongs to one thread at a time.
 ///
-/// **Its destructor gives the operation up.** If it goes on still, the destructor cancels it and waits until its buffers are
-/// free, which takes a fraction of a second and never the group's time-out. Cancelling a collective revokes its group, so that
-/// the other ranks learn of it at once, too; a message ends alone. A message that has met its other half is not cancelled: it
-/// ends when its bytes have passed, or when its peer is lost. Whether a send of more than 64 KiB has met it, its receiver
-/// says: the destructor waits for that, or until the receiver is lost. So an exception that leaves a function with requests
-/// is told at once, and touches no buffer that is gone. To let the operation end, call wait().
+/// **Its destructor gives the operation up.** If the operation still goes on, the destructor cancels it and waits until its
+/// buffers are free. That takes a fraction of a second, and never the group's time-out. Cancelling a collective revokes its
+/// group, so that the other ranks learn of it at once, too; a message ends alone. A message that has met its other half is not
+/// cancelled: it ends when its bytes have passed, or when its peer is lost. Only the receiver knows whether it has met a send
+/// of more than 64 KiB: the destructor waits until the receiver says so, or is lost. So an exception can leave a function with
+/// requests without a long wait, and no buffer that is gone is touched. To let the operation end, call wait().
 class [[nodiscard]] request {
 public:
     /// No operation.
@@ -1029,25 +1037,27 @@ public:
     /// Whether there is an operation, ended or not.
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-    /// Whether it has ended well; its error if it has failed. Never waits for the end.
+    /// Whether the operation has ended well; its error if it has failed. Never waits for the end.
     [[nodiscard]] outcome<bool> test() { return detail::out(ended(muster_request_test(handle_))); }
-    /// Waits until it has ended, at most for its group's time-out. If the wait is interrupted, the operation goes on.
+    /// Waits until the operation has ended, at most for its group's time-out. If the wait is interrupted, the operation goes
+    /// on.
     outcome<void> wait() {
         const result<bool> told = ended(muster_request_wait(handle_, usual_timeout.count()));
         return detail::out(told.has_value() ? result<void>() : result<void>(told.error()));
     }
-    /// Waits for so long at most; a negative time is 0, as in std. Whether it has ended; if not, one may wait again.
+    /// Waits for so long at most; a negative time is 0, as in std. Says whether the operation has ended. If not, the program
+    /// may wait again.
     [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) { return wait_for<>(timeout); }
     /// The same for any duration; a part of a millisecond counts as a whole one.
     template <class Rep = milliseconds::rep, class Period = milliseconds::period>
     [[nodiscard]] outcome<bool> wait_for(std::chrono::duration<Rep, Period> timeout) {
         return detail::out(ended(muster_request_wait(handle_, detail::waiting(timeout))));
     }
-    /// Asks for its end; see muster_request_cancel. It is still to be waited for, or destroyed.
+    /// Cancels the operation; see muster_request_cancel. The program must still wait for its end, or destroy this object.
     outcome<void> cancel() { return detail::out(detail::checked(muster_request_cancel(handle_))); }
 
-    /// What a receive got; after `status::mismatch` the message that did not fit, with its true length. Of another operation, or
-    /// before, that is `status::state`.
+    /// What a receive got; after `status::mismatch` the message that did not fit, with its true length. For another operation,
+    /// or before the end, it is `status::state`.
     outcome<muster::received> received() const {
         if (received_ && received_->source < 0 && handle_ != nullptr) {
             static_cast<void>(muster_request_test(handle_));  // it is told only to those that ask, or wait
@@ -1057,9 +1067,9 @@ public:
                                : result<muster::received>(error(status::state, "the request has received nothing yet")));
     }
 
-    /// Has `fn` called once, on a thread of the library, when the operation has ended: with `status::ok` or its error. At once if
-    /// it has. It must not throw; see muster_request_notify for what it may call. The destructor waits until it has
-    /// returned, unless the function itself runs the destructor.
+    /// Has `fn` called once, on a thread of the library, when the operation has ended (at once if it has ended already): with
+    /// `status::ok` or the operation's error. `fn` must not throw; see muster_request_notify for what it may call. The
+    /// destructor waits until it has returned, unless the function itself runs the destructor.
     outcome<void> notify(std::function<void(status)> fn) {
         auto kept = std::make_unique<std::function<void(status)>>(std::move(fn));
         const muster_notify_fn tell = [](muster_status_t code, void *ctx) noexcept {
@@ -1117,8 +1127,9 @@ inline std::vector<muster_request_t *> handles(span<const request> requests) {
 }  // namespace detail
 /// @endcond
 
-/// Waits until one of these has ended, and gives its place, also where it has failed: its `test()` tells. Empty ones are passed
-/// over. Nothing if none has ended in time; a negative time is 0. If all are empty it is `status::not_found`.
+/// Waits until one of these requests has ended, and gives its place, also if it has failed: its `test()` tells. Empty requests
+/// are skipped. Gives nothing if no request has ended in time; a negative time is 0. If all are empty it is
+/// `status::not_found`.
 template <class Rep = milliseconds::rep, class Period = milliseconds::period>
 outcome<std::optional<std::size_t>> wait_any(span<const request> requests,
                                              std::chrono::duration<Rep, Period> timeout = no_limit) {
@@ -1131,8 +1142,8 @@ outcome<std::optional<std::size_t>> wait_any(span<const request> requests,
     return detail::out(detail::valued(code, std::optional<std::size_t>()));
 }
 
-/// Waits until all of these have ended; fails with the error of the first that has failed, once all have ended. Whether all have
-/// ended in time; a negative time is 0. Empty ones are passed over.
+/// Waits until all of these requests have ended, and then fails with the error of the first one that has failed. Returns
+/// whether all have ended in time; a negative time is 0. Empty requests are skipped.
 template <class Rep = milliseconds::rep, class Period = milliseconds::period>
 outcome<bool> wait_all(span<const request> requests, std::chrono::duration<Rep, Period> timeout = no_limit) {
     const std::vector<muster_request_t *> all = detail::handles(requests);
@@ -1142,7 +1153,7 @@ outcome<bool> wait_all(span<const request> requests, std::chrono::duration<Rep, 
 // --------------------------------------------------------------------------------------------------------------- Groups
 
 /// An ordered set of nodes with its own sequence of collectives. This object only points to it, and may be copied: the cluster's
-/// own groups live as long as the cluster, one that was made as long as its owned_group.
+/// own groups live as long as the cluster, a group that the program made as long as its owned_group.
 ///
 /// All ranks call a group's collectives in the same order, with the same counts and element types. A call that fails while it
 /// runs revokes the group: all ranks' calls on it give the same first cause. A call with buffers that do not fit has not begun.
@@ -1154,9 +1165,9 @@ public:
     constexpr group() noexcept = default;
     /// A group of the C API.
     explicit constexpr group(muster_group_t *handle) noexcept : handle_(handle) {}
-    /// The group of an owner that ends with the statement would be freed by then. Keep the owned_group.
+    /// Deleted: a temporary owned_group frees its group at the end of the statement. Keep the owned_group.
     group(const class owned_group &&) = delete;
-    /// The group of an owner that ends with the statement: see above.
+    /// Deleted: see above.
     group &operator=(const owned_group &&) = delete;
 
     /// Whether there is a group.
@@ -1172,7 +1183,7 @@ public:
     outcome<std::int32_t> to_world(std::int32_t rank) const {
         return detail::out(detail::number(muster_group_to_world(handle_, rank)));
     }
-    /// The rank in this group of the worker with this rank; `status::not_found` if that is no member.
+    /// The rank in this group of the worker with this rank; `status::not_found` if the worker is no member.
     outcome<std::int32_t> from_world(std::int32_t world_rank) const {
         return detail::out(detail::number(muster_group_from_world(handle_, world_rank)));
     }
@@ -1182,7 +1193,7 @@ public:
         const muster_status_t code = muster_group_member(handle_, rank, &found, sizeof found);
         return detail::out(detail::valued(code, found));
     }
-    /// The first cause for which it is over; nothing while it holds.
+    /// The first cause for which the group is over; nothing while it holds.
     outcome<std::optional<muster::failure>> failure() const {
         muster::failure cause{};
         const muster_status_t code = muster_group_failure(handle_, &cause, sizeof cause);
@@ -1193,11 +1204,11 @@ public:
         return detail::out(detail::checked(muster_group_set_timeout(handle_, timeout.count())));
     }
 
-    /// Makes a group of these ranks of this one. Called by all of its members with the same list. Those that are not in it get an
-    /// empty one.
+    /// Makes a group of these ranks of this group. All members of this group call it with the same list. Members that are not
+    /// in the list get an empty group.
     outcome<class owned_group> create(span<const std::int32_t> ranks) const;
-    /// Makes a group of all that pass the same colour, in order of key, then of rank. With a negative colour one is in none, and
-    /// gets an empty one.
+    /// Makes a group of all members that pass the same colour, in order of key, then of rank. A member that passes a negative
+    /// colour gets an empty group.
     outcome<class owned_group> split(std::int32_t colour, std::int32_t key) const;
 
     // ------------------------------------------------------------------------------------------------- Collectives
@@ -1207,7 +1218,7 @@ public:
     /// As barrier, without waiting.
     outcome<request> ibarrier() const { return start({}, muster_ibarrier); }
 
-    /// Everyone gets the root's elements. All pass as many.
+    /// Everyone gets the root's elements. All ranks pass the same number of elements.
     template <class Buffer, basic::when_buffer<Buffer> = 0>
     outcome<void> broadcast(Buffer &&buffer, std::int32_t root = 0) const {
         const auto b = detail::writable<Buffer>("buffer", buffer);
@@ -1256,8 +1267,8 @@ public:
         return start(alike("iallreduce", i, o), muster_iallreduce, i.data, o.data, o.size, o.type, with.number());
     }
 
-    /// Everyone gets the exact sum of all ranks' addends, rounded once: see muster_allreduce_addends. `in` holds this rank's, each
-    /// as long as `out`, one after another; it may be empty. `out` may be where `in` begins.
+    /// Everyone gets the exact sum of all ranks' addends, rounded once: see muster_allreduce_addends. `in` holds this rank's
+    /// addends, each as long as `out`, one after another; it may be empty. `out` may be where `in` begins.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> allreduce_addends(const In &in, Out &&out) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1273,8 +1284,8 @@ public:
     }
 
     /// As allreduce, with a function of two values in place of an operation: see muster_allreduce_with. The value of lower ranks
-    /// comes first. It must be noexcept, and must not call this library. Pass `commutative` false where the two may not be
-    /// exchanged; ranks agree on that.
+    /// comes first. It must be noexcept, and must not call this library. Pass `commutative` false if the two may not be
+    /// exchanged; all ranks must pass the same value.
     template <class In, class Out, class Combine, basic::when_buffers<In, Out> = 0, detail::when_combines<Combine, Out> = 0>
     outcome<void> allreduce(const In &in, Out &&out, Combine combine, bool commutative = true) const {
         using T = std::remove_cv_t<basic::element_t<Out>>;
@@ -1310,8 +1321,8 @@ public:
         return detail::out(detail::valued(code, value));
     }
 
-    /// The root gets all ranks' elements of `in` combined. Its `out` is as long as `in`, and may be the same. Elsewhere
-    /// `out` does not count, and may be empty.
+    /// The root gets all ranks' elements of `in` combined. Its `out` is as long as `in`, and may be the same. On other ranks
+    /// `out` is ignored, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce(const In &in, Out &&out, std::int32_t root, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1383,8 +1394,8 @@ public:
                      of_out.displacements().data(), o.type);
     }
 
-    /// The root gets all ranks' elements, in order of rank, as allgather gives them to everyone. Elsewhere `out` does not count,
-    /// and may be empty.
+    /// The root gets all ranks' elements, in order of rank, as allgather gives them to everyone. On other ranks `out` is
+    /// ignored, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> gather(const In &in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1397,7 +1408,8 @@ public:
         return start(at(root) ? times("igather", i, o) : "", muster_igather, i.data, o.data, i.size, o.type, root);
     }
 
-    /// As gather with parts of different sizes, which lie in the root's `out` as its `of_out` says. Elsewhere neither counts.
+    /// As gather with parts of different sizes, which lie in the root's `out` as its `of_out` says. On other ranks both are
+    /// ignored.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> gatherv(const In &in, Out &&out, const parts &of_out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1412,8 +1424,8 @@ public:
                      of_out.counts().data(), of_out.displacements().data(), o.type, root);
     }
 
-    /// Each rank gets its part of the root's `in`, which has as many elements for every rank as `out` has room for. Elsewhere
-    /// `in` does not count, and may be empty.
+    /// Each rank gets its part of the root's `in`, which has as many elements for every rank as `out` has room for. On other
+    /// ranks `in` is ignored, and may be empty.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> scatter(const In &in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1426,7 +1438,8 @@ public:
         return start(at(root) ? times("iscatter", o, i) : "", muster_iscatter, i.data, o.data, o.size, o.type, root);
     }
 
-    /// As scatter with parts of different sizes, which lie in the root's `in` as its `of_in` says. Elsewhere neither counts.
+    /// As scatter with parts of different sizes, which lie in the root's `in` as its `of_in` says. On other ranks both are
+    /// ignored.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> scatterv(const In &in, const parts &of_in, Out &&out, std::int32_t root) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1441,8 +1454,8 @@ public:
                      of_in.displacements().data(), o.data, o.size, o.type, root);
     }
 
-    /// Each rank gets its part of all ranks' elements of `in` combined. `in` has for every rank as many as `out`. It works
-    /// in place if `out` is this rank's part of `in`.
+    /// Each rank gets its part of all ranks' elements of `in` combined. For every rank `in` has as many elements as `out`. It
+    /// works in place if `out` is this rank's part of `in`.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<void> reduce_scatter(const In &in, Out &&out, detail::reduction_of<Out> with = op::sum) const {
         const auto [i, o] = detail::now<In, Out>(in, out);
@@ -1512,7 +1525,7 @@ public:
     }
 
     /// As allgatherv into a buffer of its own for each rank: the elements of rank r go to `outs[r]`, whose length says how many
-    /// they are. All ranks pass the same lengths. In place where `in` is this rank's own.
+    /// there are. All ranks pass the same lengths. In place where `in` is this rank's own output.
     template <class In, class Outs, basic::when_buffers<In, Outs> = 0>
     outcome<void> allgather_list(const In &in, Outs &&outs) const {
         const auto i = detail::readable("in", in);
@@ -1531,7 +1544,7 @@ public:
     }
 
     /// As reduce_scatterv of a buffer of its own for each rank: what this rank adds to rank r's part lies in `ins[r]`. All ranks
-    /// pass the same lengths. In place where `out` is this rank's own.
+    /// pass the same lengths. In place where `out` is this rank's own input.
     template <class Ins, class Out, basic::when_buffers<Ins, Out> = 0>
     outcome<void> reduce_scatter_list(const Ins &ins, Out &&out, detail::reduction_of<Out> with = op::sum) const {
         const auto i = detail::readable_list<Out>(ins);
@@ -1579,8 +1592,8 @@ public:
     // ---------------------------------------------------------------------------------------------------- Messages
 
     /// Sends elements to the member with rank `to`, under a tag of 0 or more. A message of more than 64 KiB waits for the
-    /// receive, and a shorter one only if the receiver keeps 16 MiB of this sender already, of which each message
-    /// takes 512 bytes more than it has (to oneself that is status::limit).
+    /// receive. A shorter message waits only if the receiver already keeps 16 MiB of this sender, where each message takes 512
+    /// bytes more than it has. (If the receiver is this rank itself, that is `status::limit`.)
     template <class In, basic::when_buffer<In> = 0>
     outcome<void> send(const In &in, std::int32_t to, std::int32_t tag = 0) const {
         const auto i = detail::readable("in", in);
@@ -1593,7 +1606,8 @@ public:
     }
 
     /// Receives a message of at most as many elements as `out` has, from this rank (or any_source) and with this tag (or
-    /// any_tag). Says whose it was, its tag, and how many elements came; error::misfit says it of a message that does not fit.
+    /// any_tag). Says which rank sent it, its tag, and how many elements came. For a message that does not fit, error::misfit
+    /// says the same.
     template <class Out, basic::when_buffer<Out> = 0>
     outcome<received> recv(Out &&out, std::int32_t from = any_source, std::int32_t tag = any_tag) const {
         const auto o = detail::writable<Out>("out", out);
@@ -1608,20 +1622,20 @@ public:
         return start_receiving(muster_irecv, o.data, o.size, o.type, from, tag);
     }
 
-    /// Waits for the next message that such a receive would get, and tells of it without taking it.
+    /// Waits for the next message that a receive with this source and tag would get, and describes it without taking it.
     outcome<received> probe(std::int32_t from = any_source, std::int32_t tag = any_tag) const {
         received told{};
         const muster_status_t code = muster_probe(handle_, from, tag, &told, sizeof told);
         return detail::out(detail::valued(code, told));
     }
-    /// Tells of the next message that such a receive would get now; nothing if there is none.
+    /// Describes the next message that a receive with this source and tag would get now; nothing if there is none.
     outcome<std::optional<received>> iprobe(std::int32_t from = any_source, std::int32_t tag = any_tag) const {
         received told{};
         const muster_status_t code = muster_iprobe(handle_, from, tag, &told, sizeof told);
         return detail::out(detail::valued(code, code == MUSTER_IN_PROGRESS ? std::nullopt : std::optional<received>(told)));
     }
 
-    /// Sends to one rank and receives from one, at once. The two may have different lengths, element types and tags.
+    /// Sends to one rank and receives from one, at the same time. The two may have different lengths, element types and tags.
     template <class In, class Out, basic::when_buffers<In, Out> = 0>
     outcome<received> sendrecv(const In &in, std::int32_t to, std::int32_t in_tag, Out &&out, std::int32_t from,
                                std::int32_t out_tag) const {
@@ -1665,7 +1679,7 @@ private:
         const muster_status_t code = function(handle_, arguments..., &handle);
         return detail::out(detail::valued(code, request(handle, nullptr, std::move(kept))));
     }
-    // Calls the library as above, for a call that tells something of a message.
+    // Calls the library as above, for a call that describes a message.
     template <class Call, class... Arguments> outcome<request> start_receiving(Call function, Arguments... arguments) const {
         auto place = std::make_unique<received>();
         place->source = any_source;
@@ -1736,7 +1750,7 @@ private:
 };
 
 /// A group that the program made, and owns: freed when this object is destroyed, also after its cluster. Each member frees its
-/// own; calls on it that go on end with `status::state`. May wait up to 1 s for what was sent last.
+/// own group; calls on it that go on end with `status::state`. May wait up to 1 s for what was sent last.
 class owned_group : public group {
 public:
     /// No group.
@@ -1794,7 +1808,7 @@ public:
         const std::size_t bytes = static_cast<std::size_t>(std::size(value)) * sizeof(element);
         return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), bytes));
     }
-    /// Sets several keys to one value each, at one moment, exactly once. There must be as many values as keys.
+    /// Sets several keys to one value each, all at one moment and exactly once. There must be as many values as keys.
     outcome<void> multi_set(span<const std::string> keys, span<const std::string> values) const {
         if (keys.size() != values.size()) {
             return detail::out(result<void>(detail::invalid(std::to_string(keys.size()) + " keys have " +
@@ -1803,14 +1817,14 @@ public:
         const std::vector<muster_bytes_t> names = bytes(keys), contents = bytes(values);
         return detail::out(detail::checked(muster_store_multi_set(handle_, names.data(), contents.data(), names.size())));
     }
-    /// Adds bytes at the end of a key's value, exactly once, and gives its new length. A key that is not there counts as empty.
+    /// Appends bytes to a key's value, exactly once, and gives the value's new length. A key that is not there counts as empty.
     outcome<std::size_t> append(store_bytes key, store_bytes value) const {
         std::size_t total = 0;
         const muster_status_t code =
             muster_store_append(handle_, key.data(), key.size(), value.data(), value.size(), &total);
         return detail::out(detail::valued(code, total));
     }
-    /// The value of a key, waiting until somebody sets it.
+    /// Gives the value of a key, and waits until somebody sets it.
     outcome<std::string> get(store_bytes key, milliseconds timeout = usual_timeout) const {
         return detail::out(value_of(key, timeout));
     }
@@ -1823,7 +1837,7 @@ public:
         return detail::out(value.error().code() == status::not_found ? result<std::optional<std::string>>(std::nullopt)
                                                                      : result<std::optional<std::string>>(value.error()));
     }
-    /// The values of several keys, in their order and in one trip, waiting until all are there.
+    /// Gives the values of several keys, in the keys' order and in one request, and waits until all keys are there.
     outcome<std::vector<std::string>> multi_get(span<const std::string> keys, milliseconds timeout = usual_timeout) const {
         const std::vector<muster_bytes_t> names = bytes(keys);
         muster_bytes_t *values = nullptr;
@@ -1836,9 +1850,9 @@ public:
         const muster_status_t code = muster_store_add_bytes(handle_, key.data(), key.size(), delta, &sum);
         return detail::out(detail::valued(code, sum));
     }
-    /// Sets a key to `desired` if its value is `expected`, exactly once. Gives what its value is afterwards. A key that is not
-    /// there counts as empty. With `MUSTER_STORE_C10D` as `flags` a key that is not there, where something was expected, answers
-    /// as in PyTorch's c10d.
+    /// Sets a key to `desired` if its value is `expected`, exactly once. Gives the value afterwards. A key that is not there
+    /// counts as empty. With `MUSTER_STORE_C10D` as `flags`, if the key is not there and `expected` is not empty, the call
+    /// answers as PyTorch's c10d does.
     outcome<std::string> compare_set(store_bytes key, store_bytes expected, store_bytes desired,
                                      std::int32_t flags = 0) const {
         void *value = nullptr;
@@ -1848,7 +1862,7 @@ public:
                                            desired.size(), flags, &value, &length);
         return detail::out(taken(code, value, length));
     }
-    /// Deletes a key. Whether it was there.
+    /// Deletes a key. Returns whether it was there.
     outcome<bool> remove(store_bytes key) const {
         std::int32_t existed = 0;
         const muster_status_t code = muster_store_delete_bytes(handle_, key.data(), key.size(), &existed);
@@ -1922,7 +1936,7 @@ private:
 /// **Its destructor leaves in order** (finalize), which takes at most the setting `finalize_timeout`, and frees the handle. If it
 /// runs because an exception leaves its scope, it does not leave in order: the others see this node as lost, as they would if the
 /// process had died. To end the job for everyone, with the reason, call abort(). The hook of config::set_interrupt may end the
-/// leaving, too: the others then see this node as lost. So have it answer false again before the destructor runs.
+/// leaving, too: the others then see this node as lost. So make the hook return false again before the destructor runs.
 class cluster {
 public:
     /// No cluster.
@@ -1950,7 +1964,7 @@ public:
         return owned;
     }
 
-    /// Whether this process is in a cluster. It is not where it was the scheduler: its job has ended.
+    /// Whether this process is in a cluster. A process that was the scheduler is in none: its job has ended.
     explicit operator bool() const noexcept { return handle_ != nullptr; }
     /// The handle of the C API; this object goes on owning it.
     muster_cluster_t *get() const noexcept { return handle_; }
@@ -1964,13 +1978,13 @@ public:
         said = said ? detail::checked(muster_abort(handle_, code, reason.c_str())) : said;
         return detail::out(std::move(said));
     }
-    /// Makes the cluster whole again after a group was revoked: returns once every node is in here. See muster_recover.
+    /// Makes the cluster whole again after a group was revoked: returns once every node has called this. See muster_recover.
     outcome<void> recover(milliseconds timeout = usual_timeout) {
         return detail::out(detail::checked(muster_recover(handle_, timeout.count())));
     }
 
     /// Ends the waits of this process's calls on this cluster: they fail with `status::interrupted`. See muster_interrupt for
-    /// what becomes of what they did. May be called from any thread, not in a signal's handler. Does not block.
+    /// what becomes of their work. Any thread may call this, but not a signal handler. Does not block.
     outcome<void> interrupt() const { return detail::out(detail::checked(muster_interrupt(handle_))); }
 
     /// Whether this node is a worker or a server.
@@ -1979,17 +1993,17 @@ public:
         return detail::out(answer ? result<muster::role>(static_cast<muster::role>(*answer))
                                   : result<muster::role>(answer.error()));
     }
-    /// Its rank among those of its role.
+    /// Its rank among the nodes of its role.
     outcome<std::int32_t> rank() const { return detail::out(detail::number(muster_rank(handle_))); }
     /// How many nodes of its role there are.
     outcome<std::int32_t> size() const { return detail::out(detail::number(muster_size(handle_))); }
-    /// Its place among those of its role on its host.
+    /// Its place among the nodes of its role on its host.
     outcome<std::int32_t> local_rank() const { return detail::out(detail::number(muster_local_rank(handle_))); }
     /// How many nodes of its role are on its host.
     outcome<std::int32_t> local_size() const { return detail::out(detail::number(muster_local_size(handle_))); }
     /// How often this node was lost and started again.
     outcome<std::int32_t> restarts() const { return detail::out(detail::number(muster_restarts(handle_))); }
-    /// Which membership this is: 1 for the first.
+    /// The number of the epoch: 1 for the first.
     outcome<std::int64_t> epoch() const { return detail::out(detail::number(muster_epoch(handle_))); }
     /// Its id.
     outcome<std::string> node_id() const {
@@ -2010,8 +2024,8 @@ public:
         ranks.resize(code == MUSTER_OK ? count : 0);
         return detail::out(detail::valued(code, std::move(ranks)));
     }
-    /// The first cause for which the cluster is broken. While it is whole this is the newest message whose time was up
-    /// (`status` is MUSTER_ERR_TIMEOUT then), or nothing.
+    /// The first cause for which the cluster is broken. While the cluster is whole this is the newest message that timed out
+    /// (then `status` is MUSTER_ERR_TIMEOUT), or nothing.
     outcome<std::optional<muster::failure>> failure() const {
         muster::failure cause{};
         const muster_status_t code = muster_failure(handle_, &cause, sizeof cause);
@@ -2048,7 +2062,7 @@ public:
     /// The store. Must not be used once this cluster is gone.
     muster::store store() const noexcept { return muster::store(handle_); }
 
-    /// Makes a group of these workers, called by them alone, with the same list and tag. The tag tells groups of the same workers
+    /// Makes a group of these workers. Only they call it, with the same list and tag. The tag tells groups of the same workers
     /// apart.
     outcome<owned_group> create_group(span<const std::int32_t> world_ranks, const std::string &tag = "",
                                       milliseconds timeout = usual_timeout) const {
@@ -2062,9 +2076,9 @@ public:
         return detail::out(detail::valued(code, owned_group(made)));
     }
 
-    /// Makes a reduction of a function of two values, of which the first is that of lower ranks. Pass `commutative` false where
-    /// the two may not be exchanged. The function must not throw, and must not call this library. Ranks make theirs in the same
-    /// order. It is freed with the cluster, or by free_op.
+    /// Makes a reduction of a function of two values; the first is the value of lower ranks. Pass `commutative` false if the
+    /// two may not be exchanged. The function must not throw, and must not call this library. All ranks must make their
+    /// reductions in the same order. The reduction is freed with the cluster, or by free_op.
     template <class T> outcome<reduction<T>> make_op(T (*combine)(T, T) noexcept, bool commutative = true) {
         static_assert(detail::lies_anywhere<T>, "elements lie as malloc aligns: a function cannot have them aligned beyond that");
         const muster_reduce_fn fold = [](const void *in, void *inout, std::size_t count, std::int32_t, void *ctx) noexcept {
@@ -2081,7 +2095,7 @@ public:
                              commutative ? 1 : 0, &number);
         return detail::out(detail::valued(code, reduction<T>::from_number(number)));
     }
-    /// Frees a reduction that make_op gave out: its number means nothing from now on.
+    /// Frees a reduction that make_op gave out. Its number is invalid from now on.
     template <class T> outcome<void> free_op(reduction<T> made) {
         return detail::out(detail::checked(muster_op_free(handle_, made.number())));
     }
@@ -2107,7 +2121,7 @@ inline result<cluster> joined(const muster_config_t *settings) {
     const muster_status_t code = muster_init(settings, &handle);
     return valued(code, cluster::adopt(handle));
 }
-// A configuration that was moved from must not become that of the environment.
+// A configuration that was moved from must not become the environment's settings.
 inline result<void> given(const config &settings) {
     return settings.get() != nullptr ? result<void>() : result<void>(invalid("the config is empty: it was moved from"));
 }
@@ -2115,8 +2129,8 @@ inline result<void> given(const config &settings) {
 }  // namespace detail
 /// @endcond
 
-/// Joins the cluster that the environment describes. Waits until all nodes are there. In the scheduler's process it serves until
-/// the job has ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
+/// Joins the cluster that the environment describes. Waits until all nodes are there. In the scheduler's process the call
+/// serves until the job has ended, and then gives an empty cluster. With no settings at all this process is a cluster of one.
 inline outcome<cluster> init() { return detail::out(detail::joined(nullptr)); }
 
 /// Joins the cluster that these settings describe, as the function above does. The settings are not needed afterwards.
@@ -2125,8 +2139,8 @@ inline outcome<cluster> init(const config &settings) {
     return detail::out(given ? detail::joined(settings.get()) : result<cluster>(given.error()));
 }
 
-/// A scheduler on a thread of this process. Its destructor stops it if it still runs, which ends the job for all. Calls are
-/// thread-safe.
+/// A scheduler on a thread of this process. Its destructor stops a scheduler that still runs, and so ends the job for all.
+/// Calls are thread-safe.
 class scheduler {
 public:
     /// Starts one; returns when its port is bound. With `sched_port` 0, the default, the system chooses the port.
@@ -2144,7 +2158,7 @@ public:
     }
     /// Waits until the job has ended; fails with the job's error.
     outcome<void> wait() { return detail::out(detail::checked(muster_scheduler_wait(get(), usual_timeout.count()))); }
-    /// Waits for so long at most; a negative time is 0. Whether the job has ended.
+    /// Waits for so long at most; a negative time is 0. Returns whether the job has ended.
     [[nodiscard]] outcome<bool> wait_for(milliseconds timeout) { return wait_for<>(timeout); }
     /// The same for any duration; a part of a millisecond counts as a whole one.
     template <class Rep = milliseconds::rep, class Period = milliseconds::period>
