@@ -22,14 +22,14 @@ _BACKENDS = (None, "hccl", "nccl", "mccl")
 
 @dataclass(frozen=True)
 class HcclCm:
-    """The five values with which HCCL starts by its cluster manager."""
+    """The five values that HCCL needs to start through its cluster manager."""
 
     chief_ip: str
     """The scheduler's address, numeric."""
     chief_port: int
     """The scheduler's port plus one."""
     chief_device: int
-    """The chief's device: 0, and DEVICE_ID where there is one worker only."""
+    """The chief's device: 0, or DEVICE_ID if there is only one worker."""
     worker_size: int
     """How many workers."""
     worker_ip: str
@@ -39,10 +39,11 @@ class HcclCm:
 class Cluster(_life.OfThisProcess):
     """A node's cluster. Its calls may come from any thread.
 
-    As a context it leaves the cluster at the end: in order (`finalize`) where the block ends well, and by `abort`,
-    with the exception as the reason, where it ends by one. A cluster that the program does not leave is left in the
-    same way when the interpreter ends, but not in a child that `multiprocessing` has forked: some versions of Python end
-    it without that. In a forked child every call on its parent's cluster raises `ForkedError`.
+    At the end of a `with` block the process leaves the cluster: in order (`finalize`) if the block ends well, and by
+    `abort`, with the exception as the reason, if an exception ends it. If the program does not leave the cluster, the
+    process leaves it in the same way when the interpreter ends. This does not hold in a child that `multiprocessing`
+    has forked: some versions of Python end it without that. In a forked child every call on its parent's cluster raises
+    `ForkedError`.
     """
 
     def __init__(self, handle: int) -> None:
@@ -65,10 +66,10 @@ class Cluster(_life.OfThisProcess):
     # Leaving
 
     def finalize(self) -> None:
-        """Leaves the cluster in order. Where all is well that takes milliseconds; it ends within the setting
+        """Leaves the cluster in order. If all is well this takes milliseconds; it ends within the setting
         finalize_timeout (30 s).
 
-        Calls of other threads that go on then raise `StateError`. Peers that need this node afterwards get
+        Calls of other threads that still go on raise `StateError`. Peers that need this node afterwards get
         `PeerLeftError`. A process that hosts the scheduler waits here for the others to leave. A second call does
         nothing.
         """
@@ -79,18 +80,20 @@ class Cluster(_life.OfThisProcess):
         """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and
         reason.
 
-        `reason` is cut after 1,024 bytes. Returns once all others have been told, or raises `UnreachableError`, which
-        says how many have not. Waits 250 ms for the scheduler, and 2 s for nodes that are told one by one.
+        `reason` is cut after 1,024 bytes. Returns once all other nodes have been told, or raises `UnreachableError`,
+        which says how many could not be told. Waits 250 ms for the scheduler. If the scheduler does not answer, this
+        rank tells the nodes itself, for 2 s at most.
         """
         words = (whole(code, "code"), reason.encode(errors="replace").replace(b"\0", b"?"))
         self._checked(LIBRARY.muster_abort(self._handle, *words))
 
     def recover(self, timeout: Optional[float] = DEFAULT) -> None:
-        """Makes the cluster whole again after a group was revoked: the next epoch begins once every node is in here.
+        """Makes the cluster whole again after a group was revoked: the next epoch begins once every node is in this
+        call.
 
-        Then every group is as new. `timeout` is in seconds: `muster.DEFAULT` is the forming time-out (600 s), None
-        without limit, 0 counts only what is there at once. After an error the epoch is what it was, and the call may
-        be repeated.
+        Then every group is as new. `timeout` is in seconds: `muster.DEFAULT` means the forming time-out (600 s), None
+        no limit. With 0 the call succeeds only if all other nodes wait for the next epoch already. After an error the
+        epoch is what it was, and the call may be repeated.
         """
         self._checked(LIBRARY.muster_recover(self._handle, milliseconds(timeout)))
 
@@ -125,11 +128,11 @@ class Cluster(_life.OfThisProcess):
     # Groups and operations
 
     def create_group(self, ranks: Sequence[int], tag: str = "", timeout: Optional[float] = DEFAULT) -> Group:
-        """Makes a group of these workers. Called by its members, and by nobody else, with the same ranks and tag.
+        """Makes a group of these workers. Only its members call it, with the same ranks and tag.
 
         The order of the ranks is the order in the group. The tag tells groups of the same members apart. Blocks until
-        all members have called it, at most `timeout` seconds; `muster.DEFAULT` is the setting `timeout` (1,800 s),
-        None without limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
+        all members have called it, at most `timeout` seconds; `muster.DEFAULT` means the setting `timeout` (1,800 s),
+        None no limit. `Group.create` and `Group.split` are collectives of a whole group, and need no tag.
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[rank_of(rank, "ranks", "the number of workers") for rank in ranks])
         words = (numbers, len(ranks), text_of(tag, "tag"), milliseconds(timeout))
@@ -140,20 +143,20 @@ class Cluster(_life.OfThisProcess):
     def operation(self, function: Callable[[memoryview, memoryview, str], None], commutative: bool = True) -> Operation:
         """Makes a reduction of `function(lower, inout, dtype)`, to be passed as `op` to calls that wait.
 
-        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has those of lower ranks.
-        Both are memoryviews of one dimension, with the elements' type; of the floats of 16 bits they have the bits,
-        as unsigned integers. numpy.frombuffer makes arrays of them. Elements of other types, such as complex numbers
-        and structures, come as bytes, and `dtype` tells only how long one is, as "V16". So the function names their
+        The function writes `lower[i] op inout[i]` to `inout[i]` for all elements; `lower` has the elements of lower
+        ranks. Both are memoryviews of one dimension, with the elements' type. Floats of 16 bits come as their bits, in
+        unsigned integers. numpy.frombuffer makes arrays of them. Elements of other types, such as complex numbers and
+        structures, come as bytes, and `dtype` tells only the size of an element, as "V16". So the function names their
         type itself: `numpy.frombuffer(lower, numpy.complex128)`.
 
-        It is called on any stretch of the elements, from a thread of the library, and must not call muster. Where it
-        raises, the call raises `ReductionError` on every rank. Calls of other threads with the same operation that are
-        under way meanwhile do so, too.
+        A thread of the library calls the function, on any stretch of the elements. The function must not call muster.
+        If it raises, the call raises `ReductionError` on every rank, and so do calls of other threads with the same
+        operation that are under way.
 
-        Ranks that reduce together make theirs in the same order; a process that was started again makes its own again.
-        Without `commutative` contributions are folded in order of rank. The result is the same for any number of ranks
-        only if the function is associative. Make an operation once, and not for each call: a cluster has 65,536 numbers
-        for them, and none is used again. After that it is a `LimitError`.
+        Ranks that reduce together must make their operations in the same order. A process that was started again must
+        make them again. If `commutative` is False, contributions are folded in order of rank. The result is the same
+        for any number of ranks only if the function is associative. Make an operation once, and not for each call: a
+        cluster has 65,536 numbers for operations, and uses none again. After that the call raises `LimitError`.
         """
         return Operation(self._owner, function, commutative)
 
@@ -176,7 +179,7 @@ class Cluster(_life.OfThisProcess):
 
     @property
     def local_rank(self) -> int:
-        """This node's place among those of its role on its host."""
+        """This node's place among the nodes of its role on its host."""
         return self._checked(LIBRARY.muster_local_rank(self._handle))
 
     @property
@@ -191,7 +194,7 @@ class Cluster(_life.OfThisProcess):
 
     @property
     def epoch(self) -> int:
-        """Which membership this is: 1 for the first."""
+        """The number of the epoch: 1 for the first."""
         return self._checked(LIBRARY.muster_epoch(self._handle))
 
     @property
@@ -209,8 +212,8 @@ class Cluster(_life.OfThisProcess):
         return list(ranks)[: count.value]
 
     def failure(self) -> Optional[Failure]:
-        """The first cause for which the cluster is broken. While nothing is broken it is the newest message whose time
-        was up, if there is one; the groups hold then. Else None. Does not block.
+        """The first cause for which the cluster is broken. While nothing is broken it is the newest message that timed
+        out, if there is one; the groups still hold then. Otherwise None. Does not block.
         """
         struct = FailureStruct()
         status = LIBRARY.muster_failure(self._handle, ctypes.byref(struct), ctypes.sizeof(struct))
@@ -220,7 +223,7 @@ class Cluster(_life.OfThisProcess):
         return failure_of(struct)
 
     def hccl_cm(self) -> HcclCm:
-        """The values with which HCCL starts by its cluster manager."""
+        """The values that HCCL needs to start through its cluster manager."""
         struct = HcclCmStruct()
         self._checked(LIBRARY.muster_hccl_cm(self._handle, ctypes.byref(struct), ctypes.sizeof(struct)))
         numbers = (struct.chief_port, struct.chief_device, struct.worker_size)
@@ -258,16 +261,16 @@ def init(backend_name: Optional[str] = None, *, environment: bool = True, **sett
     """Joins the cluster that the settings describe, and returns it once all nodes are there.
 
     Settings come from keyword arguments, which are the names of docs/settings.md (`role`, `sched_host`, `worker_num`,
-    ...), and from the environment, unless `environment` is False. `role` is "worker", "server" or "scheduler". None
-    and `muster.DEFAULT` leave a setting out; infinity is without limit, where a time may be. With no settings at all
-    the process is a cluster of one. `backend_name` is there for MindSpore's programs ("hccl", "nccl", "mccl"), and
-    changes nothing: all collectives are on the host's memory.
+    ...), and from the environment, unless `environment` is False. `role` is "worker", "server" or "scheduler". None and
+    `muster.DEFAULT` leave a setting out. Infinity means no limit, for a time that may be without one. With no settings
+    at all the process is a cluster of one. `backend_name` is there for MindSpore's programs ("hccl", "nccl", "mccl"),
+    and changes nothing: all collectives are on the host's memory.
 
-    Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process it
+    Blocks, at most for the setting cluster_timeout (600 s). Ctrl-C ends the wait. In the scheduler's process the call
     serves until the job has ended, and then raises `SystemExit(0)`, or the job's error.
 
-    Errors: `ConfigError` (also where this process has inherited the environment of one that has joined: it would
-    claim its rank), `BindError`, `UnreachableError`, `RejectedError`, `TimeoutError` (the sentence names who is
+    Errors: `ConfigError` (also if this process has inherited the environment of a process that has joined, whose rank
+    it would claim), `BindError`, `UnreachableError`, `RejectedError`, `TimeoutError` (the sentence names who is
     missing), `SecurityError`, `AbortedError`; with recovery `JournalError`, `PeerLeftError`, `FencedError`.
     """
     if backend_name not in _BACKENDS:

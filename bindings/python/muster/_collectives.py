@@ -17,7 +17,7 @@ _NOT_SO_EASY = (TypeError, ValueError, KeyError, BufferError, ZeroDivisionError)
 
 
 class Collectives(GroupBase):
-    """The collectives of a group that return when they are done. See `Group` for what holds for all of them."""
+    """The collectives of a group that return when they are done. `Group` says what all of them have in common."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class Collectives(GroupBase):
         self._checked(LIBRARY.muster_barrier(self._handle))
 
     def broadcast(self, buf: D, root: int = 0) -> D:
-        """Copies the root's `buf` to everyone's, and returns it. At the root it is only read."""
+        """Copies the root's `buf` to everyone's `buf`, and returns it. At the root `buf` is only read."""
         return cast(D, self._run("broadcast", _calls.broadcast(buf, root, root == self._rank)))
 
     def allreduce(self, buf: D, out: Optional[D] = None, op: Op = "sum") -> D:
@@ -54,8 +54,9 @@ class Collectives(GroupBase):
     def allreduce_addends(self, buf: Data, out: D) -> D:
         """Gives everyone, in `out`, the exact sum of all ranks' addends, rounded once.
 
-        `buf` holds this rank's, each as long as `out`, one after another; it may be empty. Ranks may bring different
-        numbers of them. The same addends have the same sum, bit for bit, on any number of ranks. Floats only.
+        `buf` holds this rank's addends, each as long as `out`, one after another; it may be empty. Ranks may bring
+        different numbers of addends. The same addends have the same sum, bit for bit, on any number of ranks. Floats
+        only.
         """
         return cast(D, self._run("allreduce_addends", _calls.allreduce_addends(buf, out)))
 
@@ -83,7 +84,9 @@ class Collectives(GroupBase):
         return self._run("allgatherv", _calls.allgatherv(buf, counts, out, displs, self._rank, self._size))
 
     def gather(self, buf: Data, out: Optional[Data] = None, root: int = 0) -> Any:
-        """As `allgather`, but only the root gets the parts. Elsewhere `out` is not used; returns None."""
+        """As `allgather`, but only the root gets the parts. On other ranks `out` is not used, and the call returns
+        None.
+        """
         return self._run("gather", _calls.gather(buf, out, root, root == self._rank, self._size))
 
     def gatherv(
@@ -100,8 +103,8 @@ class Collectives(GroupBase):
     def scatter(self, buf: Optional[Data] = None, out: Optional[Data] = None, root: int = 0) -> Any:
         """Gives each rank its part of the root's `buf`, in `out`, and returns that.
 
-        `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out
-        at the root; its shape is that of `buf[0]` where `buf` has a row for each member.
+        `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out at
+        the root; its shape is then that of `buf[0]` if `buf` has a row for each member.
         """
         return self._run("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Status(enum.IntEnum):
-    """What a call of the library came to: 0 is success, a positive value a state, a negative value an error."""
+    """The result of a call of the library: 0 is success, a positive value a state, a negative value an error."""
 
     OK = 0
     IN_PROGRESS = 1
@@ -56,27 +56,28 @@ class Failure:
     """What broke a cluster or a group: the first cause, which every rank tells alike."""
 
     status: Status
-    """What the failing calls raised."""
+    """The status of the error that the failing calls raised."""
     role: Optional[str]
-    """"worker" or "server": the role of the node that caused it; None where none did."""
+    """"worker" or "server": the role of the culprit, the node that caused the failure; None if there is no culprit."""
     rank: Optional[int]
-    """Its rank among the nodes of its role; None where it has none."""
+    """The culprit's rank among the nodes of its role; None if it has none."""
     pid: Optional[int]
-    """Its process; None where none caused it."""
+    """The culprit's process id; None if there is no culprit."""
     epoch: int
-    """The epoch in which it happened."""
+    """The epoch in which the failure happened."""
     group: Optional[int]
-    """The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made; None: the whole cluster.
-    Of a node that is lost, which breaks the whole cluster: the group in which it was heard last.
+    """The group that the failure broke: 0 world, 1 servers, 2 universe, from 3 on a group that the program made; None
+    for the whole cluster. A lost node breaks the whole cluster: then this is the group in which the node was heard
+    last.
     """
     sequence: Optional[int]
-    """The group's collective in which it was noticed, counted from 1; of a node that is lost, the last that was heard of
-    it. None where there was none.
+    """The number of the group's collective in which the failure was noticed, from 1; None if there was none. If a node
+    was lost, this is the collective in which, or after which, the node was heard last.
     """
     node_id: str
-    """The node's id; empty where none caused it."""
+    """The culprit's node id; empty if there is no culprit."""
     host: str
-    """The name of its host."""
+    """The name of the culprit's host."""
     cause: str
     """What happened, in words."""
 
@@ -100,8 +101,8 @@ def failure_of(struct: FailureStruct) -> Failure:
 
 
 class MusterError(Exception):
-    """A call of the library that failed. `str()` is the library's sentence: which input, what it was, what would be
-    right.
+    """A call of the library that failed. `str()` is the library's sentence: which input was wrong, what it was, what
+    would be right.
 
     Exceptions can be pickled, as between processes of `multiprocessing`.
     """
@@ -114,16 +115,16 @@ class MusterError(Exception):
         self.status: Status = self.code if status is None else status
         """What the library returned."""
         self.failure: Optional[Failure] = failure
-        """The first cause of the group or cluster that is broken; None where this call failed alone."""
+        """The first cause of the group or cluster that is broken; None if only this call failed."""
 
     @property
     def rank(self) -> Optional[int]:
-        """The rank of the node that caused the failure; None where no node is known to."""
+        """The rank of the node that caused the failure; None if no such node is known."""
         return self.failure.rank if self.failure else None
 
     @property
     def node_id(self) -> Optional[str]:
-        """The id of the node that caused the failure; None where no node is known to."""
+        """The id of the node that caused the failure; None if no such node is known."""
         return (self.failure.node_id or None) if self.failure else None
 
     @property
@@ -151,7 +152,7 @@ class StateError(MusterError, RuntimeError):
 
 
 class UnsupportedError(MusterError, NotImplementedError):
-    """This version does not do that."""
+    """The setting `shm` is `require`, but memory cannot be shared; or this version lacks the function."""
 
     code = Status.UNSUPPORTED
 
@@ -221,7 +222,7 @@ class MismatchError(MusterError):
 
     code = Status.MISMATCH
     received: Optional["Received"] = None
-    """The message that did not fit, with its true count and type; None where that is not what failed."""
+    """The message that did not fit, with its true count and type; None if the call failed for another reason."""
 
 
 class RevokedError(MusterError):
@@ -237,13 +238,13 @@ class AbortedError(MusterError):
 
 
 class FencedError(MusterError):
-    """A newer life of this node has taken its place, or the others took this life for lost."""
+    """A newer process of this node has taken its place, or the others took this process for lost."""
 
     code = Status.FENCED
 
 
 class SecurityError(MusterError):
-    """Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken."""
+    """Authentication or encryption failed: a certificate, or the proof of the job secret, was not accepted."""
 
     code = Status.SECURITY
 
@@ -261,7 +262,7 @@ class SystemCallError(MusterError, OSError):
 
 
 class OutOfMemoryError(MusterError, MemoryError):
-    """Out of memory, where a caller or the network gives the size."""
+    """Out of memory, for memory whose size a caller or the network gives."""
 
     code = Status.MEMORY
 
@@ -279,7 +280,7 @@ class ForkedError(MusterError, RuntimeError):
 
 
 class InterruptedError(MusterError, builtins.InterruptedError):
-    """A wait was ended from outside, and no signal's handler has raised. The interpreter does so when it ends."""
+    """A wait was ended from outside, and no signal's handler has raised. This happens when the interpreter ends."""
 
     code = Status.INTERRUPTED
 
@@ -289,7 +290,7 @@ class ReductionError(MusterError):
 
     code = Status.INVALID
     rank: Optional[int] = None
-    """The lowest rank, among the nodes of its role, on which it raised: the same on every rank."""
+    """The lowest rank, among the nodes of its role, on which the function raised. It is the same on every rank."""
 
 
 _CLASSES: Dict[int, Type[MusterError]] = {

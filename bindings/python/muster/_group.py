@@ -24,7 +24,7 @@ class Member:
     rank: int
     """Its rank among the nodes of its role."""
     local_rank: int
-    """Its place among those of its role on its host."""
+    """Its place among the nodes of its role on its host."""
     pid: int
     """Its process."""
     state: str
@@ -41,17 +41,18 @@ class Group(Objects, Starts):
     """An ordered set of nodes with its own sequence of collectives.
 
     **Buffers** are objects with the buffer protocol (bytes, bytearray, array, memoryview, numpy) or DLPack on the CPU
-    (torch). They are used where they lie, and nothing is copied. Their elements must lie one after another. Their
-    types are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool; elements of any other type
-    can be moved, and be reduced by functions, but for those of tensors. All ranks pass the same count and type. Where
-    `out` is left out, `allreduce` and `reduce` work in `buf`; the others make a new one of its kind, and return it.
-    Lengths are in elements.
+    (torch). They are used where they lie, and nothing is copied. Their elements must lie one after another. Their types
+    are the integers of 8 to 64 bits, float16, bfloat16, float32, float64 and bool; elements of any other type, except
+    those of tensors, can be moved, and be reduced by functions. All ranks pass the same count and type. If `out` is
+    left out, `allreduce` and `reduce` work in `buf`. The other calls make a new buffer of the kind of `buf`, and return
+    it. Lengths are in elements.
 
     **Order.** All members call a group's collectives in the same order. Calls may come from any thread. During a call
     the interpreter's lock is released.
 
     **Time.** A collective blocks until it is done, at most for the group's time-out. A signal whose handler raises
-    (Ctrl-C) ends it within about 50 ms; a collective that was under way is cancelled then, which revokes the group.
+    (Ctrl-C) ends the call within about 50 ms. A collective that was under way is then cancelled, which revokes the
+    group.
 
     **Errors.** A collective that fails revokes the group: all members' pending and later calls raise the same first
     cause. `InvalidError` is raised before anything has begun.
@@ -61,7 +62,7 @@ class Group(Objects, Starts):
 
     @property
     def rank(self) -> int:
-        """This process's rank in the group, 0 or more. Raises `NotFoundError` where it is no member."""
+        """This process's rank in the group, 0 or more. Raises `NotFoundError` if the process is no member."""
         return self._checked(LIBRARY.muster_group_rank(self._handle))
 
     @property
@@ -70,11 +71,13 @@ class Group(Objects, Starts):
         return self._checked(LIBRARY.muster_group_size(self._handle))
 
     def world_rank(self, rank: int) -> int:
-        """The rank among all workers of the member with this rank. Raises `NotFoundError` where that is no worker."""
+        """The rank among all workers of the member with this rank. Raises `NotFoundError` if the member is no
+        worker.
+        """
         return self._checked(LIBRARY.muster_group_to_world(self._handle, rank_of(rank, "rank")))
 
     def rank_of(self, world_rank: int) -> int:
-        """The rank in this group of the worker with this rank. Raises `NotFoundError` where that is no member."""
+        """The rank in this group of the worker with this rank. Raises `NotFoundError` if the worker is no member."""
         rank = rank_of(world_rank, "world_rank", "the number of workers")
         return self._checked(LIBRARY.muster_group_from_world(self._handle, rank))
 
@@ -102,36 +105,36 @@ class Group(Objects, Starts):
     def set_timeout(self, timeout: Optional[float]) -> None:
         """How many seconds an operation on the group may take, from now on and in this process.
 
-        None is without limit, `muster.DEFAULT` the setting `timeout` (1,800 s), 0 only what can be done at once. When
+        None means no limit, `muster.DEFAULT` the setting `timeout` (1,800 s), and 0 only what can be done at once. When
         the time is up a collective revokes the group, and a message ends alone.
         """
         self._checked(LIBRARY.muster_group_set_timeout(self._handle, milliseconds(timeout)))
 
     def create(self, ranks: Sequence[int]) -> Optional["Group"]:
-        """Makes a group of these ranks of this one; their order is the order of rank in the new group.
+        """Makes a group of these ranks of this group; their order is the order of rank in the new group.
 
-        A collective: all members of this group call it, with the same list. Those that are not in it get None.
+        A collective: all members of this group call it, with the same list. Members that are not in the list get None.
         """
         numbers = (ctypes.c_int32 * len(ranks))(*[rank_of(rank, "ranks") for rank in ranks])
         return Group._made(self._cluster, self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
-        """Splits the group: members that pass the same colour come to be in one new group, in order of `key`, then of
+        """Splits the group: members that pass the same colour are together in one new group, in order of `key`, then of
         rank. Colours are 0 to 2^31-1, keys numbers of 32 bits.
 
-        A collective: all members call it. A member whose colour is None is in none, and gets None.
+        A collective: all members call it. A member whose colour is None is in no new group, and gets None.
         """
         number = -1 if colour is None else whole(colour, "colour", 0)
         words = (self._handle, number, whole(key, "key"))
         return Group._made(self._cluster, self._checked, LIBRARY.muster_group_split, *words)
 
     def free(self) -> None:
-        """Frees a group that was made; does nothing with one of the cluster's own. No collective: each does it when
-        it likes.
+        """Frees a group that the program made; does nothing to one of the cluster's own groups. It is no collective:
+        each member may call it at any time.
 
-        Members that still need this one get `PeerLeftError`. Calls and requests on it that go on end with
-        `StateError`; no thread may begin one at this moment. A group that nothing refers to is freed, too. May wait up
-        to 1 s for what was sent last.
+        Members that still need this member get `PeerLeftError`. This process's calls and requests on the group that go
+        on end with `StateError`; no thread may begin a call on it at this moment. A group that nothing refers to is
+        freed, too. May wait up to 1 s for what was sent last.
         """
         if self._is_made:
             self._handle = None

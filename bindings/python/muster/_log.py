@@ -29,13 +29,13 @@ _setting = threading.Lock()
 
 
 def set_log(function: Optional[LogFunction], level: str = "warning") -> None:
-    """Sends the log of every cluster of this process, up to `level`, to `function(level, speaker, line)`; None: to
-    standard error again.
+    """Sends the log of every cluster of this process, up to `level`, to `function(level, speaker, line)`. With None the
+    log goes to standard error again.
 
     `level` is "error", "warning", "info" or "debug". The function gets one of the levels of `logging`, so that
-    `muster.set_log(lambda level, speaker, line: logging.log(level, line))` does. It is called from a thread of the
-    library, one line at a time, and must not call muster. What it raises goes to `sys.unraisablehook`. Waits for a
-    call of the function before that is under way.
+    `muster.set_log(lambda level, speaker, line: logging.log(level, line))` does. A thread of the library calls the
+    function, one line at a time. The function must not call muster. What it raises goes to `sys.unraisablehook`. If a
+    call of the previous function is under way, `set_log` waits for its end.
     """
     number = _LEVELS.get(level)
     if number is None:

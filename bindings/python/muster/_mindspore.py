@@ -1,7 +1,7 @@
 """The function names that MindSpore's users know, on the cluster that `init` has joined last.
 
-Where MindSpore takes a group's name these take it, too: that of a group which `create_group` has made, or one of the
-names of the world. None is the world.
+Where MindSpore takes a group's name, these functions do, too: the name of a group that `create_group` has made, or one
+of the names of the world. None is the world.
 """
 
 import weakref
@@ -58,7 +58,8 @@ def _local_members(group: Group) -> List[int]:
 def get_local_rank(group: Optional[str] = None) -> int:
     """This process's place among the group's members on its host, in order of rank.
 
-    In the world it is `Cluster.local_rank`. Of a group that `create_group` has made, hosts with the same name count as one.
+    In the world it is `Cluster.local_rank`. In a group that `create_group` has made, hosts with the same name count as
+    one.
     """
     members = _group(group)
     if members is _cluster().world:
@@ -90,9 +91,7 @@ def get_process_group_ranks(group: Optional[str] = None) -> List[int]:
 
 
 def create_group(group: str, rank_ids: Sequence[int]) -> Group:
-    """Makes a group of these ranks of the world, under a name, and returns it. Called by its members, and by nobody
-    else.
-    """
+    """Makes a group of these ranks of the world, under a name, and returns it. Only its members call it."""
     cluster = _cluster()
     groups = _groups.setdefault(cluster, {})
     text_of(group, "group")
@@ -103,7 +102,7 @@ def create_group(group: str, rank_ids: Sequence[int]) -> Group:
 
 
 def destroy_group(group: str) -> None:
-    """Ends a group that `create_group` has made. Each member does it when it likes."""
+    """Ends a group that `create_group` has made. Each member may call it at any time."""
     groups = _groups.get(_cluster(), {})
     if group not in groups:
         raise InvalidError(f"group: {group!r} is none that create_group has made")

@@ -12,13 +12,13 @@ D = TypeVar("D", bound=Data)
 
 
 class Starts(GroupBase):
-    """Each collective in a form that starts it and gives a `Request` out, whose result is what the form that waits
-    returns.
+    """Each collective in a form that starts it and returns a `Request`. The request's result is what the form that
+    waits returns.
 
-    Collectives of a group, of either form, run one after another in the order of the calls. One rank may wait where
-    another does not. Buffers are in use until the request has ended; lists of counts and displacements are not needed
-    after the call. The group's time-out counts from the call on. Wrong arguments raise at once; later errors are
-    raised by the request. A function of Python cannot be `op` here.
+    Collectives of a group, of either form, run one after another in the order of the calls. One rank may call the form
+    that waits, and another rank the other form. Buffers are in use until the request has ended; lists of counts and
+    displacements are not needed after the call. The group's time-out counts from the call on. Wrong arguments raise at
+    once; the request raises later errors. A function of Python cannot be `op` here.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """Collectives on Python objects, by pickle.
 
-Unpickling runs what the sender says. So these are for ranks that trust each other, as those of one job do. A
+Unpickling runs what the sender says. So these calls are for ranks that trust each other, as the ranks of one job do. A
 cluster whose port strangers can reach needs its job secret, or TLS.
 """
 
@@ -38,14 +38,14 @@ class Objects(Collectives, Messages):
         return _unpickled(self.allgatherv(mine, counts), counts)
 
     def gather_object(self, value: Any, root: int = 0) -> Optional[List[Any]]:
-        """Gives the root every rank's object, in order of rank; returns None elsewhere."""
+        """Gives the root every rank's object, in order of rank; returns None on other ranks."""
         mine = _pickled(value)
         counts = self._lengths(len(mine))
         everything = self.gatherv(mine, counts, root=root)
         return _unpickled(everything, counts) if everything is not None else None
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
-        """Gives everyone the root's object, and returns it. Elsewhere `value` is not used. The root gets its own
+        """Gives everyone the root's object, and returns it. On other ranks `value` is not used. The root gets its own
         object back.
         """
         mine = _pickled(value) if root == self._rank else b""
@@ -54,8 +54,8 @@ class Objects(Collectives, Messages):
         return value if root == self._rank else pickle.loads(data)
 
     def scatter_object(self, values: Optional[Sequence[Any]] = None, root: int = 0) -> Any:
-        """Gives each rank its object of the root's `values`, which has one for each member; it is used at the root
-        only.
+        """Gives each rank its object of the root's `values`, which has one for each member; `values` is used at the
+        root only.
         """
         pickles: List[bytes] = []
         if root == self._rank:
@@ -78,7 +78,7 @@ class Objects(Collectives, Messages):
     def send_object(self, value: Any, to: int, tag: int = 0) -> None:
         """Sends an object to the member with rank `to`: two messages, its length and its bytes.
 
-        Threads that send or receive objects at the same time need a tag each, or their messages mix.
+        Threads that send or receive objects at the same time must use different tags, or their messages mix.
         """
         data = _pickled(value)
         self.send(array("q", [len(data)]), to, tag)

@@ -34,8 +34,8 @@ class Operation(_life.OfThisProcess):
     The function gets two memoryviews and the type's name. The memory is the library's: the views end when the function
     returns, and nothing that was made of them (a numpy array, a slice) may be used after that.
 
-    Only the groups of its cluster take it. It lives as long as something refers to it; calls that go on do. Ranks that
-    reduce together must have made theirs in the same order.
+    Only the groups of its cluster take the operation. It lives as long as something refers to it, such as a call that
+    goes on. Ranks that reduce together must have made their operations in the same order.
     """
 
     def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:

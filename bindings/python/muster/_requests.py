@@ -27,14 +27,14 @@ _GOES_ON = (Status.IN_PROGRESS, Status.INTERRUPTED, Status.FORKED)
 
 @dataclass(frozen=True)
 class Received:
-    """What a receive tells of the message that it got."""
+    """A description of the message that a receive got."""
 
     source: int
     """The sender's rank in the group."""
     tag: int
     """The sender's tag."""
     count: int
-    """How many elements came, at most as many as were asked for; of a probe, and of a message that did not fit, all that it has."""
+    """How many elements came. For a probe, and for a message that did not fit, how many the message has."""
     dtype: str
     """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
 
@@ -50,14 +50,13 @@ def tell_of_misfit(error: MusterError, call: Optional[Call]) -> None:
 
 
 class Request(_life.OfThisProcess, Generic[T]):
-    """An operation that was started: a collective or message without waiting. Its result is that of the form that
-    waits.
+    """An operation that was started: a collective or message without waiting. Its result is what the form that waits
+    returns.
 
-    It goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. A request that
-    the program forgets goes on, and its buffers live until it has ended. After that they live until the package looks
-    at it, or the program ends: whenever a request is forgotten, it looks at 16 forgotten ones, each in its turn. A
-    request belongs to one thread at a time.
-    `await` it in a coroutine, or `wait`.
+    The operation goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. If the
+    program drops a request, the operation goes on, and its buffers live until it has ended. After that they live until
+    the package looks at the request, or the program ends: whenever a request is dropped, the package looks at 16
+    dropped requests, each in its turn. A request belongs to one thread at a time. `await` it in a coroutine, or `wait`.
     """
 
     def __init__(self, handle: Optional[int], group: "GroupBase", call: Call) -> None:
@@ -69,7 +68,7 @@ class Request(_life.OfThisProcess, Generic[T]):
         self._turn = threading.Lock()
 
     def test(self) -> bool:
-        """Whether it has ended well. Raises its error. Does not wait.
+        """Whether the operation has ended well. Raises its error. Does not wait.
 
         A loop that does nothing but test keeps the processor from the thread that does the work: `wait` is better.
         """
@@ -77,11 +76,11 @@ class Request(_life.OfThisProcess, Generic[T]):
         return self._ended()
 
     def wait(self, timeout: Optional[float] = None) -> T:
-        """Waits until it has ended, and gives its result or raises its error.
+        """Waits until the operation has ended, and returns its result or raises its error.
 
-        `timeout` is in seconds; None waits for the operation's own end, which its group's time-out bounds. When the
-        time is up, `TimeoutError` is raised: that ends the wait but not the operation, and one may wait again. So
-        does a signal's handler that raises.
+        `timeout` is in seconds; None waits for the operation's own end, which the group's time-out limits. When the
+        time is up, `TimeoutError` is raised: that ends the wait but not the operation, and the program may wait again.
+        A signal handler that raises also ends only the wait.
         """
         self._ask(LIBRARY.muster_request_wait, -1 if timeout is None else milliseconds(timeout))
         if not self._ended():
@@ -89,10 +88,10 @@ class Request(_life.OfThisProcess, Generic[T]):
         return cast(T, self._result)
 
     def cancel(self) -> None:
-        """Asks for its end, which comes soon: `wait` then raises `AbortedError`, or tells its own end if it was too
-        far on.
+        """Cancels the operation, which ends soon: `wait` then raises `AbortedError`. If the operation was too far on,
+        it ends normally.
 
-        A collective cannot be taken back by one rank alone: its group is revoked, and every rank's calls on it raise
+        One rank alone cannot take a collective back: its group is revoked, and every rank's calls on it raise
         `AbortedError` with this rank's name. A message ends alone. May wait up to 250 ms.
         """
         self._take_turn()
@@ -104,8 +103,8 @@ class Request(_life.OfThisProcess, Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not. Does not wait. In a forked child one that went on in the parent never ends:
-        `ForkedError`.
+        """Whether the operation has ended, well or not. Does not wait. In a forked child an operation of the parent
+        never ends: `ForkedError`.
         """
         if self._handle is not None:
             try:
@@ -200,10 +199,11 @@ def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
 
 
 def wait_any(requests: Iterable[Request[Any]], timeout: Optional[float] = None) -> int:
-    """Waits until one of these has ended, well or not, and returns its place. Its `wait` then tells how, at once.
+    """Waits until one of these requests has ended, well or not, and returns its place. Its `wait` then tells at once
+    how it ended.
 
-    Of several that have ended it is the first. They may be of different groups and clusters. `timeout` as for
-    `Request.wait`.
+    If several have ended, it is the first in the list. The requests may be of different groups and clusters. `timeout`
+    as for `Request.wait`.
     """
     awaited = list(requests)
     if not awaited:
@@ -224,7 +224,8 @@ def wait_any(requests: Iterable[Request[Any]], timeout: Optional[float] = None) 
 
 
 def wait_all(requests: Iterable[Request[Any]], timeout: Optional[float] = None) -> List[Any]:
-    """Waits until all of these have ended, and returns their results, or raises the error of the first that has failed.
+    """Waits until all of these requests have ended, and returns their results, or raises the error of the first that
+    has failed.
 
     They may be of different groups and clusters. `timeout` as for `Request.wait`.
     """

@@ -15,8 +15,8 @@ class Scheduler(_life.OfThisProcess):
     from any thread.
 
     Keyword arguments are settings, as for `muster.init`: `worker_num`, and, if wanted, `sched_host` (127.0.0.1) and
-    `sched_port` (0: the system chooses, and `address` tells). Returns when the port is bound. As a context it is
-    stopped at the end.
+    `sched_port` (0: the system chooses, and `address` tells). Returns when the port is bound. At the end of a `with`
+    block the scheduler is stopped.
     """
 
     def __init__(self, *, environment: bool = False, **settings: Any) -> None:
@@ -33,8 +33,8 @@ class Scheduler(_life.OfThisProcess):
         return buffer.value.decode()
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits until the job has ended; raises its error. `timeout` in seconds; when it is up, `TimeoutError`: one
-        may wait again.
+        """Waits until the job has ended, and raises the job's error. `timeout` is in seconds. When it is up,
+        `TimeoutError` is raised, and the program may wait again.
         """
         with _life.waited_for_at_the_end():
             status = LIBRARY.muster_scheduler_wait(self._owner.value, milliseconds(timeout))

@@ -68,10 +68,10 @@ class _Given:
 class Store(_life.OfThisProcess):
     """Keys of 1 to 4,096 bytes, values of up to 16 MiB, all together up to 256 MiB (settings change that).
 
-    Keys are text, which is kept as UTF-8, or bytes, zeros included. So are values; anything else with memory is a value,
-    too. Values come back as bytes. Calls may come from any thread. They wait for the scheduler's answer, and Ctrl-C ends
-    that wait. Their errors revoke nothing. `timeout` is in seconds: None is without limit, `muster.DEFAULT` the setting
-    `store_timeout` (300 s).
+    Keys and values are text, which is kept as UTF-8, or bytes, zeros included. A value may also be any other object
+    with memory. Values come back as bytes. Calls may come from any thread. They wait for the scheduler's answer, and
+    Ctrl-C ends that wait. Their errors revoke nothing. `timeout` is in seconds: None means no limit, `muster.DEFAULT`
+    the setting `store_timeout` (300 s).
     """
 
     __slots__ = ("_owner",)
@@ -85,7 +85,9 @@ class Store(_life.OfThisProcess):
         self._checked(LIBRARY.muster_store_set_bytes(self._owner.value, name, len(name), place, length))
 
     def get(self, key: Key, timeout: Optional[float] = DEFAULT) -> bytes:
-        """The value of a key; waits until somebody sets it. A time-out of 0 tries once, and raises `NotFoundError`."""
+        """Returns the value of a key, and waits until somebody sets it. A time-out of 0 tries once, and raises
+        `NotFoundError`.
+        """
         name = _key_of(key)
         with _Given() as given:
             words = (name, len(name), milliseconds(timeout), *given.out)
@@ -103,7 +105,7 @@ class Store(_life.OfThisProcess):
         return total.value
 
     def append(self, key: Key, value: Value) -> int:
-        """Puts bytes behind what is in a key, exactly once, and returns how long its value is then."""
+        """Appends bytes to the value of a key, exactly once, and returns the value's new length."""
         name, (place, length, _), total = _key_of(key), _span(value, "value"), ctypes.c_size_t()
         words = (name, len(name), place, length, ctypes.byref(total))
         self._checked(LIBRARY.muster_store_append(self._owner.value, *words))
@@ -112,8 +114,9 @@ class Store(_life.OfThisProcess):
     def compare_set(self, key: Key, expected: Value, desired: Value, *, c10d: bool = False) -> bytes:
         """Sets a key to `desired` if its value is `expected`, exactly once, and returns the value afterwards.
 
-        A key that is not there counts as empty. Compare what is returned with `desired` to see which it was. With `c10d`
-        the answer for a key that is not there, where something was expected, is `expected`, as in PyTorch's stores.
+        A key that is not there counts as empty. Compare the returned value with `desired` to see whether the key was
+        set. With `c10d`, if the key is not there and `expected` is not empty, the call returns `expected`, as PyTorch's
+        stores do.
         """
         name, (old, old_length, _old) = _key_of(key), _span(expected, "expected")
         new, new_length, _new = _span(desired, "desired")
@@ -129,7 +132,7 @@ class Store(_life.OfThisProcess):
         return bool(existed.value)
 
     def wait(self, keys: Sequence[Key], timeout: Optional[float] = DEFAULT) -> None:
-        """Waits until every key exists. The error names up to three that are missing."""
+        """Waits until every key exists. The error names up to three missing keys."""
         names, _keep = _names_of(keys)
         self._checked(LIBRARY.muster_store_wait_bytes(self._owner.value, names, len(names), milliseconds(timeout)))
 
@@ -147,20 +150,24 @@ class Store(_life.OfThisProcess):
         return count.value
 
     def list(self, prefix: Key = b"") -> List[bytes]:
-        """The keys that begin with this, in the order of their bytes. A key that is set meanwhile may be there or not."""
+        """The keys that begin with this, in the order of their bytes. A key that is set meanwhile may be in the list or
+        not.
+        """
         name = _key_of(prefix)
         with _Given() as given:
             self._checked(LIBRARY.muster_store_list(self._owner.value, name, len(name), *given.out))
             return given.values(given.length.value)
 
     def multi_set(self, values: Mapping[Key, Value]) -> None:
-        """Sets several keys in one trip: all of them at one moment, or none. 1 MiB less 1 KiB of keys and 16 MiB of values at most."""
+        """Sets several keys in one request: all at one moment, or none. At most 1 MiB minus 1 KiB of keys, and 16 MiB
+        of values.
+        """
         names, _keep = _names_of(values)
         entries, _alive = _list_of(list(values.values()), "values")
         self._checked(LIBRARY.muster_store_multi_set(self._owner.value, names, entries, len(names)))
 
     def multi_get(self, keys: Sequence[Key], timeout: Optional[float] = DEFAULT) -> List[bytes]:
-        """The values of several keys, all of one moment, in one trip; waits until all are there."""
+        """Returns the values of several keys at one moment, in one request, and waits until all keys are there."""
         names, _keep = _names_of(keys)
         with _Given() as given:
             words = (names, len(names), milliseconds(timeout), given.out[0])

@@ -24,10 +24,10 @@ _alive: List["Store"] = []
 class Store(torch.distributed.Store):
     """A store of `torch.distributed` that the cluster's scheduler keeps, for any backend.
 
-    `cluster` is one that the program has joined. Without it that is the one joined last, or `muster.init()` joins one.
-    `timeout` is how long `get`, `wait` and `multi_get` wait; `set_timeout` changes it, also that of a `PrefixStore` on it. Keys
-    and values are those of `cluster.store`, where programs in other languages find them, too. The object lives until the
-    process ends.
+    `cluster` is a cluster that the program has joined. Without it the store uses the cluster that was joined last, or
+    `muster.init()` joins one. `timeout` is how long `get`, `wait` and `multi_get` wait; `set_timeout` changes it, also
+    that of a `PrefixStore` on it. Keys and values are those of `cluster.store`, where programs in other languages find
+    them, too. The object lives until the process ends.
 
     Calls may come from any thread, and wait for the scheduler's answer. When the time is up they raise torch's
     `DistStoreError` (a `RuntimeError`), as they do where the cluster is broken.
@@ -61,12 +61,12 @@ class Store(torch.distributed.Store):
         return total
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all keys are there. Does not wait for them."""
+        """Whether all keys are there. It does not wait for the keys."""
         return all(self._told(self.cluster.store.check, keys))
 
     def compare_set(self, key: str, expected_value: Union[str, bytes], desired_value: Union[str, bytes]) -> bytes:
-        """Sets a key to what is desired if its value is what is expected; returns the value afterwards. A key that is not there
-        is set where nothing (an empty value) is expected; otherwise the expected value is returned.
+        """Sets a key to the desired value if its value is the expected one, and returns the value afterwards. A key
+        that is not there is set only if the expected value is empty; otherwise the call returns the expected value.
         """
         # Up to torch 1.13 a PrefixStore passes values on as lists of numbers.
         words = (key, *(bytes(value) if isinstance(value, list) else value for value in (expected_value, desired_value)))
@@ -92,7 +92,7 @@ class Store(torch.distributed.Store):
         self._told(self.cluster.store.wait, keys, (self.timeout if timeout is None else timeout).total_seconds())
 
     def append(self, key: str, value: Union[str, bytes]) -> None:
-        """Puts bytes behind those of a key."""
+        """Appends bytes to the value of a key."""
         self._told(self.cluster.store.append, key, value)
 
     def multi_get(self, keys: Sequence[str]) -> List[bytes]:
