@@ -5,18 +5,20 @@
  *
  * Conventions:
  * - A muster_status_t is 0 for success, positive for a state, negative for an error. After an error muster_last_error()
- *   says in a full sentence which input it was, what it was, and what would be right.
- * - Queries return a value that is not negative, or a negative status. They answer after a break and after
- *   muster_finalize, too.
- * - NULL for an argument that is needed is MUSTER_ERR_INVALID. A buffer may be NULL where its count is 0.
+ *   says in a full sentence which input was wrong, what it was, and what would be right.
+ * - Queries for a number return 0 or more, or a negative status. Queries also answer when the cluster is broken, and
+ *   after muster_finalize.
+ * - A required argument that is NULL gives MUSTER_ERR_INVALID. A buffer may be NULL where its count is 0.
  * - A function that makes a handle writes it to a `T **out`. The handle's _free function frees it, and accepts NULL. The
  *   groups that muster_world, muster_servers and muster_universe return belong to their cluster and are not freed.
  * - Outputs are written on success only, unless a function says otherwise.
- * - Texts go out as `buf`, `cap` and `needed`: the length with the zero byte goes to `needed` (may be NULL), also with
- *   MUSTER_ERR_LIMIT, where `cap` is too small and nothing is copied. To ask for the length only, pass NULL and 0.
- * - Structs go out with their size: pass `sizeof *out`. If the program's struct is shorter than the library's, it gets the
- *   members that it knows. If it is longer, the rest becomes zero. A size that does not hold the first member is
- *   MUSTER_ERR_INVALID.
+ * - A call that gives out a text takes `buf`, `cap` and `needed`. It copies the text to `buf`, which has `cap` bytes,
+ *   and writes the length with the zero byte to `needed` (may be NULL). If `cap` is too small, it returns
+ *   MUSTER_ERR_LIMIT, copies nothing, and still writes `needed`. To ask for the length only, pass NULL for `buf` and 0
+ *   for `cap`.
+ * - A call that fills a struct takes the struct's size: pass `sizeof *out`. If the program's struct is shorter than the
+ *   library's, it gets only its own members. If it is longer, the rest becomes zero. A size that does not hold the
+ *   first member is MUSTER_ERR_INVALID.
  * - A timeout_ms of INT64_MAX means "no limit", and 0 means "try once". Each function says what -1 means. Other negative values
  *   are MUSTER_ERR_INVALID.
  * - Calls on clusters, groups, schedulers and the store may come from any thread, several at a time. A configuration and
@@ -24,8 +26,8 @@
  * - The library installs no signal handlers, and its threads block the program's signals. No call ends early because of
  *   a signal, unless the program's hook says so (muster_config_set_interrupt). Sending to a dead process raises no
  *   SIGPIPE. No function may be called in a signal handler.
- * - After fork() calls on inherited handles return MUSTER_ERR_FORKED in the child. It may free them, which touches
- *   nothing of the parent's, and may join a cluster of its own.
+ * - After fork(), calls on inherited handles return MUSTER_ERR_FORKED in the child. The child may free these handles,
+ *   and may join a cluster of its own. Neither affects the parent.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -82,12 +84,12 @@
 #define MUSTER_FLOAT64 11
 
 /**
- * Element type: an element of the caller's own, which is never split. The type is this plus the element's size in bytes,
- * 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
+ * Element type: an element of the caller's own, which is never split. The type is this number plus the element's size
+ * in bytes, 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
  *
  * All collectives and messages move such elements, and ranks must agree on the size. The library does not know what they
- * mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and its like.
- * MUSTER_SUM and the others are MUSTER_ERR_INVALID.
+ * mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and
+ * its like. With the library's operations, such as MUSTER_SUM, the call returns MUSTER_ERR_INVALID.
  */
 #define MUSTER_ELEMENT 1048576
 
@@ -112,9 +114,9 @@
  * 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
  * Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
  * An average of such elements costs as much as an operation on elements of twice the width, or of four times the
- * width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for it: about
- * twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
- * bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+ * width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for the
+ * average: about twice the size of the input, and several times that size for a reduce-scatter over several hosts. The
+ * sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
  */
 #define MUSTER_AVG 4
 
@@ -131,12 +133,12 @@
  * Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
  * to even.
  *
- * So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
+ * So the result depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
  * Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
- * both signs, it is the canonical NaN. The library may need memory for a piece of every rank's addends, some 512
- * KiB in all; with more than 128 addends it may be 4 KiB for each addend of the other ranks, so 256 MiB for 65,536 in
- * muster_allreduce_addends. With several hosts, one rank of each host needs up to some 5 MiB. In
- * muster_allreduce_addends it also needs room for its host's addends, up to 64 MiB.
+ * both signs, the sum is the canonical NaN. The library may need memory for a piece of every rank's addends, about 512
+ * KiB in all. With more than 128 addends it may need 4 KiB for each addend of the other ranks: 256 MiB for 65,536
+ * addends in muster_allreduce_addends. With several hosts, one rank of each host needs up to about 5 MiB. In
+ * muster_allreduce_addends that rank also needs room for its host's addends, up to 64 MiB.
  */
 #define MUSTER_SUM_EXACT 8
 
@@ -147,8 +149,8 @@
 #define MUSTER_ANY_TAG (-1)
 
 /**
- * Flag of muster_store_compare_set_bytes: if the key is not there and something was expected, the answer is that of
- * PyTorch's c10d.
+ * Flag of muster_store_compare_set_bytes: if the key does not exist and `expected` is not empty, the call answers as
+ * PyTorch's c10d does.
  */
 #define MUSTER_STORE_C10D 1
 
@@ -164,7 +166,7 @@
 /** State of a member: lost; the cluster is broken because of it. */
 #define MUSTER_MEMBER_LOST 1
 
-/** State of a member: it has left, and a call that needed it found out. */
+/** State of a member: the member has left, and a call that needed it has noticed. */
 #define MUSTER_MEMBER_LEFT 2
 
 /** Log level: errors. */
@@ -176,16 +178,16 @@
 /** Log level: also what happens to the cluster. */
 #define MUSTER_LOG_INFO 3
 
-/** Log level: also what happens inside it. */
+/** Log level: also what happens inside the cluster. */
 #define MUSTER_LOG_DEBUG 4
 
-/** How long node_id and host are in the structs that go out, the ending zero byte included. */
+/** The size of node_id and host in the structs of this header, with the ending zero byte. */
 #define MUSTER_NAME_BYTES 256
 
-/** How long an address is in the structs that go out, the ending zero byte included. */
+/** The size of an address in the structs of this header, with the ending zero byte. */
 #define MUSTER_ADDRESS_BYTES 64
 
-/** How long the cause of a failure is in muster_failure_t, the ending zero byte included. */
+/** The size of the cause in muster_failure_t, with the ending zero byte. */
 #define MUSTER_CAUSE_BYTES 512
 
 /** A node's cluster. Its calls are thread-safe. */
@@ -195,30 +197,30 @@ typedef struct muster_cluster_t muster_cluster_t;
 typedef struct muster_config_t muster_config_t;
 
 /**
- * An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster,
- * and live as long as it; groups that the program makes of them belong to the caller, who frees them with
+ * An ordered set of nodes with its own sequence of collectives. The built-in groups are borrowed from their cluster,
+ * and live as long as it does. Groups that the program makes belong to the program, which frees them with
  * muster_group_free. Every rank must call a group's collectives in the same order.
  */
 typedef struct muster_group_t muster_group_t;
 
 /**
- * An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
- * muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
+ * An operation that was started and may still go on. Belongs to one thread at a time. Free it with
+ * muster_request_free, also after the operation has ended, and also if its group or cluster has been freed before.
  */
 typedef struct muster_request_t muster_request_t;
 
 /** A scheduler on a thread of its own. Its calls are thread-safe. */
 typedef struct muster_scheduler_t muster_scheduler_t;
 
-/** What a call came to: 0 is success, a positive value a state, a negative value an error. Values are never reused. */
+/** The result of a call: 0 is success, a positive value a state, a negative value an error. Values are never reused. */
 typedef int32_t muster_status_t;
 
 /**
  * Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
  * live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
- * time, in the order in which the lines were logged. It may take as long as it likes, and may wait for a lock of the
- * program: no heartbeat waits for it, and a call that fails waits at most 100 ms. Must not call back into this
- * library. A forked child calls it from a thread of its own.
+ * time, in the order in which the lines were logged. The function may take as long as it likes, and may wait for a
+ * lock of the program: no heartbeat waits for it, and a call that fails waits at most 100 ms. The function must not
+ * call this library. A forked child calls it from a thread of its own.
  */
 typedef void (*muster_log_fn)(int32_t level, const char *target, const char *message, void *ctx);
 
@@ -227,29 +229,31 @@ typedef struct {
     /** The status that the failing calls returned. */
     muster_status_t status;
     /**
-     * The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
-     * (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members. If several did,
-     * it is the lowest rank. If no call has a majority, there is no culprit.
+     * The role of the culprit, the node that caused the failure (MUSTER_ROLE_...); 0 if there is no culprit. If ranks
+     * called different collectives (MUSTER_ERR_MISMATCH), the culprit is the rank that disagrees with the majority of
+     * the group's members. If several ranks disagree, it is the lowest of them. If no call has a majority, there is no
+     * culprit.
      */
     int32_t role;
     /**
-     * Its rank among the nodes of its role; -1 where it has none. On a process that is cut off from the others it is
-     * that process's own rank.
+     * The culprit's rank among the nodes of its role; -1 if it has none. On a process that is cut off from the others
+     * this is that process's own rank.
      */
     int32_t rank;
-    /** Its process; 0 where none caused it. */
+    /** The culprit's process id; 0 if there is no culprit. */
     int32_t pid;
-    /** The epoch in which it happened. */
+    /** The epoch in which the failure happened. */
     int64_t epoch;
     /**
-     * The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call
-     * "group 3"; -1: the whole cluster. A lost node (MUSTER_ERR_PEER_LOST) breaks the whole cluster. Then this is the
-     * group of the collective in which, or after which, it was heard last; -1 where it was heard in none.
+     * The group that the failure broke: 0 is world, 1 servers, 2 universe, -1 the whole cluster. From 3 on it is a
+     * group that the program made, which error sentences call "group 3". A lost node (MUSTER_ERR_PEER_LOST) breaks the
+     * whole cluster. Then this is the group of the collective in which, or after which, the node was heard last; -1 if
+     * there is no such collective.
      */
     int64_t group;
     /**
-     * The group's collective in which it was noticed, counted from 1; 0 where there was none. Of a lost node: the one in
-     * which, or after which, it was heard last.
+     * The number of the group's collective in which the failure was noticed, from 1; 0 if there was none. If a node
+     * was lost, this is the collective in which, or after which, the node was heard last.
      */
     uint64_t sequence;
     /** The node's id. */
@@ -283,7 +287,7 @@ typedef struct {
     int32_t role;
     /** Its rank in its role's rank space. */
     int32_t rank;
-    /** Its place among those of its role on its host. */
+    /** Its place among the nodes of its role on its host. */
     int32_t local_rank;
     /** Its process. */
     int32_t pid;
@@ -301,9 +305,9 @@ typedef struct {
  * A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
  * operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
  *
- * Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
- * any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
- * nothing but `inout`, must not throw, and must not call this library.
+ * Any thread that carries out a collective may call the function, and several threads at a time if several groups
+ * reduce at once. A call gets any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are,
+ * or as malloc aligns. The function must write nothing but `inout`, must not throw, and must not call this library.
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
@@ -329,29 +333,30 @@ typedef struct {
  * A function of the program that a waiting call asks. If it returns 0 the call goes on waiting. Any other value ends
  * the wait. `ctx` is what muster_config_set_interrupt was given.
  *
- * Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt, and any
- * function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
+ * The waiting thread calls it, and several threads at a time if several wait. The function may call muster_interrupt,
+ * and any function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
  */
 typedef int32_t (*muster_interrupt_fn)(void *ctx);
 
 /**
- * Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
+ * A function of the program that the library calls once an operation has ended: with MUSTER_OK or the operation's
+ * error, and the `ctx` that muster_request_notify was given.
  *
- * Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of
- * other requests, but no operation. It may call this library: muster_request_test makes muster_last_error give the
- * error's sentence, and writes `received` of a receive, and muster_request_free frees this or another request. It
- * must not free the request's cluster, and must not throw.
+ * A thread of the library calls it, one function at a time for each cluster. A function that takes long delays the
+ * functions of other requests, but no operation. The function may call this library. After muster_request_test there,
+ * muster_last_error gives the error's sentence, and `received` of a receive is written. muster_request_free frees this
+ * or another request. The function must not free the request's cluster, and must not throw.
  */
 typedef void (*muster_notify_fn)(muster_status_t status, void *ctx);
 
 /**
- * Bytes with a length: a key of the store, or a value. Those that the caller gives are only read. `data` may be NULL where
- * `len` is 0.
+ * Bytes with a length: a key of the store, or a value. The library only reads the bytes that the caller passes. `data`
+ * may be NULL where `len` is 0.
  */
 typedef struct {
-    /** Where they begin. */
+    /** Where the bytes begin. */
     const void *data;
-    /** How many they are. */
+    /** How many bytes there are. */
     size_t len;
 } muster_bytes_t;
 
@@ -373,7 +378,7 @@ typedef struct {
 /** Not possible at this moment, for instance after muster_finalize. */
 #define MUSTER_ERR_STATE (-3)
 
-/** Memory cannot be shared, which the setting `shm` demands by `require`; or this version does not do that. */
+/** The setting `shm` is `require`, but memory cannot be shared; or this version of the library lacks the function. */
 #define MUSTER_ERR_UNSUPPORTED (-4)
 
 /** A limit is exceeded; the sentence says which. */
@@ -407,8 +412,8 @@ typedef struct {
 #define MUSTER_ERR_CORRUPT (-14)
 
 /**
- * Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. A list of
- * ranks or counts is told by its length or sum, and by a check number that differs where the lists differ.
+ * Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. It
+ * describes a list of ranks or counts by its length or sum, and by a check number that differs if the lists differ.
  */
 #define MUSTER_ERR_MISMATCH (-15)
 
@@ -424,7 +429,7 @@ typedef struct {
  */
 #define MUSTER_ERR_FENCED (-18)
 
-/** Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken. */
+/** Authentication or encryption failed: a certificate, or the proof of the job secret, was not accepted. */
 #define MUSTER_ERR_SECURITY (-19)
 
 /** The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy. */
@@ -466,8 +471,8 @@ const char *muster_status_string(muster_status_t status);
 
 /**
  * A full sentence about this thread's last failing call; empty if none has failed. Never NULL. Valid until this thread's
- * next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call of this
- * library.
+ * next failing call, which frees the sentence. So copy what you keep, and do not call this in the argument list of
+ * another call of this library.
  */
 const char *muster_last_error(void);
 
@@ -481,37 +486,36 @@ void muster_free(void *value);
 
 /**
  * Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
- * instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error,
- * whatever `level` is: without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or
- * another level changes that.
+ * instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` sends the log to standard error
+ * again, whatever `level` is. Without a callback, warnings and errors go to standard error, one line each;
+ * MUSTER_LOG=debug or another level changes that.
  *
  * A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
- * or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe
- * any more, or standard error is closed. Dropped lines are counted, and a line in their place, or before the next
- * that is written, tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they
- * are. A call that returns an error first waits until the lines logged before have been written, but no longer than
- * 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
- * waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
- * for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
- * disk that does not answer), it continues to exist, and the library stays in memory.
+ * or 256 KiB at most. A line that finds no room is dropped. A line that cannot be written is dropped, too: nobody
+ * reads the pipe any more, or standard error is closed. Dropped lines are counted: a line in their place, or before
+ * the next line that is written, says how many were dropped. No SIGPIPE is raised, and the flags of standard error
+ * stay what they are. A call that returns an error first waits until the lines logged before have been written, but no
+ * longer than 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last
+ * handle waits in the same way. If the thread that writes the log has not yet been given a processor, the call that
+ * frees waits up to 2 s for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal
+ * that is stopped, from a disk that does not answer), it continues to exist, and the library stays in memory.
  *
- * Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
- * the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
- * its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for standard error
- * have 100 ms when a function is set; those that are not written then are counted, and the function is told.
+ * A call that replaces or removes a function drops the lines that wait for the old function, and does not count them.
+ * It returns only when the old function is not running. So the caller must not hold a lock for which that function
+ * waits. None of the parent's calls runs in a forked child, so the child does not wait for them; the function stays
+ * set there. When a function is set, lines that wait for standard error have 100 ms more. Lines still unwritten after
+ * that are dropped and counted, and the function is told how many.
  *
  * Requires:
  * `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.
  */
-muster_status_t muster_set_log_callback(int32_t level,
-                                        muster_log_fn fn,
-                                        void *ctx);
+muster_status_t muster_set_log_callback(int32_t level, muster_log_fn fn, void *ctx);
 
 /**
  * Makes empty settings. Free them with muster_config_free.
  *
- * `abi_version` says for what the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is older
- * than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
+ * `abi_version` says for which library the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is
+ * older than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
  * another ABI, and for a greater minor number than the library's; the sentence has both versions.
  *
  * Requires:
@@ -531,8 +535,8 @@ muster_status_t muster_config_load_env(muster_config_t *config);
 
 /**
  * Sets one setting, which then beats every other source. Copies both strings. An unknown key, or a value that does not
- * fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init looks at the text of
- * `thresholds`, which only a scheduler uses, and at what settings demand of each other.)
+ * fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init checks the text of
+ * `thresholds`, which only a scheduler uses, and whether the settings fit each other.)
  *
  * Requires:
  * `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
@@ -543,7 +547,7 @@ muster_status_t muster_config_set(muster_config_t *config, const char *key, cons
  * Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
  * `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
  * zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
- * the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
+ * the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, and the key of a secret, are
  * MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
  *
  * Requires:
@@ -565,12 +569,13 @@ muster_status_t muster_config_get(const muster_config_t *config,
 void muster_config_free(muster_config_t *config);
 
 /**
- * Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
- * joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook
- * of `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+ * Joins the cluster that the settings describe; NULL for `config` means the settings of the environment. Blocks until
+ * all nodes have joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a
+ * handle to `out`. The hook of `config` (muster_config_set_interrupt) may end the wait early; no signal does by
+ * itself.
  *
- * In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
- * `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
+ * In a process whose role is scheduler the call serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE
+ * with `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
  *
  * Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_LIMIT (this process runs the scheduler, and may not open as many
  * descriptors as there are nodes), MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
@@ -579,8 +584,8 @@ void muster_config_free(muster_config_t *config);
  * job was ended while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery
  * also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be read or written);
  * MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another node has left for good); MUSTER_ERR_FENCED
- * (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
- * MUSTER_ERR_PEER_LOST.
+ * (another process has taken this node's place meanwhile). In a scheduler also the status of the job's first cause,
+ * such as MUSTER_ERR_PEER_LOST.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -590,15 +595,15 @@ muster_status_t muster_init(const muster_config_t *config,
                             muster_cluster_t **out);
 
 /**
- * Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
- * groups there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when
- * the scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends
- * with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
- * MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
- * has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
- * MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If its time is up before
- * that, nobody's job ends: the scheduler serves the others until muster_cluster_free, and then ends as at the death of
- * its process. Accepts NULL; a second call does nothing.
+ * Leaves the cluster in order; does not free the handle. If all is well this takes milliseconds, however many groups
+ * there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the
+ * scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends with
+ * MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
+ * MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create) has
+ * not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
+ * MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If they have not left
+ * when the time is up, their job goes on: the scheduler serves them until muster_cluster_free, and then ends as if its
+ * process had died. Accepts NULL; a second call does nothing.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -612,13 +617,13 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
  *
  * Waits up to 250 ms for the scheduler's answer. If none comes, this rank tells every node itself, for 2 s at most.
- * It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
- * MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the scheduler is
- * started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits
- * 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows. Returns MUSTER_OK at
- * once if the job is already over: without recovery any loss ends it. With recovery it is MUSTER_ERR_FENCED if the
- * others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after muster_finalize, and
- * MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
+ * It returns MUSTER_OK once it has told all nodes, except those known to be lost or to have left. Otherwise it returns
+ * MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes it could not tell. With recovery, if the scheduler is
+ * started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits 1
+ * s for that. In a cluster of more than 1,024 nodes a rank can tell only the nodes whose addresses it knows. Returns
+ * MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it returns
+ * MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It returns MUSTER_ERR_STATE
+ * after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -627,56 +632,57 @@ muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char
 
 /**
  * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
- * servers, is in this call. Then every group, those that were made included, is as new under the same handle.
- * Nothing of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks,
- * members, time-outs, the store, operations and finished requests stay what they are.
+ * servers, is in this call. Then every group, also one that the program made, is as new under the same handle. Nothing
+ * of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
+ * time-outs, the store, operations and finished requests stay what they are.
  *
  * Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
  * are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
  * all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member
  * that are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
- * epoch. Pending and later calls on those groups return MUSTER_ERR_REVOKED with that node's name, so that nobody
- * waits for a node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the
- * scheduler tells the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A
- * line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
- * meanwhile.
+ * epoch. Pending and later calls on those groups return MUSTER_ERR_REVOKED with that node's name, so that nobody waits
+ * for a node that is in this call. (Only the scheduler tells the other nodes. If it is away, the groups are revoked
+ * when it is back. If a node has left for good, the groups are revoked, too, and the call fails.) Once a second a line
+ * in the scheduler's log says which nodes are awaited. One thread of a process at a time may be in this call; other
+ * calls may go on meanwhile.
  *
  * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
  * the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has
- * left for good); MUSTER_ERR_STATE (another thread is in it, or this process has left); MUSTER_ERR_INVALID
- * (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a node is lost without recovery,
- * it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause (muster_failure) is another,
- * but for a node that has left. If its launcher does not start it again, it returns the first cause.
- * Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
- * a node.
+ * left for good); MUSTER_ERR_STATE (another thread is in this call, or this process has left); MUSTER_ERR_INVALID
+ * (`timeout_ms`). If the job is aborted, the call returns MUSTER_ERR_ABORTED, each time. If a node is lost without
+ * recovery, the call returns MUSTER_ERR_PEER_LOST with that node, each time, even if the first cause (muster_failure)
+ * is another one. (If the first cause is that a node has left, the call returns MUSTER_ERR_PEER_LEFT.) If the
+ * scheduler is away as well, that takes a second or two. With recovery, if the launcher of a lost node does not start
+ * the node again, the call returns the first cause. Otherwise the call waits for a scheduler that is away, as it waits
+ * for a node.
  *
  * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
  * must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
  * epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
- * have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
- * have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or taken for lost while it
- * was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their handles; a node that comes
- * back makes them again in the order in which it first did, without the others taking part. If it calls the other of
- * muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like
- * every mismatch, this revokes parent on all its members, because their groups are no longer the same. (Colour and
- * key are not compared: the node gets the place that it had.) Operations (muster_op_create) belong to a process. So
- * a process that was started again must create its operations again.
+ * have skipped some. The program must repeat the work that a loss interrupted. An allreduce with MUSTER_MIN over the
+ * number of each rank's newest state gives the newest state that all ranks have. A node that others have replaced, or
+ * taken for lost while it was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their
+ * handles; a node that comes back makes them again, in the same order as the first time, and the others take no part.
+ * If it calls muster_group_split where it first called muster_group_create, or the reverse, or passes another list of
+ * ranks, the call returns MUSTER_ERR_MISMATCH. Like every mismatch, this revokes `parent` on all its members, because
+ * their groups are no longer the same. (Colour and key are not compared: the node gets the place that it had.)
+ * Operations (muster_op_create) belong to a process. So a process that was started again must create its operations
+ * again.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
  */
-muster_status_t muster_recover(muster_cluster_t *cluster,
-                               int64_t timeout_ms);
+muster_status_t muster_recover(muster_cluster_t *cluster, int64_t timeout_ms);
 
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
  * this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
- * started again; without recovery it has ended for good. Groups that were made are still to be freed. Operations on
- * them are MUSTER_ERR_STATE, and so is muster_group_member. Their other queries go on (size, ranks, failure), as does
- * muster_group_set_timeout. When the last handle has been freed no thread and no descriptor of the library is left,
- * except a thread that waits for a name server, a disk or an output of the log that does not answer. Blocking,
- * without a limit: it waits for a function of the program's that has not returned (of muster_op_create or
- * muster_request_notify), and for a scheduler that this process hosts to end.
+ * started again; without recovery it has ended for good. The program must still free the groups that it made.
+ * Operations on these groups, and muster_group_member, return MUSTER_ERR_STATE. Their other queries (size, ranks,
+ * failure) and muster_group_set_timeout still work. When the last handle has been freed no thread and no descriptor of
+ * the library is left, except a thread that waits for a name server, a disk or an output of the log that does not
+ * answer. Blocking, without a limit: it waits until each function of the program (of muster_op_create or
+ * muster_request_notify) has returned, and until a scheduler that this process hosts has ended.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.
@@ -685,11 +691,11 @@ void muster_cluster_free(muster_cluster_t *cluster);
 
 /**
  * Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
- * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. Nor do a
- * launcher's variables for the place of its own job's scheduler, such as MASTER_ADDR. NULL for `config` means the environment's
- * settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
- * MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with recovery,
- * MUSTER_ERR_JOURNAL.
+ * 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells). The role is ignored, and so are
+ * a launcher's variables that say where its own job's scheduler is, such as MASTER_ADDR. NULL for `config` means the
+ * environment's settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+ * MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with
+ * recovery, MUSTER_ERR_JOURNAL.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -709,22 +715,21 @@ muster_status_t muster_scheduler_start(const muster_config_t *config,
 muster_status_t muster_scheduler_address(const muster_scheduler_t *scheduler, char *buf, size_t cap, size_t *needed);
 
 /**
- * Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
- * `timeout_ms`: one can wait again, and several threads may. After muster_scheduler_stop it is MUSTER_ERR_ABORTED, or what the
- * job had ended with before.
+ * Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if the job has not ended after
+ * `timeout_ms`: the program can wait again, and several threads may wait. After muster_scheduler_stop it returns
+ * MUSTER_ERR_ABORTED, or the status with which the job had ended before.
  *
  * `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
  */
-muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler,
-                                      int64_t timeout_ms);
+muster_status_t muster_scheduler_wait(muster_scheduler_t *scheduler, int64_t timeout_ms);
 
 /**
  * Ends the job for all nodes that are still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has
- * ended. MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to
- * be written.
+ * ended. It also returns MUSTER_OK if the job had ended before. With recovery it waits up to 30 s until the rest of
+ * the journal is on disk.
  *
  * Requires:
  * `scheduler` must be NULL or a live scheduler.
@@ -764,7 +769,7 @@ int32_t muster_rank(const muster_cluster_t *cluster);
 int32_t muster_size(const muster_cluster_t *cluster);
 
 /**
- * This node's place among those of its role on its host, in order of rank.
+ * This node's place among the nodes of its role on its host, in order of rank.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -780,7 +785,8 @@ int32_t muster_local_rank(const muster_cluster_t *cluster);
 int32_t muster_local_size(const muster_cluster_t *cluster);
 
 /**
- * How often this node was lost, started again, and took part again; 0 in its first life. Constant in a process.
+ * How often this node was lost, started again, and took part again; 0 in its first process. It does not change during
+ * a process.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -797,9 +803,9 @@ int32_t muster_restarts(const muster_cluster_t *cluster);
 int64_t muster_epoch(const muster_cluster_t *cluster);
 
 /**
- * This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the
- * same when the node is started again. Otherwise this process made one up. Borrowed from the cluster; NULL only if
- * `cluster` is not usable.
+ * This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the same
+ * when the node is started again. If the node has neither, this process made the id up. Borrowed from the cluster;
+ * NULL only if `cluster` is not usable.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -808,8 +814,8 @@ const char *muster_node_id(const muster_cluster_t *cluster);
 
 /**
  * Writes the ranks of the lost workers in ascending order, at most `cap` of them, to `ranks` (may be NULL if `cap` is 0). Writes
- * the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among them. None while
- * the cluster is whole; only those whose loss the scheduler has confirmed.
+ * the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among
+ * them. Only workers whose loss the scheduler has confirmed count. While the cluster is whole there are none.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
@@ -823,24 +829,24 @@ muster_status_t muster_failed_ranks(const muster_cluster_t *cluster,
  * The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
  * `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
  *
- * That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
- * whichever this process came to know first. If nothing has ended those, it is what ended a group that the program
- * made and has not freed. If several of these have ended, it is the group whose end this process heard of first.
- * What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only
- * if nothing else has ended a group. While nothing is broken it is the newest message whose time was up, of the
- * first group that has one (world, servers, universe, then those that were made): MUSTER_ERR_TIMEOUT, with the rank
- * that the message was to or from (-1: any rank). The group still holds then (muster_group_failure says so), and
- * what breaks later takes its place.
+ * The first cause is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers,
+ * universe), whichever this process heard of first. If nothing has ended these, it is what ended a group that the
+ * program made and has not freed. If several such groups have ended, it is the one whose end this process heard of
+ * first. What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported
+ * only if nothing else has ended a group. If nothing is broken, the call reports the newest message that timed out:
+ * MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). It takes the first group that has
+ * such a message, in this order: world, servers, universe, then the groups that the program made. The group still
+ * holds then (muster_group_failure says so), and a later break takes the place of this report.
  *
  * A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
- * group: what ended it alone, or else the cluster's. Most programs use one of the cluster's own groups only. There
- * the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
- * else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
+ * group: what ended it alone, or otherwise the first cause of the cluster. Most programs use only one of the cluster's
+ * own groups. Then the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the
+ * same. If another error ends only a message or a store call, or if muster_recover fails, only that call tells why.
  *
- * A process that ends soon after it was told that a group is over counts as a consequence of that, not as a loss of
- * its own: then calls on the other groups tell why the first group ended. It counts as a loss if it went on: it lived
- * for longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks lists
- * it in each case. (docs/recovery.md, "Which loss is the first cause")
+ * If a process ends soon after it was told that a group is over, its end counts as a consequence, not as a loss of its
+ * own: then calls on the other groups tell why the first group ended. Its end counts as a loss if the process went on:
+ * it lived longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks
+ * lists the process in each case. (docs/recovery.md, "Which loss is the first cause")
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -849,21 +855,18 @@ muster_status_t muster_failure(const muster_cluster_t *cluster, muster_failure_t
 
 /**
  * The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
- * NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, else MUSTER_ERR_INVALID if
- * `buf` and `needed` are both NULL.
+ * NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, otherwise
+ * MUSTER_ERR_INVALID if `buf` and `needed` are both NULL.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
  */
-muster_status_t muster_cluster_error(const muster_cluster_t *cluster,
-                                     char *buf,
-                                     size_t cap,
-                                     size_t *needed);
+muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
  * The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
- * `sizeof *out` as `size`. MUSTER_ERR_CONFIG where the scheduler's port is above 65,519: the chief's port is the one
- * above it, and HCCL takes none above 65,520. Thread-safe; does not block.
+ * `sizeof *out` as `size`. MUSTER_ERR_CONFIG if the scheduler's port is above 65,519: the chief's port is that port
+ * plus one, and HCCL takes no port above 65,520. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -871,9 +874,9 @@ muster_status_t muster_cluster_error(const muster_cluster_t *cluster,
 muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t *out, size_t size);
 
 /**
- * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
- * takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
- * NULL and `cap` 0 that is all.
+ * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node. A later run may read
+ * it through RANK_TABLE_FILE. `needed` gets the length of the text with the ending zero byte, which is how long `buf`
+ * must be. With `buf` NULL and `cap` 0 the call gives only that length.
  *
  * One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
  * host has the same address, and `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
@@ -882,18 +885,15 @@ muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t
  * whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
  * documentation.
  *
- * MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small;
- * MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a
- * larger one it asks the scheduler for each worker that it does not know, and waits for each answer for at most one heartbeat
- * time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
+ * MUSTER_ERR_STATE if two workers of a host have the same device (the sentence names both); MUSTER_ERR_LIMIT if `cap`
+ * is too small; MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up
+ * to 1,024 nodes. In a larger cluster it asks the scheduler for each worker that it does not know, and waits for each
+ * answer for at most one heartbeat time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.
  */
-muster_status_t muster_rank_table(const muster_cluster_t *cluster,
-                                  char *buf,
-                                  size_t cap,
-                                  size_t *needed);
+muster_status_t muster_rank_table(const muster_cluster_t *cluster, char *buf, size_t cap, size_t *needed);
 
 /**
  * All workers. Borrowed from the cluster: not to be freed. NULL only if `cluster` is NULL.
@@ -945,8 +945,8 @@ int32_t muster_group_size(const muster_group_t *group);
 int32_t muster_group_to_world(const muster_group_t *group, int32_t rank);
 
 /**
- * Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if that is
- * no member, MUSTER_ERR_INVALID for a rank that no worker has.
+ * Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if the
+ * worker is no member, MUSTER_ERR_INVALID for a rank that no worker has.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -954,17 +954,14 @@ int32_t muster_group_to_world(const muster_group_t *group, int32_t rank);
 int32_t muster_group_from_world(const muster_group_t *group, int32_t world_rank);
 
 /**
- * Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and wait
- * for its answer for one heartbeat time-out at most: then it is MUSTER_ERR_UNREACHABLE. MUSTER_ERR_INVALID for a rank that the
- * group does not have.
+ * Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler,
+ * and wait for its answer for one heartbeat time-out at most. Without an answer it returns MUSTER_ERR_UNREACHABLE.
+ * MUSTER_ERR_INVALID for a rank that the group does not have.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_group_member(const muster_group_t *group,
-                                    int32_t rank,
-                                    muster_member_t *out,
-                                    size_t size);
+muster_status_t muster_group_member(const muster_group_t *group, int32_t rank, muster_member_t *out, size_t size);
 
 /**
  * The first cause for which the group is over: what a failing call on it returns and says (muster_last_error). Pass
@@ -972,9 +969,9 @@ muster_status_t muster_group_member(const muster_group_t *group,
  * muster_cluster_free has ended it. muster_failure says how this and the cluster's first cause relate. Thread-safe;
  * does not block.
  *
- * Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
- * muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
- * say that, too.
+ * Once this call has given a cause, the cause stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank
+ * called muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group
+ * then return the real cause, too.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -982,9 +979,9 @@ muster_status_t muster_group_member(const muster_group_t *group,
 muster_status_t muster_group_failure(const muster_group_t *group, muster_failure_t *out, size_t size);
 
 /**
- * How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
- * without limit, 0 only what can be done at once. Counts for later calls of this process. When the time is up, a
- * collective revokes the group, and a message ends alone.
+ * How long an operation on the group may take, in milliseconds: -1 means the default (setting timeout, 1,800 s),
+ * INT64_MAX no limit, and 0 only what can be done at once. It counts for later calls of this process. When the time is
+ * up, a collective revokes the group, and a message ends alone.
  *
  * Requires:
  * `group` must be NULL or a live group.
@@ -993,31 +990,31 @@ muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_
 
 /**
  * Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of
- * rank in the new group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes
- * part. The call has no place in the order of any group's collectives. Gives the group out, which is to be freed
- * with muster_group_free. It has the default time-out.
+ * rank in the new group. Only those ranks call it, each with the same list and the same `tag`; nobody else takes part.
+ * The call has no place in the order of any group's collectives. The group that it writes to `out` has the default
+ * time-out. Free it with muster_group_free.
  *
- * `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
- * call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
- * tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
+ * `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one group is enough. The
+ * members' n-th call with the same list and tag makes their n-th such group. Threads that make groups at the same time
+ * must give them different tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where
- * the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
- * only if all other members have asked already. muster_interrupt says how it may end early. Then, and after a
- * time-out, nothing has changed for the other members, and this process may call it again. If the group is made at
- * that moment, it returns MUSTER_OK.
+ * Blocks until all members have asked and the scheduler has made the group: at most for `timeout_ms`, and 250 ms more
+ * if the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
+ * only if all other members have asked already. muster_interrupt says how it may end early. After an early end, and
+ * after a time-out, nothing has changed for the other members, and this process may call it again. If the group is
+ * made at the moment of that end, the call returns MUSTER_OK.
  *
  * Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
  * MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
- * the sentence names both members; members that already wait for either list get the error, too, and one that asks
- * later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has called
- * muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
- * muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
- * cluster.
+ * the sentence names both members; members that already wait for either list get the error, too, and a member that
+ * asks later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
+ * called muster_recover); MUSTER_ERR_LIMIT (this process already makes 16 groups at a time); MUSTER_ERR_UNREACHABLE
+ * (as in muster_group_create); MUSTER_ERR_INVALID, also if this process is not among the ranks; and in a broken
+ * cluster its first cause.
  *
- * With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each
- * group that it had, and the others need not take part. The order of different lists and tags does not matter.
- * Thread-safe.
+ * With recovery the scheduler writes the group to its journal, like other groups. A node that comes back after its
+ * loss makes this call again for each group that it had, and the others need not take part. The order of different
+ * lists and tags does not matter. Thread-safe.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
@@ -1032,19 +1029,18 @@ muster_status_t muster_group_create_members(muster_cluster_t *cluster,
 
 /**
  * Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
- * group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
- * it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
- * MUSTER_ERR_INVALID for a rank that `parent` does not have, and for one that stands in the list twice: then nothing has
- * begun.
+ * group. All of parent's members call it, with the same list. Those in the list get the group, the others NULL. Free
+ * the group with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group. MUSTER_ERR_INVALID
+ * for a rank that `parent` does not have, and for a rank that is in the list twice: then nothing has begun.
  *
- * Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
- * more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes
- * time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler has not been
- * heard for the heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE
- * without a culprit, and `parent` is revoked. It takes its place among the collectives of parent, and errors are as
- * muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
- * back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
- * group has the default time-out.
+ * Blocks until all members have asked and the scheduler has made the group: at most for parent's time-out, and up to
+ * 500 ms more, as muster_barrier. With a time-out of 0 the call fails and revokes `parent`, because the scheduler's
+ * answer takes time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler
+ * has not been heard for the heartbeat time-out, and it accepts no connection. Then the call returns
+ * MUSTER_ERR_UNREACHABLE without a culprit, and `parent` is revoked. The call takes its place among the collectives of
+ * parent, and has the errors of muster_barrier: if a member passes another list, or calls another collective, that is
+ * a mismatch. A node that comes back after its loss makes its groups once more, each with the same list: see
+ * muster_recover. Thread-safe. The new group has the default time-out.
  *
  * Requires:
  * `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -1055,9 +1051,9 @@ muster_status_t muster_group_create(muster_group_t *parent,
                                     muster_group_t **out);
 
 /**
- * Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys
- * are equal, by rank in `parent`. Called by all of parent's members. A member whose colour is negative is in none,
- * and gets NULL.
+ * Splits a group: all members that pass the same colour are in one new group, ordered by `key` and, if keys are equal,
+ * by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
+ * gets NULL.
  *
  * Otherwise as muster_group_create.
  *
@@ -1068,10 +1064,10 @@ muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32
 
 /**
  * Frees a group that was made. Does nothing for NULL and for a built-in group. This is no collective: each member may
- * free its own handle at any time. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT.
- * Calls and requests on it that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster
- * has been freed. May wait up to 1 s for what was sent last to reach its peers, and without a limit for a reduction
- * function of the caller's own that has not returned.
+ * free its own handle at any time. Members that still call collectives which need this member get
+ * MUSTER_ERR_PEER_LEFT. This process's calls and requests on the group that are still going on end with
+ * MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s until what was sent
+ * last has reached its peers, and without a limit until a reduction function of the caller's own has returned.
  *
  * Requires:
  * `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.
@@ -1083,9 +1079,9 @@ void muster_group_free(muster_group_t *group);
  *
  * Blocking; at most for the group's time-out, and up to 500 ms more where the scheduler does not answer: 250 ms to
  * learn which ranks are missing, and 250 ms to agree on the first cause. An error revokes the group: all members'
- * pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then
- * nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and
- * for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
+ * pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not revoke it:
+ * then nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends),
+ * and for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
  * MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no member of
  * the group gets MUSTER_ERR_INVALID.
  *
@@ -1101,8 +1097,8 @@ muster_status_t muster_barrier(muster_group_t *group);
  * and errors as muster_barrier.
  *
  * Requires:
- * `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
- * `count` elements. Nobody else may write to it meanwhile.
+ * `group` must be NULL or a live group; `buf` must be NULL, or readable and (except on the root) writable for `count`
+ * elements. Nobody else may write to it meanwhile.
  */
 muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count, int32_t dtype, int32_t root);
 
@@ -1112,10 +1108,10 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  *
  * In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that
  * the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
- * buffers are either separate or in place. `in` is only read. Both are the caller's again when this returns, and may
- * be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same bits, and
- * the same from run to run with the same count and ranks; on several hosts see "The same bits" in docs/c-api.md.
- * Blocking and errors as muster_barrier.
+ * buffers are either separate or in place. `in` is only read. Both buffers are the caller's again when this returns,
+ * and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same
+ * bits. They are also the same from run to run, with the same count and ranks; on several hosts see "The same bits" in
+ * docs/c-api.md. Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -1129,8 +1125,8 @@ muster_status_t muster_allreduce(muster_group_t *group,
                                  int32_t op);
 
 /**
- * As muster_allreduce, but only the root gets the result. All ranks pass the same root. Elsewhere `out` is not used
- * and may be NULL. In place at the root where `in` equals `out`.
+ * As muster_allreduce, but only the root gets the result. All ranks pass the same root. On other ranks `out` is not
+ * used and may be NULL. In place at the root where `in` equals `out`.
  *
  * Requires:
  * As for muster_allreduce; `out` matters at the root only.
@@ -1182,8 +1178,8 @@ muster_status_t muster_allgatherv(muster_group_t *group,
 
 /**
  * Gives the root every rank's `count` elements, in order of rank, as muster_allgather gives them to everyone. All ranks pass
- * the same count, element type and root. Elsewhere than at the root `out` is not used and may be NULL; in place at the
- * root where `in` equals `out` plus `count` elements times its rank.
+ * the same count, element type and root. On other ranks than the root `out` is not used and may be NULL. In place at
+ * the root where `in` equals `out` plus `count` elements times its rank.
  *
  * Requires:
  * As for muster_allgather; `out` matters at the root only.
@@ -1197,12 +1193,13 @@ muster_status_t muster_gather(muster_group_t *group,
 
 /**
  * As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
- * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
- * not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
- * ends the call with MUSTER_ERR_MISMATCH. It only sends, so its own call may have returned MUSTER_OK by then. It gets the
- * error in a later call on the group, at the latest in one that waits for the root. If `count` at the root differs from the
- * root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals
- * `out` plus its own `displs` elements.
+ * many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL for `displs` the parts
+ * follow each other. The parts must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that
+ * gives another number than the root expects ends the call with MUSTER_ERR_MISMATCH. That rank only sends, so its own
+ * call may have returned MUSTER_OK by then. It gets the error in a later call on the group, at the latest in one that
+ * waits for the root. If `count` at the root differs from the root's own entry of `counts`, the root gets
+ * MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs`
+ * elements.
  *
  * Requires:
  * As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -1219,8 +1216,8 @@ muster_status_t muster_gatherv(muster_group_t *group,
 
 /**
  * Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All
- * ranks pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL. It
- * is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
+ * ranks pass the same count, element type and root. On other ranks than the root `in` is not used and may be NULL. In
+ * place at the root where `out` equals `in` plus `count` elements times its rank: then the root's part just stays
  * there.
  *
  * Ownership, overlap, NULL, blocking and errors as muster_allreduce.
@@ -1310,10 +1307,10 @@ muster_status_t muster_alltoall(muster_group_t *group,
 
 /**
  * As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on
- * go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements
- * means that the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as
- * the receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it
- * sends to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
+ * go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. If a list of displacements is
+ * NULL, its parts follow each other. Parts of `out` must not overlap. Each rank must send as many elements as the
+ * receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it sends
+ * to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
  *
  * In place where `in` equals `out`, and both counts and displacements are the same.
  *
@@ -1468,24 +1465,24 @@ muster_status_t muster_ireduce_scatterv_with(muster_group_t *group,
                                              muster_request_t **request);
 
 /**
- * Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
- * many vectors as it likes, also none.
+ * Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank
+ * brings as many vectors as it likes, or none.
  *
  * `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass
  * the same count and element type, a float; `addends` may differ. Each element of the result is the real sum of the
  * elements at that place in all vectors of all ranks, rounded once. So a fixed list of vectors has the same sum, bit
- * for bit, on any number of ranks. If nobody brings a vector it is +0.
+ * for bit, on any number of ranks. If nobody brings a vector the sum is +0.
  *
- * `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
- * together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
+ * `addends` is 65,536 at most. With more the call returns MUSTER_ERR_LIMIT, and nothing has begun. If all ranks
+ * together bring more vectors than one call can add (thousands of vectors, and gigabytes), the call ends with
  * MUSTER_ERR_LIMIT for everyone. `in` may be NULL where `addends` or `count` is 0. In place where `out` equals `in`:
  * then the sum takes the place of the first vector. Ownership, overlap, blocking and errors otherwise as
  * muster_allreduce. If one rank calls muster_allreduce instead, the call ends with MUSTER_ERR_MISMATCH.
  *
  * Long vectors, of some 16 KiB or more, cost about as much as an exact sum (MUSTER_SUM_EXACT) of as many bytes. Many
- * short ones cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
- * may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it
- * costs" in docs/exact-sums.md, also for the memory that many vectors take.
+ * short vectors cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
+ * may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it costs"
+ * in docs/exact-sums.md, also for the memory that many vectors take.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for
@@ -1522,14 +1519,14 @@ muster_status_t muster_iallreduce_addends(muster_group_t *group,
  * gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
  * instead: it is the same collective. (muster_allgather is another.)
  *
- * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
- * outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
- * this returns. Ownership, NULL, blocking and errors as muster_allreduce.
+ * In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it.
+ * The outputs must not overlap each other: MUSTER_ERR_INVALID. An output without elements may be NULL. Neither list is
+ * needed after this returns. Ownership, NULL, blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
- * one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
+ * one pointer per member of the group, and each of these pointers writable for its elements. `counts` must be readable
+ * for one number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
  */
 muster_status_t muster_allgather_list(muster_group_t *group,
                                       const void *in,
@@ -1563,13 +1560,13 @@ muster_status_t muster_iallgather_list(muster_group_t *group,
  * counts instead: it is the same collective. (muster_reduce_scatter is another.)
  *
  * In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
- * the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
- * is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+ * the library works on a copy of them. The inputs may overlap each other. An input without elements may be NULL.
+ * Neither list is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
- * one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
- * number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
+ * one pointer per member of the group, and each of these pointers readable for its elements. `counts` must be readable
+ * for one number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
  */
 muster_status_t muster_reduce_scatter_list(muster_group_t *group,
                                            const void *const *ins,
@@ -1598,26 +1595,27 @@ muster_status_t muster_ireduce_scatter_list(muster_group_t *group,
                                             muster_request_t **request);
 
 /**
- * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member
- * on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do
- * not overtake each other: of two that a receive fits the one that was sent first is received first. (There is one
- * exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
- * call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a
- * later receive has got.)
+ * Sends `count` elements to the member with rank `to`, under a tag of 0 or more. The message meets a receive of that
+ * member on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another
+ * do not overtake each other: if two of them fit a receive, the one that was sent first is received first. (There is
+ * one exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
+ * call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a later
+ * receive has got.)
  *
  * A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
  * is received. A receiver keeps up to 16 MiB of eager messages of one sender (in this version each counts 512 bytes
- * more than it has). A further one waits for its receive, as a longer message does. To oneself, where no receive is
- * posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+ * more than it has). A further eager message waits for its receive, as a longer message does. If a rank sends to
+ * itself and has posted no receive, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is
+ * MUSTER_ERR_STATE.
  *
  * Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
  * `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:
- * MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had gone), which ends this call alone. These end
- * this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element
- * type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT
- * if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a
- * broken cluster ends this call with its first cause, as muster_barrier. A process that is no member of the group
- * gets MUSTER_ERR_INVALID. Thread-safe.
+ * MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had been sent), which ends this call alone. These
+ * errors end this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another
+ * element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
+ * MUSTER_ERR_PEER_LEFT if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a
+ * revoked group or a broken cluster ends this call with its first cause, as muster_barrier. A process that is no
+ * member of the group gets MUSTER_ERR_INVALID. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -1641,10 +1639,10 @@ muster_status_t muster_send(muster_group_t *group,
  * `count` is 0; what lies beyond the elements that came is not touched. After an error its contents are undefined.
  *
  * Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and none of its messages
- * waits. A receive from any source returns it when this rank has learnt that all other members have left. In a group
- * of two it always learns this. In a larger group it learns it only of ranks with which it has exchanged messages,
- * or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender gave up in
- * the middle. Thread-safe.
+ * waits. A receive from any source returns this error when this rank has learnt that all other members have left. In a
+ * group of two the rank always learns this. In a larger group it learns this only of ranks with which it has exchanged
+ * messages, or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender
+ * gave up in the middle. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -1662,10 +1660,10 @@ muster_status_t muster_recv(muster_group_t *group,
 /**
  * Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend together, and
  * a wait for both. Returns when both have ended, with the first error of either. The two may have different partners, tags, counts
- * and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once (MUSTER_ERR_MEMORY). Blocking as
- * muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`, `out_count`, `out_dtype`,
- * `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not fit, it is written only if the call
- * returns that MUSTER_ERR_MISMATCH.
+ * and element types. If `in` and `out` overlap, the library sends a copy of `in`, made at once (MUSTER_ERR_MEMORY).
+ * Blocking as muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`,
+ * `out_count`, `out_dtype`, `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not
+ * fit, it is written only if the call returns that MUSTER_ERR_MISMATCH.
  *
  * Requires:
  * As for muster_send and muster_recv.
@@ -1685,11 +1683,11 @@ muster_status_t muster_sendrecv(muster_group_t *group,
                                 size_t size);
 
 /**
- * Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as
- * the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
+ * Starts a muster_send, which goes on while the caller does something else; `in` is in use until the send has ended,
+ * as the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
  * hold up later sends, as long as at most 65,536 sends to one member wait for their receives. Does not wait. A send
- * that has met its receive is not cancelled any more. Messages are the same in both forms: a send that waits may
- * meet a receive that does not, and the other way round.
+ * that has met its receive can no longer be cancelled. Both forms send the same messages: a send that waits may meet a
+ * receive that does not wait, and the other way round.
  *
  * Requires:
  * As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -1703,11 +1701,12 @@ muster_status_t muster_isend(muster_group_t *group,
                              muster_request_t **request);
 
 /**
- * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
- * tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
- * they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
- * any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more, unless
- * that message does not come after all: then it ends with MUSTER_ERR_ABORTED.
+ * Starts a muster_recv, which goes on while the caller does something else; `out` is in use until the receive has
+ * ended, as the request tells. muster_request_test, muster_request_wait, muster_request_wait_any and
+ * muster_request_wait_all write `received` each time they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message
+ * that did not fit. `received` must stay writable for as long as any of these is called on the request. Does not wait.
+ * A receive that has met its message can no longer be cancelled. But if that message does not come after all, the
+ * receive ends with MUSTER_ERR_ABORTED.
  *
  * Requires:
  * As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -1723,8 +1722,8 @@ muster_status_t muster_irecv(muster_group_t *group,
                              muster_request_t **request);
 
 /**
- * Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling it
- * ends each of the two that has neither ended nor met its other half.
+ * Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling the
+ * request ends each of the two messages that has neither ended nor met its other half.
  *
  * Requires:
  * As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.
@@ -1750,8 +1749,8 @@ muster_status_t muster_isendrecv(muster_group_t *group,
  * can make room for a message whose length it does not know, and then receive it from that source under that tag.
  *
  * The message may not be all here yet. Another thread's receive may get it first, and its sender may give it up: then a receive
- * waits for another one. A message that a posted receive has met is not found. Blocking, time-out and errors as muster_recv.
- * Thread-safe.
+ * waits for another one. A probe does not find a message that a posted receive has already met. Blocking, time-out and
+ * errors as muster_recv. Thread-safe.
  *
  * Requires:
  * `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).
@@ -1776,36 +1775,34 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
 /**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
- * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
- * MUSTER_ERR_LIMIT. So is any call on the store while this process has 1,024 others waiting for their answers. An
- * empty key is MUSTER_ERR_INVALID. So is, in every call on the store, a length or a list that no memory can hold (more than
- * PTRDIFF_MAX bytes). `value` may be NULL where `len` is 0.
+ * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) More is
+ * MUSTER_ERR_LIMIT. While 1,024 calls of this process wait for answers of the store, any other call on the store is
+ * MUSTER_ERR_LIMIT, too. An empty key is MUSTER_ERR_INVALID. Every call on the store refuses a length, or a list, of
+ * more than PTRDIFF_MAX bytes with MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
  *
- * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
- * the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
+ * A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length
+ * instead. Calls on the store that exist in one form only, such as muster_store_append, do so, too. Both kinds name
+ * the same keys.
  *
- * Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
- * as they are told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at
- * most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
- * MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns the latter as soon as the
- * scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
- * back. In a broken cluster it returns the first cause, also after muster_finalize. After muster_finalize of a whole
- * cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under
- * way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
+ * Every call on the store waits for the scheduler's answer. muster_store_get, muster_store_wait and
+ * muster_store_multi_get wait for at most their `timeout_ms`. Every other call, and a call with `timeout_ms` 0, waits
+ * for at most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
+ * MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns MUSTER_ERR_UNREACHABLE as
+ * soon as the scheduler has not been heard for the heartbeat time-out and takes no connection, because the keys that
+ * the scheduler kept do not come back. In a broken cluster it returns the first cause, also after muster_finalize.
+ * After muster_finalize of a whole cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With
+ * recovery, if a node is lost while a call waits only for the scheduler, the call still gets its answer.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster,
-                                 const char *key,
-                                 const void *value,
-                                 size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
 
 /**
- * The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
- * default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
- * is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
- * `len` (may be NULL) does not count stands behind it.
+ * Gives the value of a key, and waits until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1
+ * means the default (setting store_timeout, 300 s), INT64_MAX no limit, and 0 a single try: MUSTER_ERR_NOT_FOUND if
+ * the key is not there. A single try, too, waits for the scheduler's answer. The value is the caller's, to be freed
+ * with muster_free. A zero byte follows the value; `len` (may be NULL) does not count it.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` writable or NULL (which is refused), `len` writable
@@ -1857,30 +1854,27 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 /**
  * Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
  * time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
- * says so if none comes. For no keys it is MUSTER_OK at once, also once the cluster is broken or left. The keys of one call
- * are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
+ * says so if none comes. Without keys it returns MUSTER_OK at once, also if the cluster is broken or left. The keys of
+ * one call are limited as those of muster_store_check: more is MUSTER_ERR_LIMIT.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.
  */
-muster_status_t muster_store_wait(muster_cluster_t *cluster,
-                                  const char *const *keys,
-                                  size_t n,
-                                  int64_t timeout_ms);
+muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
 
 /**
- * Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
- * ms from then on; a blocking collective also when a signal ends its sleep. A call that does not have to sleep does
- * not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's handler
- * sets a flag, and the hook returns it.
+ * From now on every waiting call asks this hook, on the waiting thread: 50 ms after the call has begun to sleep, and
+ * every 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
+ * sleep does not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's
+ * handler sets a flag, and the hook returns it.
  *
  * The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for
  * muster_init itself. NULL for `hook` means no hook, as in a new configuration. Then waiting calls do not wake up
  * every 50 ms.
  *
  * Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the
- * calls that ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks
- * again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
+ * calls that ask, and tells what becomes of each. The library does not remember what the hook has returned: a later
+ * call asks again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
  *
  * Requires:
  * `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
@@ -1891,15 +1885,15 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
                                             void *ctx);
 
 /**
- * Ends the waits of this process's calls on this cluster: each that has begun and now sleeps, or comes to sleep, returns
- * MUSTER_ERR_INTERRUPTED. One that ends without sleeping is not disturbed, and no later call is. Any thread may call this, also
- * from the hook; not a signal's handler. Does not block.
+ * Ends the waits of this process's calls on this cluster. Every call that has begun, and sleeps now or goes to sleep
+ * later, returns MUSTER_ERR_INTERRUPTED. A call that ends without sleeping is not disturbed, and neither is a call
+ * that begins later. Any thread may call this, also from the hook, but not from a signal handler. Does not block.
  *
  * These calls can be interrupted, here and by the hook. What becomes of what they did:
  *
  * - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
- *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
- *   scheduler's word.
+ *   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more,
+ *   for the scheduler's answer.
  * - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
  *   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
  *   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
@@ -1908,10 +1902,10 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  *   have been sent or received.
  * - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
  *   requests of several clusters ends with the first that is interrupted.
- * - The store's calls: one that waits ends. Whether a change was made is not known.
- * - muster_group_create_members: as when its time is up, and it may be called again. May take up to 250 ms more.
- * - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
- *   MUSTER_OK. May take up to 250 ms more.
+ * - The store's calls: a call that waits ends. It does not say whether a change was made.
+ * - muster_group_create_members: as after a time-out, and the program may call it again. May take up to 250 ms more.
+ * - muster_recover: as after a time-out, and the program may call it again. If the next epoch begins at that moment it
+ *   returns MUSTER_OK. May take up to 250 ms more.
  * - muster_probe: only the wait ends.
  * - muster_finalize: the program may call it again, and it goes on where it stopped. Or the program may free the cluster without
  *   that.
@@ -1923,7 +1917,7 @@ muster_status_t muster_config_set_interrupt(muster_config_t *config,
  * - muster_scheduler_wait: only the wait ends.
  *
  * No other call can be interrupted. muster_abort waits for 2.3 s at most; muster_request_free, muster_group_free,
- * muster_cluster_free and muster_scheduler_stop as long as they say.
+ * muster_cluster_free and muster_scheduler_stop wait as long as their comments say.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -1933,12 +1927,13 @@ muster_status_t muster_interrupt(muster_cluster_t *cluster);
 /**
  * muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
  *
- * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where another does
- * not: a collective is the same in both forms. The buffers must stay as they are until the request has ended; lists of counts and
- * displacements are read before this returns. The group's time-out counts from this call on. Errors in the arguments are returned
- * here, and no request is made; later ones by the request, and they revoke the group as muster_barrier says. If the progress
- * thread cannot be started, this call returns that error and revokes the group. In a group of one, a collective whose buffers have
- * at most 64 KiB has ended when this returns, unless an earlier collective of the group is still going on.
+ * Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may call the
+ * blocking form of a collective, and another rank the other form. The buffers must stay as they are until the request
+ * has ended; lists of counts and displacements are read before this returns. The group's time-out counts from this
+ * call on. If an argument is wrong, this call returns the error and makes no request. Later errors come from the
+ * request, and revoke the group as muster_barrier says. If the progress thread cannot be started, this call returns
+ * that error and revokes the group. In a group of one, a collective whose buffers have at most 64 KiB has ended when
+ * this returns, unless an earlier collective of the group is still going on.
  *
  * Requires:
  * As for muster_barrier, until the request has ended; `request` must be NULL or writable.
@@ -2165,9 +2160,10 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
  *
  * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
  * ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
- * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
- * order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
- * is MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1. Thread-safe; does not block.
+ * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the
+ * same order, because different numbers are a mismatch. A cluster has 65,536 numbers, and does not use a freed number
+ * again. When all are used, the call returns MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative`
+ * neither 0 nor 1. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -2180,8 +2176,8 @@ muster_status_t muster_op_create(muster_cluster_t *cluster,
                                  int32_t *op);
 
 /**
- * Frees an operation: its number means nothing from now on, and is not given again: a call with it, and freeing it
- * twice, is MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
+ * Frees an operation. Its number is invalid from now on, and is not used again: a call with it, or a second free,
+ * returns MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster.
@@ -2190,13 +2186,13 @@ muster_status_t muster_op_free(muster_cluster_t *cluster, int32_t op);
 
 /**
  * Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
- * its sentence in muster_last_error. Says the same again however often it is asked.
+ * its sentence in muster_last_error. A later test says the same again.
  *
  * Operations go on by themselves; this call is not needed for that. Between pieces of other work it only looks. It
  * never waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from
- * the thread that does the work. So after some tests that found nothing within microseconds this lets others run
- * (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
- * does better with muster_request_wait.
+ * the thread that does the work. So after some tests that found nothing within microseconds, this call lets other
+ * threads run (sched_yield). If processors are short it sleeps for 0.1 ms at most, or until the operation ends. A
+ * caller that can wait does better with muster_request_wait.
  *
  * Requires:
  * `request` must be NULL or a live request.
@@ -2207,8 +2203,8 @@ muster_status_t muster_request_test(muster_request_t *request);
  * Waits until the operation has ended, and answers as muster_request_test. MUSTER_IN_PROGRESS if it goes on after
  * `timeout_ms`: that ends the wait but not the operation, and the caller may wait again.
  *
- * `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
- * only. Blocking.
+ * With `timeout_ms` -1 or INT64_MAX the call waits for the operation's own end, which the group's time-out limits. 0
+ * only asks. Blocking.
  *
  * If a thread waits without a limit for a collective that no thread has begun, it carries the collective out itself,
  * and before that the group's earlier collectives. So starting and waiting cost little more than the blocking call.
@@ -2222,14 +2218,14 @@ muster_status_t muster_request_test(muster_request_t *request);
 muster_status_t muster_request_wait(muster_request_t *request, int64_t timeout_ms);
 
 /**
- * Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to
- * `index`, also where it has failed. Of several that have ended it is the first. MUSTER_IN_PROGRESS if all go on after
- * `timeout_ms`, which counts as for muster_request_wait.
+ * Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests`
+ * goes to `index`, also if it has failed. If several have ended, it is the first in the list. MUSTER_IN_PROGRESS if
+ * all go on after `timeout_ms`, which counts as for muster_request_wait.
  *
  * An entry that is NULL is passed over, so that a caller can put NULL where it has freed one. MUSTER_ERR_NOT_FOUND if
- * all are. Without a request that has ended, `index` is not written: a caller that has put `n` there before can tell an
- * operation's error from one of this call. The requests may be of different groups and clusters. Blocking; ends early as
- * muster_interrupt says.
+ * all entries are NULL. If no request has ended, `index` is not written. So a caller that has put `n` there before can
+ * tell an operation's error from an error of this call. The requests may be of different groups and clusters.
+ * Blocking; ends early as muster_interrupt says.
  *
  * Requires:
  * `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL; `index` must be NULL or writable.
@@ -2255,23 +2251,22 @@ muster_status_t muster_request_wait_all(muster_request_t *const *requests, size_
  * thread of the library calls it, never this call itself. For programs with an event loop: nobody waits. If the
  * request is freed meanwhile, `fn` is still called: muster_request_free and muster_cluster_free wait for it.
  *
- * One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
- * cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
+ * A request takes one function. A second one is MUSTER_ERR_STATE, as is a call after the cluster was freed. The first
+ * call on a cluster starts the thread; MUSTER_ERR_SYSTEM if it cannot be started. Does not block.
  *
  * Requires:
  * `request` must be NULL or a live request; `fn` and `ctx` must be good until `fn` has returned.
  */
-muster_status_t muster_request_notify(muster_request_t *request,
-                                      muster_notify_fn fn,
-                                      void *ctx);
+muster_status_t muster_request_notify(muster_request_t *request, muster_notify_fn fn, void *ctx);
 
 /**
  * A descriptor that becomes readable (poll, epoll, select) when the operation has ended, and not before. If the
- * operation has ended already, it is readable at once. For programs with an event loop. The same one each time.
+ * operation has ended already, it is readable at once. For programs with an event loop. Each call gives the same
+ * descriptor.
  *
  * It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
- * take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
- * more. Does not block.
+ * take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no more
+ * descriptors. Does not block.
  *
  * Requires:
  * `request` must be NULL or a live request.
@@ -2279,19 +2274,19 @@ muster_status_t muster_request_notify(muster_request_t *request,
 int32_t muster_request_descriptor(muster_request_t *request);
 
 /**
- * Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
- * stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
+ * Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it has ended already, or is too far on to be
+ * stopped, it ends normally. The request tells which. It must still be freed, and its buffers are in use until it has
  * ended.
  *
- * A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
+ * A send or a receive can be cancelled if it has not met its receive or its send yet. If they have met, it ends as it
  * would have without this call. But if the message of a receive does not come after all, the receive also ends with
- * MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the
- * two have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's
- * time is up.
+ * MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the two
+ * have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time
+ * is up.
  *
- * One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
- * every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
- * word. MUSTER_OK if the wish was taken note of.
+ * One rank alone cannot take a collective back. Cancelling a collective that has not ended, begun or not, revokes its
+ * group: every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the
+ * scheduler's answer. MUSTER_OK means that the library has accepted the wish to cancel.
  *
  * Requires:
  * `request` must be NULL or a live request.
@@ -2299,10 +2294,11 @@ int32_t muster_request_descriptor(muster_request_t *request);
 muster_status_t muster_request_cancel(muster_request_t *request);
 
 /**
- * Frees a request. Does nothing for NULL. If the operation goes on it waits for its end, for as long as the blocking
- * call may take: when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
- * It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
- * The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
+ * Frees a request. Does nothing for NULL. If the operation goes on, this call waits for its end, as long as the
+ * blocking form may take. When this returns, the library no longer touches the buffers. A caller that does not want to
+ * wait cancels first. The call also waits until the function of muster_request_notify has returned, unless such a
+ * function makes the call. The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait
+ * (muster_interrupt).
  *
  * Requires:
  * `request` must be NULL or a live request, which must not be used afterwards.
@@ -2348,10 +2344,10 @@ muster_status_t muster_store_add_bytes(muster_cluster_t *cluster,
                                        int64_t *out);
 
 /**
- * Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key
+ * Appends `len` bytes to the value of a key, and writes the new length of the value to `total` (may be NULL). A key
  * that is not there counts as empty. Happens exactly once, whatever happens to the connection. If several nodes
- * append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it
- * is MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
+ * append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it is
+ * MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
@@ -2364,10 +2360,10 @@ muster_status_t muster_store_append(muster_cluster_t *cluster,
                                     size_t *total);
 
 /**
- * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D:
- * then `current` gets `expected` where the key is not there, and something was expected. That is what the compareSet
- * of PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. Either way such a key is
- * not set.
+ * As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D. With
+ * the flag, if the key does not exist and `expected` is not empty, `current` gets `expected`, as the compareSet of
+ * PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. In both cases the key is not
+ * set.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
@@ -2406,8 +2402,8 @@ muster_status_t muster_store_wait_bytes(muster_cluster_t *cluster,
 /**
  * Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
  * that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
- * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. For no keys
- * it is MUSTER_OK at once, also once the cluster is broken or left; `keys` and `exists` may be NULL then.
+ * together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. Without keys
+ * it returns MUSTER_OK at once, also if the cluster is broken or left; `keys` and `exists` may be NULL then.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
@@ -2419,7 +2415,7 @@ muster_status_t muster_store_check(muster_cluster_t *cluster,
                                    int32_t *exists);
 
 /**
- * How many keys there are, into `count`.
+ * Writes to `count` how many keys there are.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `count` writable or NULL (which is refused).
@@ -2428,8 +2424,8 @@ muster_status_t muster_store_count(muster_cluster_t *cluster, uint64_t *count);
 
 /**
  * Lists the keys that begin with `prefix`, in the order of their bytes; all keys where `prefix_len` is 0 (`prefix` may be NULL
- * then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
- * freed by one muster_free(keys). A zero byte that does not count stands behind each key.
+ * then). `keys` gets one block: `n` entries, and the bytes to which they point. The block is the caller's, also if `n`
+ * is 0; one muster_free(keys) frees it. A zero byte follows each key; its `len` does not count it.
  *
  * Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted
  * meanwhile may be in the list or not. All other keys that begin with `prefix` are in it. A prefix that is longer
@@ -2446,10 +2442,11 @@ muster_status_t muster_store_list(muster_cluster_t *cluster,
                                   size_t *n);
 
 /**
- * Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
- * stands there twice the later value counts. Happens exactly once. The keys take 1 MiB less 1 KiB together at most (4 bytes for each
- * counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
- * for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
+ * Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. If
+ * a key is in the list twice, the later value counts. Happens exactly once. The keys may take at most 1 MiB minus 1
+ * KiB together, where each key counts 4 bytes more than its length. The values together may take as much as one value
+ * may (16 MiB, setting store_value_limit). More is MUSTER_ERR_LIMIT. Waits for the scheduler's answer as
+ * muster_store_set. Without keys it returns MUSTER_OK at once.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` and `values` must be readable for `n` entries, and each for its length.
@@ -2460,12 +2457,12 @@ muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
                                        size_t n);
 
 /**
- * The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
- * muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The sentence names keys
- * that are missing, as that of muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and
- * the bytes to which they point. It is freed by one muster_free(values). A zero byte that does not count stands
- * behind each value. Limits as muster_store_multi_set; values that are longer together are MUSTER_ERR_LIMIT. For no
- * keys it is MUSTER_OK at once, and `values` gets a block all the same.
+ * Gives the values that `n` keys have at one moment, in one request, and waits until all keys are there. `timeout_ms`
+ * as for muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The error's
+ * sentence names missing keys, as after muster_store_wait. `values` gets one block: `n` entries in the order of
+ * `keys`, and the bytes to which they point. One muster_free(values) frees it. A zero byte follows each value; its
+ * `len` does not count it. Limits as muster_store_multi_set: if the values are longer together, it returns
+ * MUSTER_ERR_LIMIT. Without keys it returns MUSTER_OK at once, and `values` gets a block all the same.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be

@@ -27,8 +27,8 @@ pub extern "C" fn muster_status_string(status: muster_status_t) -> *const c_char
 }
 
 /// A full sentence about this thread's last failing call; empty if none has failed. Never NULL. Valid until this thread's
-/// next failing call, which frees it: copy what is to be kept, and do not ask in the argument list of another call of this
-/// library.
+/// next failing call, which frees the sentence. So copy what you keep, and do not call this in the argument list of
+/// another call of this library.
 #[no_mangle]
 pub extern "C" fn muster_last_error() -> *const c_char {
     guard_or(c"".as_ptr(), || Ok(last_error()))
@@ -46,9 +46,9 @@ pub unsafe extern "C" fn muster_free(value: *mut c_void) {
 
 /// Receives log lines: their level (MUSTER_LOG_...), the speaker, and the line, which has no line end. The strings
 /// live as long as the call. Called from a thread of the library, which blocks the program's signals, one line at a
-/// time, in the order in which the lines were logged. It may take as long as it likes, and may wait for a lock of the
-/// program: no heartbeat waits for it, and a call that fails waits at most 100 ms. Must not call back into this
-/// library. A forked child calls it from a thread of its own.
+/// time, in the order in which the lines were logged. The function may take as long as it likes, and may wait for a
+/// lock of the program: no heartbeat waits for it, and a call that fails waits at most 100 ms. The function must not
+/// call this library. A forked child calls it from a thread of its own.
 pub type muster_log_fn =
     Option<unsafe extern "C" fn(level: i32, target: *const c_char, message: *const c_char, ctx: *mut c_void)>;
 
@@ -60,24 +60,25 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// Sends the log of every cluster of this process, up to `level` (MUSTER_LOG_ERROR to MUSTER_LOG_DEBUG), to `fn`
-/// instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` goes back to standard error,
-/// whatever `level` is: without a callback warnings and errors go there, one line each, and MUSTER_LOG=debug or
-/// another level changes that.
+/// instead of standard error. The variable MUSTER_LOG has no effect then. NULL for `fn` sends the log to standard error
+/// again, whatever `level` is. Without a callback, warnings and errors go to standard error, one line each;
+/// MUSTER_LOG=debug or another level changes that.
 ///
 /// A thread that logs does not wait until the line is written. Lines wait for a thread of the library, 1,024 of them
-/// or 256 KiB at most. A line that finds no room is dropped. So is one that cannot be written: nobody reads the pipe
-/// any more, or standard error is closed. Dropped lines are counted, and a line in their place, or before the next
-/// that is written, tells how many they were. No SIGPIPE is raised, and the flags of standard error stay what they
-/// are. A call that returns an error first waits until the lines logged before have been written, but no longer than
-/// 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last handle
-/// waits in the same way. If the thread that writes the log has not yet been given a processor, it waits up to 2 s
-/// for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal that is stopped, from a
-/// disk that does not answer), it continues to exist, and the library stays in memory.
+/// or 256 KiB at most. A line that finds no room is dropped. A line that cannot be written is dropped, too: nobody
+/// reads the pipe any more, or standard error is closed. Dropped lines are counted: a line in their place, or before
+/// the next line that is written, says how many were dropped. No SIGPIPE is raised, and the flags of standard error
+/// stay what they are. A call that returns an error first waits until the lines logged before have been written, but no
+/// longer than 100 ms after the last of them. This holds for calls that otherwise do not block, too. Freeing the last
+/// handle waits in the same way. If the thread that writes the log has not yet been given a processor, the call that
+/// frees waits up to 2 s for that. Then that thread ends. If the thread does not return (from `fn`, from a terminal
+/// that is stopped, from a disk that does not answer), it continues to exist, and the library stays in memory.
 ///
-/// Replacing or removing a function drops the lines that wait for it; they are not counted. It returns only when no call to
-/// the function is running. So the caller must not hold a lock that such a call waits for. In a forked child, where none of
-/// its parent's calls runs, it does not wait for those; the function stays set there. Lines that wait for standard error
-/// have 100 ms when a function is set; those that are not written then are counted, and the function is told.
+/// A call that replaces or removes a function drops the lines that wait for the old function, and does not count them.
+/// It returns only when the old function is not running. So the caller must not hold a lock for which that function
+/// waits. None of the parent's calls runs in a forked child, so the child does not wait for them; the function stays
+/// set there. When a function is set, lines that wait for standard error have 100 ms more. Lines still unwritten after
+/// that are dropped and counted, and the function is told how many.
 ///
 /// # Safety
 /// `fn` must be NULL or a function that may be called, with `ctx`, until another callback has been set.

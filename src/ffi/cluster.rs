@@ -61,7 +61,7 @@ pub unsafe extern "C" fn muster_size(cluster: *const muster_cluster_t) -> i32 {
     unsafe { small(cluster, Cluster::size) }
 }
 
-/// This node's place among those of its role on its host, in order of rank.
+/// This node's place among the nodes of its role on its host, in order of rank.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -81,7 +81,8 @@ pub unsafe extern "C" fn muster_local_size(cluster: *const muster_cluster_t) -> 
     unsafe { small(cluster, |cluster| cluster.formed().local_size) }
 }
 
-/// How often this node was lost, started again, and took part again; 0 in its first life. Constant in a process.
+/// How often this node was lost, started again, and took part again; 0 in its first process. It does not change during
+/// a process.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -102,9 +103,9 @@ pub unsafe extern "C" fn muster_epoch(cluster: *const muster_cluster_t) -> i64 {
     unsafe { number(cluster, |cluster| cluster.epoch().0 as i64) }
 }
 
-/// This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the
-/// same when the node is started again. Otherwise this process made one up. Borrowed from the cluster; NULL only if
-/// `cluster` is not usable.
+/// This node's id: the one it was given, or one made of the rank from its launcher, such as "rank 3". Both are the same
+/// when the node is started again. If the node has neither, this process made the id up. Borrowed from the cluster;
+/// NULL only if `cluster` is not usable.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -118,8 +119,8 @@ pub unsafe extern "C" fn muster_node_id(cluster: *const muster_cluster_t) -> *co
 }
 
 /// Writes the ranks of the lost workers in ascending order, at most `cap` of them, to `ranks` (may be NULL if `cap` is 0). Writes
-/// the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among them. None while
-/// the cluster is whole; only those whose loss the scheduler has confirmed.
+/// the number of all lost workers to `count`, which may exceed `cap`; that is no error. Lost servers are not among
+/// them. Only workers whose loss the scheduler has confirmed count. While the cluster is whole there are none.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `ranks` must be writable for `cap` numbers or NULL; `count` writable or NULL.
@@ -154,24 +155,24 @@ fn broken(cluster: &Cluster) -> Result<Failure> {
 /// The first cause for which the cluster is broken, as this process knows it in the present epoch. Pass `sizeof *out` as
 /// `size`. MUSTER_ERR_NOT_FOUND while nothing has failed. Thread-safe; does not block.
 ///
-/// That is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers, universe),
-/// whichever this process came to know first. If nothing has ended those, it is what ended a group that the program
-/// made and has not freed. If several of these have ended, it is the group whose end this process heard of first.
-/// What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported only
-/// if nothing else has ended a group. While nothing is broken it is the newest message whose time was up, of the
-/// first group that has one (world, servers, universe, then those that were made): MUSTER_ERR_TIMEOUT, with the rank
-/// that the message was to or from (-1: any rank). The group still holds then (muster_group_failure says so), and
-/// what breaks later takes its place.
+/// The first cause is what ended the cluster as a whole (a loss, an abort) or one of its own groups (world, servers,
+/// universe), whichever this process heard of first. If nothing has ended these, it is what ended a group that the
+/// program made and has not freed. If several such groups have ended, it is the one whose end this process heard of
+/// first. What ends other groups later changes nothing. MUSTER_ERR_REVOKED (a rank called muster_recover) is reported
+/// only if nothing else has ended a group. If nothing is broken, the call reports the newest message that timed out:
+/// MUSTER_ERR_TIMEOUT, with the rank that the message was to or from (-1: any rank). It takes the first group that has
+/// such a message, in this order: world, servers, universe, then the groups that the program made. The group still
+/// holds then (muster_group_failure says so), and a later break takes the place of this report.
 ///
 /// A failing call on a group (its status and muster_last_error) and muster_group_failure tell the first cause of that
-/// group: what ended it alone, or else the cluster's. Most programs use one of the cluster's own groups only. There
-/// the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the same. What
-/// else ends a message or a store call alone, and why muster_recover fails, is told by that call only.
+/// group: what ended it alone, or otherwise the first cause of the cluster. Most programs use only one of the cluster's
+/// own groups. Then the calls on that group, muster_failure, muster_group_failure and muster_cluster_error all tell the
+/// same. If another error ends only a message or a store call, or if muster_recover fails, only that call tells why.
 ///
-/// A process that ends soon after it was told that a group is over counts as a consequence of that, not as a loss of
-/// its own: then calls on the other groups tell why the first group ended. It counts as a loss if it went on: it lived
-/// for longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks lists
-/// it in each case. (docs/recovery.md, "Which loss is the first cause")
+/// If a process ends soon after it was told that a group is over, its end counts as a consequence, not as a loss of its
+/// own: then calls on the other groups tell why the first group ended. Its end counts as a loss if the process went on:
+/// it lived longer than the heartbeat time-out after that, or called something on another group. muster_failed_ranks
+/// lists the process in each case. (docs/recovery.md, "Which loss is the first cause")
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -192,8 +193,8 @@ pub unsafe extern "C" fn muster_failure(
 }
 
 /// The first cause as a sentence. Any thread may ask. Copied to `buf`, its length with the zero byte to `needed` (may be
-/// NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, else MUSTER_ERR_INVALID if
-/// `buf` and `needed` are both NULL.
+/// NULL). MUSTER_ERR_LIMIT if `cap` is too small, MUSTER_ERR_NOT_FOUND while nothing has failed, otherwise
+/// MUSTER_ERR_INVALID if `buf` and `needed` are both NULL.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `buf` writable for `cap` bytes or NULL, `needed` writable or NULL.
@@ -230,8 +231,8 @@ pub struct muster_hccl_cm_t {
 }
 
 /// The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
-/// `sizeof *out` as `size`. MUSTER_ERR_CONFIG where the scheduler's port is above 65,519: the chief's port is the one
-/// above it, and HCCL takes none above 65,520. Thread-safe; does not block.
+/// `sizeof *out` as `size`. MUSTER_ERR_CONFIG if the scheduler's port is above 65,519: the chief's port is that port
+/// plus one, and HCCL takes no port above 65,520. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
@@ -258,9 +259,9 @@ pub unsafe extern "C" fn muster_hccl_cm(
     })
 }
 
-/// The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node, and what RANK_TABLE_FILE
-/// takes in a later run. `needed` gets its length with the ending zero byte, which is how long `buf` must be; with `buf`
-/// NULL and `cap` 0 that is all.
+/// The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node. A later run may read
+/// it through RANK_TABLE_FILE. `needed` gets the length of the text with the ending zero byte, which is how long `buf`
+/// must be. With `buf` NULL and `cap` 0 the call gives only that length.
 ///
 /// One server for each host, in order of its lowest rank: `server_id` is the host's address, or its name if another
 /// host has the same address, and `host_nic_ip` is "reserve". There is one device for each worker. `device_id` is its
@@ -269,10 +270,10 @@ pub unsafe extern "C" fn muster_hccl_cm(
 /// whose devices have network ports of their own. The fields are those of the rank table in Huawei's HCCL
 /// documentation.
 ///
-/// MUSTER_ERR_STATE where two workers of a host have the same device, naming both; MUSTER_ERR_LIMIT where `cap` is too small;
-/// MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up to 1,024 nodes. In a
-/// larger one it asks the scheduler for each worker that it does not know, and waits for each answer for at most one heartbeat
-/// time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
+/// MUSTER_ERR_STATE if two workers of a host have the same device (the sentence names both); MUSTER_ERR_LIMIT if `cap`
+/// is too small; MUSTER_ERR_INVALID if `buf` and `needed` are both NULL. Thread-safe. Does not block on a cluster of up
+/// to 1,024 nodes. In a larger cluster it asks the scheduler for each worker that it does not know, and waits for each
+/// answer for at most one heartbeat time-out. Without an answer it returns MUSTER_ERR_UNREACHABLE.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `buf` must be writable for `cap` bytes or NULL, `needed` writable or NULL.

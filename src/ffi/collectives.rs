@@ -30,9 +30,9 @@ pub(super) unsafe fn run(
 ///
 /// Blocking; at most for the group's time-out, and up to 500 ms more where the scheduler does not answer: 250 ms to
 /// learn which ranks are missing, and 250 ms to agree on the first cause. An error revokes the group: all members'
-/// pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not: then
-/// nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends), and
-/// for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
+/// pending and later calls on it return the same first cause. MUSTER_ERR_INVALID, _STATE and _FORKED do not revoke it:
+/// then nothing has begun. The same holds for MUSTER_ERR_LIMIT if `addends` is too large (muster_allreduce_addends),
+/// and for MUSTER_ERR_MEMORY if there is no memory for the lists of the arguments. (A call that is under way ends with
 /// MUSTER_ERR_STATE, too, when another thread leaves the cluster or frees the group.) A process that is no member of
 /// the group gets MUSTER_ERR_INVALID.
 ///
@@ -50,8 +50,8 @@ pub unsafe extern "C" fn muster_barrier(group: *mut muster_group_t) -> muster_st
 /// and errors as muster_barrier.
 ///
 /// # Safety
-/// `group` must be NULL or a live group; `buf` must be NULL, or readable and (but for the root) writable for
-/// `count` elements. Nobody else may write to it meanwhile.
+/// `group` must be NULL or a live group; `buf` must be NULL, or readable and (except on the root) writable for `count`
+/// elements. Nobody else may write to it meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_broadcast(
     group: *mut muster_group_t,
@@ -69,10 +69,10 @@ pub unsafe extern "C" fn muster_broadcast(
 ///
 /// In place where `in` equals `out`. If they overlap otherwise, the library works on a copy of `in`, in memory that
 /// the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
-/// buffers are either separate or in place. `in` is only read. Both are the caller's again when this returns, and may
-/// be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same bits, and
-/// the same from run to run with the same count and ranks; on several hosts see "The same bits" in docs/c-api.md.
-/// Blocking and errors as muster_barrier.
+/// buffers are either separate or in place. `in` is only read. Both buffers are the caller's again when this returns,
+/// and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same
+/// bits. They are also the same from run to run, with the same count and ranks; on several hosts see "The same bits" in
+/// docs/c-api.md. Blocking and errors as muster_barrier.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn muster_allreduce(
     unsafe { run(group, |group| calls::allreduce(group, r#in, out, count, (dtype, Operator::Numbered(op)))) }
 }
 
-/// As muster_allreduce, but only the root gets the result. All ranks pass the same root. Elsewhere `out` is not used
-/// and may be NULL. In place at the root where `in` equals `out`.
+/// As muster_allreduce, but only the root gets the result. All ranks pass the same root. On other ranks `out` is not
+/// used and may be NULL. In place at the root where `in` equals `out`.
 ///
 /// # Safety
 /// As for muster_allreduce; `out` matters at the root only.
@@ -155,8 +155,8 @@ pub unsafe extern "C" fn muster_allgatherv(
 }
 
 /// Gives the root every rank's `count` elements, in order of rank, as muster_allgather gives them to everyone. All ranks pass
-/// the same count, element type and root. Elsewhere than at the root `out` is not used and may be NULL; in place at the
-/// root where `in` equals `out` plus `count` elements times its rank.
+/// the same count, element type and root. On other ranks than the root `out` is not used and may be NULL. In place at
+/// the root where `in` equals `out` plus `count` elements times its rank.
 ///
 /// # Safety
 /// As for muster_allgather; `out` matters at the root only.
@@ -174,12 +174,13 @@ pub unsafe extern "C" fn muster_gather(
 }
 
 /// As muster_gather with parts of different sizes. Each rank gives `count` elements of its own. The root says in `counts[r]` how
-/// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL they follow each other. They must
-/// not overlap. `out`, `counts` and `displs` are used at the root only. A rank that gives another number than the root expects
-/// ends the call with MUSTER_ERR_MISMATCH. It only sends, so its own call may have returned MUSTER_OK by then. It gets the
-/// error in a later call on the group, at the latest in one that waits for the root. If `count` at the root differs from the
-/// root's own entry of `counts`, the root gets MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals
-/// `out` plus its own `displs` elements.
+/// many it expects of rank r, and in `displs[r]` at which element of `out` they go. With NULL for `displs` the parts
+/// follow each other. The parts must not overlap. `out`, `counts` and `displs` are used at the root only. A rank that
+/// gives another number than the root expects ends the call with MUSTER_ERR_MISMATCH. That rank only sends, so its own
+/// call may have returned MUSTER_OK by then. It gets the error in a later call on the group, at the latest in one that
+/// waits for the root. If `count` at the root differs from the root's own entry of `counts`, the root gets
+/// MUSTER_ERR_INVALID, and nothing has begun. In place at the root where `in` equals `out` plus its own `displs`
+/// elements.
 ///
 /// # Safety
 /// As for muster_gather, but at the root `out` must be writable up to the end of its last part: the largest `displs[r] + counts[r]`
@@ -200,8 +201,8 @@ pub unsafe extern "C" fn muster_gatherv(
 }
 
 /// Gives each rank its `count` elements of the root's `in`, which has `count` for every member, in order of rank. All
-/// ranks pass the same count, element type and root. Elsewhere than at the root `in` is not used and may be NULL. It
-/// is in place at the root where `out` equals `in` plus `count` elements times its rank: then its part just stays
+/// ranks pass the same count, element type and root. On other ranks than the root `in` is not used and may be NULL. In
+/// place at the root where `out` equals `in` plus `count` elements times its rank: then the root's part just stays
 /// there.
 ///
 /// Ownership, overlap, NULL, blocking and errors as muster_allreduce.
@@ -311,10 +312,10 @@ pub unsafe extern "C" fn muster_alltoall(
 }
 
 /// As muster_alltoall with parts of different sizes: `in_counts[r]` elements from element `in_displs[r]` of `in` on
-/// go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. NULL for either displacements
-/// means that the parts follow each other; parts of `out` must not overlap. Each rank must send as many elements as
-/// the receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it
-/// sends to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
+/// go to rank r, and `out_counts[r]` come from it, to element `out_displs[r]` of `out`. If a list of displacements is
+/// NULL, its parts follow each other. Parts of `out` must not overlap. Each rank must send as many elements as the
+/// receiver expects, or the call ends with MUSTER_ERR_MISMATCH. Before the call begins, this rank checks what it sends
+/// to itself. If the two counts differ, it returns MUSTER_ERR_INVALID, and nothing has begun.
 ///
 /// In place where `in` equals `out`, and both counts and displacements are the same.
 ///

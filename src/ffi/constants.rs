@@ -4,7 +4,7 @@ use crate::types::DType;
 
 const _: () = assert!(MUSTER_ELEMENT == DType::ELEMENT && MUSTER_ELEMENT_BYTES_MAX as u32 == DType::ELEMENT_BYTES_MAX);
 
-/// What a call came to: 0 is success, a positive value a state, a negative value an error. Values are never reused.
+/// The result of a call: 0 is success, a positive value a state, a negative value an error. Values are never reused.
 pub type muster_status_t = i32;
 
 /// The number of this ABI. The SONAME carries it (libmuster.so.1); it grows only with an incompatible change.
@@ -25,7 +25,7 @@ pub const MUSTER_ERR_INVALID: muster_status_t = -1;
 pub const MUSTER_ERR_CONFIG: muster_status_t = -2;
 /// Not possible at this moment, for instance after muster_finalize.
 pub const MUSTER_ERR_STATE: muster_status_t = -3;
-/// Memory cannot be shared, which the setting `shm` demands by `require`; or this version does not do that.
+/// The setting `shm` is `require`, but memory cannot be shared; or this version of the library lacks the function.
 pub const MUSTER_ERR_UNSUPPORTED: muster_status_t = -4;
 /// A limit is exceeded; the sentence says which.
 pub const MUSTER_ERR_LIMIT: muster_status_t = -5;
@@ -47,8 +47,8 @@ pub const MUSTER_ERR_PEER_LEFT: muster_status_t = -12;
 pub const MUSTER_ERR_LINK: muster_status_t = -13;
 /// Bytes were damaged on the way.
 pub const MUSTER_ERR_CORRUPT: muster_status_t = -14;
-/// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. A list of
-/// ranks or counts is told by its length or sum, and by a check number that differs where the lists differ.
+/// Ranks called different collectives, or a message does not fit its receive; the sentence tells both sides. It
+/// describes a list of ranks or counts by its length or sum, and by a check number that differs if the lists differ.
 pub const MUSTER_ERR_MISMATCH: muster_status_t = -15;
 /// A node has called muster_recover, which ends the epoch for every group.
 pub const MUSTER_ERR_REVOKED: muster_status_t = -16;
@@ -57,7 +57,7 @@ pub const MUSTER_ERR_ABORTED: muster_status_t = -17;
 /// A newer process of this node has taken its place, or the others have taken this process for lost. This happens
 /// with and without recovery.
 pub const MUSTER_ERR_FENCED: muster_status_t = -18;
-/// Authentication or encryption failed: a certificate, or the proof of the job secret, was not taken.
+/// Authentication or encryption failed: a certificate, or the proof of the job secret, was not accepted.
 pub const MUSTER_ERR_SECURITY: muster_status_t = -19;
 /// The journal, or what a node keeps beside it, could not be read or written, or the journal is an older copy.
 pub const MUSTER_ERR_JOURNAL: muster_status_t = -20;
@@ -100,12 +100,12 @@ pub const MUSTER_BFLOAT16: i32 = 9;
 pub const MUSTER_FLOAT32: i32 = 10;
 /// Element type: IEEE 754 double precision.
 pub const MUSTER_FLOAT64: i32 = 11;
-/// Element type: an element of the caller's own, which is never split. The type is this plus the element's size in bytes,
-/// 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
+/// Element type: an element of the caller's own, which is never split. The type is this number plus the element's size
+/// in bytes, 1 to MUSTER_ELEMENT_BYTES_MAX: MUSTER_ELEMENT + sizeof(struct pair).
 ///
 /// All collectives and messages move such elements, and ranks must agree on the size. The library does not know what they
-/// mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and its like.
-/// MUSTER_SUM and the others are MUSTER_ERR_INVALID.
+/// mean. So only the caller's own functions reduce them: those of muster_op_create, and of muster_allreduce_with and
+/// its like. With the library's operations, such as MUSTER_SUM, the call returns MUSTER_ERR_INVALID.
 pub const MUSTER_ELEMENT: i32 = 0x10_0000;
 /// The largest size of a MUSTER_ELEMENT, in bytes.
 pub const MUSTER_ELEMENT_BYTES_MAX: i32 = 65536;
@@ -123,9 +123,9 @@ pub const MUSTER_MAX: i32 = 3;
 /// 8, 16 and 32 bit integers, float16 and bfloat16 are summed in wider types, so that nothing overflows in between.
 /// Averages of these integers are exact. Averages of float16 and bfloat16 are rounded once, from sums in float32.
 /// An average of such elements costs as much as an operation on elements of twice the width, or of four times the
-/// width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for it: about
-/// twice the size of the input, and several times that size for a reduce-scatter over several hosts. The sums of 64
-/// bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
+/// width (integers of 8 bits in groups of more than 256, and of 16 bits beyond 65,536). The group keeps memory for the
+/// average: about twice the size of the input, and several times that size for a reduce-scatter over several hosts. The
+/// sums of 64 bit integers wrap, and those of float32 and float64 overflow to infinity, like those of MUSTER_SUM.
 pub const MUSTER_AVG: i32 = 4;
 /// Operation: bitwise and; integer types only.
 pub const MUSTER_AND: i32 = 5;
@@ -136,12 +136,12 @@ pub const MUSTER_XOR: i32 = 7;
 /// Operation: exact sum; float types only. The result is the real sum of all ranks' elements, rounded once, to the nearest, ties
 /// to even.
 ///
-/// So it depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
+/// So the result depends on the elements alone: not on their order, the ranks' numbers, the algorithm or the transport.
 /// Nothing overflows in between. A sum that is zero is +0, or -0 if all elements are -0. With a NaN, or infinities of
-/// both signs, it is the canonical NaN. The library may need memory for a piece of every rank's addends, some 512
-/// KiB in all; with more than 128 addends it may be 4 KiB for each addend of the other ranks, so 256 MiB for 65,536 in
-/// muster_allreduce_addends. With several hosts, one rank of each host needs up to some 5 MiB. In
-/// muster_allreduce_addends it also needs room for its host's addends, up to 64 MiB.
+/// both signs, the sum is the canonical NaN. The library may need memory for a piece of every rank's addends, about 512
+/// KiB in all. With more than 128 addends it may need 4 KiB for each addend of the other ranks: 256 MiB for 65,536
+/// addends in muster_allreduce_addends. With several hosts, one rank of each host needs up to about 5 MiB. In
+/// muster_allreduce_addends that rank also needs room for its host's addends, up to 64 MiB.
 pub const MUSTER_SUM_EXACT: i32 = 8;
 
 /// In place of a sender's rank: any rank.
@@ -149,8 +149,8 @@ pub const MUSTER_ANY_SOURCE: i32 = -1;
 /// In place of a tag: any tag.
 pub const MUSTER_ANY_TAG: i32 = -1;
 
-/// Flag of muster_store_compare_set_bytes: if the key is not there and something was expected, the answer is that of
-/// PyTorch's c10d.
+/// Flag of muster_store_compare_set_bytes: if the key does not exist and `expected` is not empty, the call answers as
+/// PyTorch's c10d does.
 pub const MUSTER_STORE_C10D: i32 = 1;
 
 /// What muster_role answers in a worker.
@@ -162,7 +162,7 @@ pub const MUSTER_ROLE_SERVER: i32 = 2;
 pub const MUSTER_MEMBER_PRESENT: i32 = 0;
 /// State of a member: lost; the cluster is broken because of it.
 pub const MUSTER_MEMBER_LOST: i32 = 1;
-/// State of a member: it has left, and a call that needed it found out.
+/// State of a member: the member has left, and a call that needed it has noticed.
 pub const MUSTER_MEMBER_LEFT: i32 = 2;
 
 /// Log level: errors.
@@ -171,12 +171,12 @@ pub const MUSTER_LOG_ERROR: i32 = 1;
 pub const MUSTER_LOG_WARNING: i32 = 2;
 /// Log level: also what happens to the cluster.
 pub const MUSTER_LOG_INFO: i32 = 3;
-/// Log level: also what happens inside it.
+/// Log level: also what happens inside the cluster.
 pub const MUSTER_LOG_DEBUG: i32 = 4;
 
-/// How long node_id and host are in the structs that go out, the ending zero byte included.
+/// The size of node_id and host in the structs of this header, with the ending zero byte.
 pub const MUSTER_NAME_BYTES: usize = 256;
-/// How long an address is in the structs that go out, the ending zero byte included.
+/// The size of an address in the structs of this header, with the ending zero byte.
 pub const MUSTER_ADDRESS_BYTES: usize = 64;
-/// How long the cause of a failure is in muster_failure_t, the ending zero byte included.
+/// The size of the cause in muster_failure_t, with the ending zero byte.
 pub const MUSTER_CAUSE_BYTES: usize = 512;

@@ -11,23 +11,25 @@ use std::ffi::c_char;
 pub struct muster_failure_t {
     /// The status that the failing calls returned.
     pub status: muster_status_t,
-    /// The role of the node that caused it (MUSTER_ROLE_...); 0 where none did. If ranks called different collectives
-    /// (MUSTER_ERR_MISMATCH) that is the rank that called something else than most of the group's members. If several did,
-    /// it is the lowest rank. If no call has a majority, there is no culprit.
+    /// The role of the culprit, the node that caused the failure (MUSTER_ROLE_...); 0 if there is no culprit. If ranks
+    /// called different collectives (MUSTER_ERR_MISMATCH), the culprit is the rank that disagrees with the majority of
+    /// the group's members. If several ranks disagree, it is the lowest of them. If no call has a majority, there is no
+    /// culprit.
     pub role: i32,
-    /// Its rank among the nodes of its role; -1 where it has none. On a process that is cut off from the others it is
-    /// that process's own rank.
+    /// The culprit's rank among the nodes of its role; -1 if it has none. On a process that is cut off from the others
+    /// this is that process's own rank.
     pub rank: i32,
-    /// Its process; 0 where none caused it.
+    /// The culprit's process id; 0 if there is no culprit.
     pub pid: i32,
-    /// The epoch in which it happened.
+    /// The epoch in which the failure happened.
     pub epoch: i64,
-    /// The group that it broke: 0 world, 1 servers, 2 universe, 3 and up one that was made, which sentences call
-    /// "group 3"; -1: the whole cluster. A lost node (MUSTER_ERR_PEER_LOST) breaks the whole cluster. Then this is the
-    /// group of the collective in which, or after which, it was heard last; -1 where it was heard in none.
+    /// The group that the failure broke: 0 is world, 1 servers, 2 universe, -1 the whole cluster. From 3 on it is a
+    /// group that the program made, which error sentences call "group 3". A lost node (MUSTER_ERR_PEER_LOST) breaks the
+    /// whole cluster. Then this is the group of the collective in which, or after which, the node was heard last; -1 if
+    /// there is no such collective.
     pub group: i64,
-    /// The group's collective in which it was noticed, counted from 1; 0 where there was none. Of a lost node: the one in
-    /// which, or after which, it was heard last.
+    /// The number of the group's collective in which the failure was noticed, from 1; 0 if there was none. If a node
+    /// was lost, this is the collective in which, or after which, the node was heard last.
     pub sequence: u64,
     /// The node's id.
     pub node_id: [c_char; MUSTER_NAME_BYTES],

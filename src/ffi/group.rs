@@ -107,8 +107,8 @@ pub unsafe extern "C" fn muster_group_to_world(group: *const muster_group_t, ran
     unsafe { number(group, |group| group.to_world(rank)) }
 }
 
-/// Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if that is
-/// no member, MUSTER_ERR_INVALID for a rank that no worker has.
+/// Translates a rank among all workers to the rank that this worker has in the group; MUSTER_ERR_NOT_FOUND if the
+/// worker is no member, MUSTER_ERR_INVALID for a rank that no worker has.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -126,7 +126,7 @@ pub struct muster_member_t {
     pub role: i32,
     /// Its rank in its role's rank space.
     pub rank: i32,
-    /// Its place among those of its role on its host.
+    /// Its place among the nodes of its role on its host.
     pub local_rank: i32,
     /// Its process.
     pub pid: i32,
@@ -140,9 +140,9 @@ pub struct muster_member_t {
     pub address: [c_char; MUSTER_ADDRESS_BYTES],
 }
 
-/// Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler, and wait
-/// for its answer for one heartbeat time-out at most: then it is MUSTER_ERR_UNREACHABLE. MUSTER_ERR_INVALID for a rank that the
-/// group does not have.
+/// Describes a member. Pass `sizeof *out` as `size`. In clusters of more than 1,024 nodes this may ask the scheduler,
+/// and wait for its answer for one heartbeat time-out at most. Without an answer it returns MUSTER_ERR_UNREACHABLE.
+/// MUSTER_ERR_INVALID for a rank that the group does not have.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -182,9 +182,9 @@ pub unsafe extern "C" fn muster_group_member(
 /// muster_cluster_free has ended it. muster_failure says how this and the cluster's first cause relate. Thread-safe;
 /// does not block.
 ///
-/// Once it has been given it stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank called
-/// muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group then
-/// say that, too.
+/// Once this call has given a cause, the cause stays the same, with one exception. If it is MUSTER_ERR_REVOKED (a rank
+/// called muster_recover) and the real cause becomes known later, the real cause takes its place. Calls on the group
+/// then return the real cause, too.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be NULL or writable for `size` bytes.
@@ -208,9 +208,9 @@ pub unsafe extern "C" fn muster_group_failure(
     })
 }
 
-/// How long an operation on the group may take, in milliseconds: -1 the default (setting timeout, 1,800 s), INT64_MAX
-/// without limit, 0 only what can be done at once. Counts for later calls of this process. When the time is up, a
-/// collective revokes the group, and a message ends alone.
+/// How long an operation on the group may take, in milliseconds: -1 means the default (setting timeout, 1,800 s),
+/// INT64_MAX no limit, and 0 only what can be done at once. It counts for later calls of this process. When the time is
+/// up, a collective revokes the group, and a message ends alone.
 ///
 /// # Safety
 /// `group` must be NULL or a live group.
@@ -223,31 +223,31 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
 }
 
 /// Makes a group of `world_ranks`, which are `n` ranks of workers, each at most once; their order is the order of
-/// rank in the new group. Called by those ranks only, each with the same list and the same `tag`; nobody else takes
-/// part. The call has no place in the order of any group's collectives. Gives the group out, which is to be freed
-/// with muster_group_free. It has the default time-out.
+/// rank in the new group. Only those ranks call it, each with the same list and the same `tag`; nobody else takes part.
+/// The call has no place in the order of any group's collectives. The group that it writes to `out` has the default
+/// time-out. Free it with muster_group_free.
 ///
-/// `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one is enough. The members' n-th
-/// call with the same list and tag makes their n-th such group. Threads that make groups at the same time give them different
-/// tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
+/// `tag` tells groups of the same ranks apart: a string of at most 255 bytes of UTF-8, "" if one group is enough. The
+/// members' n-th call with the same list and tag makes their n-th such group. Threads that make groups at the same time
+/// must give them different tags; a second call with the same list and tag meanwhile is MUSTER_ERR_STATE.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for `timeout_ms`, and 250 ms more where
-/// the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
-/// only if all other members have asked already. muster_interrupt says how it may end early. Then, and after a
-/// time-out, nothing has changed for the other members, and this process may call it again. If the group is made at
-/// that moment, it returns MUSTER_OK.
+/// Blocks until all members have asked and the scheduler has made the group: at most for `timeout_ms`, and 250 ms more
+/// if the scheduler does not answer. -1 means the setting timeout (1,800 s), and INT64_MAX no limit. With 0 it succeeds
+/// only if all other members have asked already. muster_interrupt says how it may end early. After an early end, and
+/// after a time-out, nothing has changed for the other members, and this process may call it again. If the group is
+/// made at the moment of that end, the call returns MUSTER_OK.
 ///
 /// Errors, which end nothing but this call: MUSTER_ERR_TIMEOUT (the sentence names the members that have not asked);
 /// MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
-/// the sentence names both members; members that already wait for either list get the error, too, and one that asks
-/// later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has called
-/// muster_recover); MUSTER_ERR_LIMIT (this process makes 16 at a time already); MUSTER_ERR_UNREACHABLE (as in
-/// muster_group_create); MUSTER_ERR_INVALID, also where this process is not among the ranks; and what has broken the
-/// cluster.
+/// the sentence names both members; members that already wait for either list get the error, too, and a member that
+/// asks later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
+/// called muster_recover); MUSTER_ERR_LIMIT (this process already makes 16 groups at a time); MUSTER_ERR_UNREACHABLE
+/// (as in muster_group_create); MUSTER_ERR_INVALID, also if this process is not among the ranks; and in a broken
+/// cluster its first cause.
 ///
-/// With recovery it is journaled as other groups are. A node that comes back after its loss calls it again for each
-/// group that it had, and the others need not take part. The order of different lists and tags does not matter.
-/// Thread-safe.
+/// With recovery the scheduler writes the group to its journal, like other groups. A node that comes back after its
+/// loss makes this call again for each group that it had, and the others need not take part. The order of different
+/// lists and tags does not matter. Thread-safe.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `world_ranks` readable for `n` numbers or NULL; `tag` NULL or a string; `out` NULL
@@ -278,19 +278,18 @@ pub unsafe extern "C" fn muster_group_create_members(
 }
 
 /// Makes a group of `ranks`, which are `n` ranks of `parent`, each at most once; their order is the order of rank in the new
-/// group. Called by all of parent's members, with the same list. Gives the group out to those in it, and NULL to the others;
-/// it is to be freed with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group.
-/// MUSTER_ERR_INVALID for a rank that `parent` does not have, and for one that stands in the list twice: then nothing has
-/// begun.
+/// group. All of parent's members call it, with the same list. Those in the list get the group, the others NULL. Free
+/// the group with muster_group_free. `ranks` may be NULL where `n` is 0: then nobody gets a group. MUSTER_ERR_INVALID
+/// for a rank that `parent` does not have, and for a rank that is in the list twice: then nothing has begun.
 ///
-/// Blocking, for the scheduler makes the group once all have asked; at most for parent's time-out, and up to 500 ms
-/// more as muster_barrier. With a time-out of 0 it fails, and `parent` is revoked, for the scheduler's answer takes
-/// time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler has not been
-/// heard for the heartbeat time-out, and it accepts no connection. Then the call returns MUSTER_ERR_UNREACHABLE
-/// without a culprit, and `parent` is revoked. It takes its place among the collectives of parent, and errors are as
-/// muster_barrier's: a member that passes another list, or calls another collective, is a mismatch. A node that comes
-/// back after its loss makes its groups once more, each with the same list: see muster_recover. Thread-safe. The new
-/// group has the default time-out.
+/// Blocks until all members have asked and the scheduler has made the group: at most for parent's time-out, and up to
+/// 500 ms more, as muster_barrier. With a time-out of 0 the call fails and revokes `parent`, because the scheduler's
+/// answer takes time. Without recovery it waits for a scheduler that is away only until two things hold: the scheduler
+/// has not been heard for the heartbeat time-out, and it accepts no connection. Then the call returns
+/// MUSTER_ERR_UNREACHABLE without a culprit, and `parent` is revoked. The call takes its place among the collectives of
+/// parent, and has the errors of muster_barrier: if a member passes another list, or calls another collective, that is
+/// a mismatch. A node that comes back after its loss makes its groups once more, each with the same list: see
+/// muster_recover. Thread-safe. The new group has the default time-out.
 ///
 /// # Safety
 /// `parent` must be NULL or a live group; `ranks` readable for `n` numbers or NULL; `out` NULL or writable.
@@ -322,9 +321,9 @@ pub unsafe extern "C" fn muster_group_create(
     })
 }
 
-/// Splits a group: all members that pass the same colour come to be in one new group, ordered by `key` and, where keys
-/// are equal, by rank in `parent`. Called by all of parent's members. A member whose colour is negative is in none,
-/// and gets NULL.
+/// Splits a group: all members that pass the same colour are in one new group, ordered by `key` and, if keys are equal,
+/// by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
+/// gets NULL.
 ///
 /// Otherwise as muster_group_create.
 ///
@@ -356,10 +355,10 @@ fn give(registry: &Arc<Registry>, made: Option<Arc<GroupHandle>>) -> *mut muster
 }
 
 /// Frees a group that was made. Does nothing for NULL and for a built-in group. This is no collective: each member may
-/// free its own handle at any time. Members that still call collectives which need this one get MUSTER_ERR_PEER_LEFT.
-/// Calls and requests on it that are still going on end with MUSTER_ERR_STATE. It may also be called after the cluster
-/// has been freed. May wait up to 1 s for what was sent last to reach its peers, and without a limit for a reduction
-/// function of the caller's own that has not returned.
+/// free its own handle at any time. Members that still call collectives which need this member get
+/// MUSTER_ERR_PEER_LEFT. This process's calls and requests on the group that are still going on end with
+/// MUSTER_ERR_STATE. It may also be called after the cluster has been freed. May wait up to 1 s until what was sent
+/// last has reached its peers, and without a limit until a reduction function of the caller's own has returned.
 ///
 /// # Safety
 /// `group` must be NULL, a live group, which must not be used afterwards, or a built-in group of a live cluster.

@@ -37,8 +37,8 @@ impl muster_cluster_t {
     }
 }
 
-/// An ordered set of nodes with its own sequence of collectives. The built-in ones are borrowed from their cluster,
-/// and live as long as it; groups that the program makes of them belong to the caller, who frees them with
+/// An ordered set of nodes with its own sequence of collectives. The built-in groups are borrowed from their cluster,
+/// and live as long as it does. Groups that the program makes belong to the program, which frees them with
 /// muster_group_free. Every rank must call a group's collectives in the same order.
 pub struct muster_group_t {
     /// Shared with the calls that are in it, which may outlive muster_group_free.

@@ -12,8 +12,8 @@ use std::ffi::c_void;
 /// A function of the program that a waiting call asks. If it returns 0 the call goes on waiting. Any other value ends
 /// the wait. `ctx` is what muster_config_set_interrupt was given.
 ///
-/// Called by the thread that waits, by several at a time where several wait. It may call muster_interrupt, and any
-/// function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
+/// The waiting thread calls it, and several threads at a time if several wait. The function may call muster_interrupt,
+/// and any function that neither waits nor frees anything. It must not call a function that waits. It must not throw.
 #[allow(non_camel_case_types)]
 pub type muster_interrupt_fn = Option<unsafe extern "C" fn(ctx: *mut c_void) -> i32>;
 
@@ -35,18 +35,18 @@ impl Asked {
     }
 }
 
-/// Has every call that waits ask this hook, on the thread that waits: 50 ms after it has begun to sleep and every 50
-/// ms from then on; a blocking collective also when a signal ends its sleep. A call that does not have to sleep does
-/// not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's handler
-/// sets a flag, and the hook returns it.
+/// From now on every waiting call asks this hook, on the waiting thread: 50 ms after the call has begun to sleep, and
+/// every 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
+/// sleep does not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's
+/// handler sets a flag, and the hook returns it.
 ///
 /// The hook counts for the cluster or the scheduler that is made of this configuration from now on, and for
 /// muster_init itself. NULL for `hook` means no hook, as in a new configuration. Then waiting calls do not wake up
 /// every 50 ms.
 ///
 /// Where the hook returns something other than 0, the call returns MUSTER_ERR_INTERRUPTED. muster_interrupt lists the
-/// calls that ask, and tells what becomes of each. What the hook has returned is not remembered: a later call asks
-/// again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
+/// calls that ask, and tells what becomes of each. The library does not remember what the hook has returned: a later
+/// call asks again. If a call ends by itself at the moment when the hook returns, the call returns its own result.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `hook` and `ctx` must be good, on any thread, until each cluster and scheduler
@@ -67,15 +67,15 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
     })
 }
 
-/// Ends the waits of this process's calls on this cluster: each that has begun and now sleeps, or comes to sleep, returns
-/// MUSTER_ERR_INTERRUPTED. One that ends without sleeping is not disturbed, and no later call is. Any thread may call this, also
-/// from the hook; not a signal's handler. Does not block.
+/// Ends the waits of this process's calls on this cluster. Every call that has begun, and sleeps now or goes to sleep
+/// later, returns MUSTER_ERR_INTERRUPTED. A call that ends without sleeping is not disturbed, and neither is a call
+/// that begins later. Any thread may call this, also from the hook, but not from a signal handler. Does not block.
 ///
 /// These calls can be interrupted, here and by the hook. What becomes of what they did:
 ///
 /// - A blocking collective, muster_group_create and muster_group_split: cancelled as by muster_request_cancel. That revokes
-///   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more, for the
-///   scheduler's word.
+///   the group: calls on it return MUSTER_ERR_ABORTED on every rank, with this rank's name. May take up to 250 ms more,
+///   for the scheduler's answer.
 /// - muster_send, muster_recv, muster_sendrecv: the message is taken back if it has not met its other half, as by
 ///   muster_request_cancel. A message that has met its other half goes on. If it succeeds, the call returns
 ///   MUSTER_OK, otherwise MUSTER_ERR_INTERRUPTED. If that takes longer than 250 ms, the group is revoked, as above.
@@ -84,10 +84,10 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 ///   have been sent or received.
 /// - muster_request_wait, muster_request_wait_any, muster_request_wait_all: only the wait ends. The operations go on. A wait for
 ///   requests of several clusters ends with the first that is interrupted.
-/// - The store's calls: one that waits ends. Whether a change was made is not known.
-/// - muster_group_create_members: as when its time is up, and it may be called again. May take up to 250 ms more.
-/// - muster_recover: as when its time is up, and it may be called again. If the next epoch begins at that moment it returns
-///   MUSTER_OK. May take up to 250 ms more.
+/// - The store's calls: a call that waits ends. It does not say whether a change was made.
+/// - muster_group_create_members: as after a time-out, and the program may call it again. May take up to 250 ms more.
+/// - muster_recover: as after a time-out, and the program may call it again. If the next epoch begins at that moment it
+///   returns MUSTER_OK. May take up to 250 ms more.
 /// - muster_probe: only the wait ends.
 /// - muster_finalize: the program may call it again, and it goes on where it stopped. Or the program may free the cluster without
 ///   that.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn muster_config_set_interrupt(
 /// - muster_scheduler_wait: only the wait ends.
 ///
 /// No other call can be interrupted. muster_abort waits for 2.3 s at most; muster_request_free, muster_group_free,
-/// muster_cluster_free and muster_scheduler_stop as long as they say.
+/// muster_cluster_free and muster_scheduler_stop wait as long as their comments say.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

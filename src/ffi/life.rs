@@ -27,12 +27,13 @@ pub(super) unsafe fn settings(
     unsafe { handle(config, "config") }?.with(|config| read(config))
 }
 
-/// Joins the cluster that the settings describe; NULL for `config` means those of the environment. Blocks until all nodes have
-/// joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a handle to `out`. The hook
-/// of `config` (muster_config_set_interrupt) may end the wait early; no signal does by itself.
+/// Joins the cluster that the settings describe; NULL for `config` means the settings of the environment. Blocks until
+/// all nodes have joined, at most for the forming time-out (setting cluster_timeout, 600 s by default), then writes a
+/// handle to `out`. The hook of `config` (muster_config_set_interrupt) may end the wait early; no signal does by
+/// itself.
 ///
-/// In a process whose role is scheduler it serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE with
-/// `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
+/// In a process whose role is scheduler the call serves until the job has ended, and then returns MUSTER_SCHEDULER_DONE
+/// with `*out` set to NULL, or the job's error. With no settings at all the process is a cluster of one.
 ///
 /// Errors: MUSTER_ERR_CONFIG, MUSTER_ERR_BIND, MUSTER_ERR_LIMIT (this process runs the scheduler, and may not open as many
 /// descriptors as there are nodes), MUSTER_ERR_UNREACHABLE (no scheduler), MUSTER_ERR_REJECTED,
@@ -41,8 +42,8 @@ pub(super) unsafe fn settings(
 /// job was ended while it formed, or before this node came back), MUSTER_ERR_INTERRUPTED (the hook). With recovery
 /// also: MUSTER_ERR_JOURNAL (what this process keeps in the recovery path cannot be read or written);
 /// MUSTER_ERR_PEER_LEFT (this node comes back to a cluster that another node has left for good); MUSTER_ERR_FENCED
-/// (another process has taken this node's place meanwhile). In a scheduler also the job's first cause, as
-/// MUSTER_ERR_PEER_LOST.
+/// (another process has taken this node's place meanwhile). In a scheduler also the status of the job's first cause,
+/// such as MUSTER_ERR_PEER_LOST.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -66,15 +67,15 @@ pub unsafe extern "C" fn muster_init(
     })
 }
 
-/// Leaves the cluster in order; does not free the handle. Where all is well that takes milliseconds, however many
-/// groups there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when
-/// the scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends
-/// with MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
-/// MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create)
-/// has not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
-/// MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If its time is up before
-/// that, nobody's job ends: the scheduler serves the others until muster_cluster_free, and then ends as at the death of
-/// its process. Accepts NULL; a second call does nothing.
+/// Leaves the cluster in order; does not free the handle. If all is well this takes milliseconds, however many groups
+/// there are. It ends within the setting finalize_timeout (30 s) in any case: also without a scheduler, when the
+/// scheduler or a peer does not respond, and while another thread of this process is in a call, which then ends with
+/// MUSTER_ERR_STATE. It returns MUSTER_OK then, too; a warning in the log says what was missing. It returns
+/// MUSTER_ERR_INTERRUPTED if the program ended the wait (muster_interrupt). If a user's function (muster_op_create) has
+/// not returned by then, muster_cluster_free waits for it. Peers that need this node afterwards get
+/// MUSTER_ERR_PEER_LEFT. A process that hosts the scheduler waits here for the others to leave. If they have not left
+/// when the time is up, their job goes on: the scheduler serves them until muster_cluster_free, and then ends as if its
+/// process had died. Accepts NULL; a second call does nothing.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -95,13 +96,13 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
 ///
 /// Waits up to 250 ms for the scheduler's answer. If none comes, this rank tells every node itself, for 2 s at most.
-/// It returns MUSTER_OK once all have been told that are not known to be lost or to have left. Otherwise it returns
-/// MUSTER_ERR_UNREACHABLE, and the sentence says how many have not been told. With recovery, if the scheduler is
-/// started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits
-/// 1 s for that. Of more than 1,024 nodes a rank can tell those only whose addresses it knows. Returns MUSTER_OK at
-/// once if the job is already over: without recovery any loss ends it. With recovery it is MUSTER_ERR_FENCED if the
-/// others have taken this node for lost (nobody is told then). It is MUSTER_ERR_STATE after muster_finalize, and
-/// MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
+/// It returns MUSTER_OK once it has told all nodes, except those known to be lost or to have left. Otherwise it returns
+/// MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes it could not tell. With recovery, if the scheduler is
+/// started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits 1
+/// s for that. In a cluster of more than 1,024 nodes a rank can tell only the nodes whose addresses it knows. Returns
+/// MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it returns
+/// MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It returns MUSTER_ERR_STATE
+/// after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -119,40 +120,42 @@ pub unsafe extern "C" fn muster_abort(
 }
 
 /// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
-/// servers, is in this call. Then every group, those that were made included, is as new under the same handle.
-/// Nothing of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks,
-/// members, time-outs, the store, operations and finished requests stay what they are.
+/// servers, is in this call. Then every group, also one that the program made, is as new under the same handle. Nothing
+/// of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
+/// time-outs, the store, operations and finished requests stay what they are.
 ///
 /// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
 /// are awaited. -1 means the forming time-out (600 s unless set), and INT64_MAX no limit. With 0 it succeeds only if
 /// all other nodes wait for the next epoch already. The first node's call revokes all groups of more than one member
 /// that are not revoked yet. It does so even if nothing was wrong with the cluster; then all nodes go on in the next
-/// epoch. Pending and later calls on those groups return MUSTER_ERR_REVOKED with that node's name, so that nobody
-/// waits for a node that is in here. (If the scheduler is away, the groups are revoked when it is back, for the
-/// scheduler tells the other nodes. If a node has left for good, the groups are revoked, too, and the call fails.) A
-/// line a second in the scheduler's log says who is awaited. One thread of a process at a time; other calls may go on
-/// meanwhile.
+/// epoch. Pending and later calls on those groups return MUSTER_ERR_REVOKED with that node's name, so that nobody waits
+/// for a node that is in this call. (Only the scheduler tells the other nodes. If it is away, the groups are revoked
+/// when it is back. If a node has left for good, the groups are revoked, too, and the call fails.) Once a second a line
+/// in the scheduler's log says which nodes are awaited. One thread of a process at a time may be in this call; other
+/// calls may go on meanwhile.
 ///
 /// After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
 /// the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has
-/// left for good); MUSTER_ERR_STATE (another thread is in it, or this process has left); MUSTER_ERR_INVALID
-/// (`timeout_ms`). If the job is aborted it returns MUSTER_ERR_ABORTED, each time. If a node is lost without recovery,
-/// it returns MUSTER_ERR_PEER_LOST with that node, each time, also where the first cause (muster_failure) is another,
-/// but for a node that has left. If its launcher does not start it again, it returns the first cause.
-/// Where the scheduler is away as well, that takes a second or two. Otherwise the call waits for a scheduler that is away, as for
-/// a node.
+/// left for good); MUSTER_ERR_STATE (another thread is in this call, or this process has left); MUSTER_ERR_INVALID
+/// (`timeout_ms`). If the job is aborted, the call returns MUSTER_ERR_ABORTED, each time. If a node is lost without
+/// recovery, the call returns MUSTER_ERR_PEER_LOST with that node, each time, even if the first cause (muster_failure)
+/// is another one. (If the first cause is that a node has left, the call returns MUSTER_ERR_PEER_LEFT.) If the
+/// scheduler is away as well, that takes a second or two. With recovery, if the launcher of a lost node does not start
+/// the node again, the call returns the first cause. Otherwise the call waits for a scheduler that is away, as it waits
+/// for a node.
 ///
 /// With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
 /// must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
 /// epoch begins, and muster_init returns there. muster_recover returns in the newest epoch (muster_epoch), and may
-/// have skipped some. Work that a loss interrupted is the program's to repeat: agree on the newest state that all
-/// have, by an allreduce of its number with MUSTER_MIN. A node that others have replaced, or taken for lost while it
-/// was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their handles; a node that comes
-/// back makes them again in the order in which it first did, without the others taking part. If it calls the other of
-/// muster_group_create and muster_group_split, or passes another list of ranks, that is MUSTER_ERR_MISMATCH. Like
-/// every mismatch, this revokes parent on all its members, because their groups are no longer the same. (Colour and
-/// key are not compared: the node gets the place that it had.) Operations (muster_op_create) belong to a process. So
-/// a process that was started again must create its operations again.
+/// have skipped some. The program must repeat the work that a loss interrupted. An allreduce with MUSTER_MIN over the
+/// number of each rank's newest state gives the newest state that all ranks have. A node that others have replaced, or
+/// taken for lost while it was silent, gets MUSTER_ERR_FENCED each time. Groups that were made go on under their
+/// handles; a node that comes back makes them again, in the same order as the first time, and the others take no part.
+/// If it calls muster_group_split where it first called muster_group_create, or the reverse, or passes another list of
+/// ranks, the call returns MUSTER_ERR_MISMATCH. Like every mismatch, this revokes `parent` on all its members, because
+/// their groups are no longer the same. (Colour and key are not compared: the node gets the place that it had.)
+/// Operations (muster_op_create) belong to a process. So a process that was started again must create its operations
+/// again.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.
@@ -166,12 +169,12 @@ pub unsafe extern "C" fn muster_recover(cluster: *mut muster_cluster_t, timeout_
 
 /// Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose
 /// this node. A scheduler that this process hosts ends with it. With recovery the job goes on when this node is
-/// started again; without recovery it has ended for good. Groups that were made are still to be freed. Operations on
-/// them are MUSTER_ERR_STATE, and so is muster_group_member. Their other queries go on (size, ranks, failure), as does
-/// muster_group_set_timeout. When the last handle has been freed no thread and no descriptor of the library is left,
-/// except a thread that waits for a name server, a disk or an output of the log that does not answer. Blocking,
-/// without a limit: it waits for a function of the program's that has not returned (of muster_op_create or
-/// muster_request_notify), and for a scheduler that this process hosts to end.
+/// started again; without recovery it has ended for good. The program must still free the groups that it made.
+/// Operations on these groups, and muster_group_member, return MUSTER_ERR_STATE. Their other queries (size, ranks,
+/// failure) and muster_group_set_timeout still work. When the last handle has been freed no thread and no descriptor of
+/// the library is left, except a thread that waits for a name server, a disk or an output of the log that does not
+/// answer. Blocking, without a limit: it waits until each function of the program (of muster_op_create or
+/// muster_request_notify) has returned, and until a scheduler that this process hosts has ended.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster that no other thread is using, and is not to be used any more.

@@ -22,14 +22,14 @@ use std::ffi::c_void;
 /// gives `count`. All ranks pass the same counts and element type. A rank may call muster_allgatherv with the same counts
 /// instead: it is the same collective. (muster_allgather is another.)
 ///
-/// In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it. The
-/// outputs must not overlap each other: MUSTER_ERR_INVALID. One without elements may be NULL. Neither list is needed after
-/// this returns. Ownership, NULL, blocking and errors as muster_allreduce.
+/// In place where `in` equals `outs[rank]`. If `in` overlaps the outputs otherwise, the library works on a copy of it.
+/// The outputs must not overlap each other: MUSTER_ERR_INVALID. An output without elements may be NULL. Neither list is
+/// needed after this returns. Ownership, NULL, blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL. `outs` must be readable for
-/// one pointer per member of the group, and each of these be writable for its elements. `counts` must be readable for one
-/// number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
+/// one pointer per member of the group, and each of these pointers writable for its elements. `counts` must be readable
+/// for one number per member, or NULL. Nobody else may write to the buffers, or read the outputs, meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_allgather_list(
     group: *mut muster_group_t,
@@ -71,13 +71,13 @@ pub unsafe extern "C" fn muster_iallgather_list(
 /// counts instead: it is the same collective. (muster_reduce_scatter is another.)
 ///
 /// In place where `out` equals `ins[rank]`: then the other inputs stay as they are. If `out` overlaps the inputs otherwise,
-/// the library works on a copy of them. The inputs may overlap each other. One without elements may be NULL. Neither list
-/// is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
+/// the library works on a copy of them. The inputs may overlap each other. An input without elements may be NULL.
+/// Neither list is needed after this returns. Ownership, NULL, bits, blocking and errors as muster_allreduce.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL. `ins` must be readable for
-/// one pointer per member of the group, and each of these be readable for its elements. `counts` must be readable for one
-/// number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
+/// one pointer per member of the group, and each of these pointers readable for its elements. `counts` must be readable
+/// for one number per member, or NULL. Nobody else may write to the buffers, or read `out`, meanwhile.
 #[no_mangle]
 pub unsafe extern "C" fn muster_reduce_scatter_list(
     group: *mut muster_group_t,

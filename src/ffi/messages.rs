@@ -180,26 +180,27 @@ unsafe fn start(
     })
 }
 
-/// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. It meets a receive of that member
-/// on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another do
-/// not overtake each other: of two that a receive fits the one that was sent first is received first. (There is one
-/// exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
-/// call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a
-/// later receive has got.)
+/// Sends `count` elements to the member with rank `to`, under a tag of 0 or more. The message meets a receive of that
+/// member on the same group which asks for this rank (or any) and this tag (or any). Messages from one rank to another
+/// do not overtake each other: if two of them fit a receive, the one that was sent first is received first. (There is
+/// one exception. A receive may have just met a message when the sender leaves, the send's time is up, or the sender's
+/// call is interrupted. Then that receive waits again. It may get a message that was sent after a message that a later
+/// receive has got.)
 ///
 /// A message of up to 64 KiB is eager: this returns when the system has taken it, and the receiver keeps it until it
 /// is received. A receiver keeps up to 16 MiB of eager messages of one sender (in this version each counts 512 bytes
-/// more than it has). A further one waits for its receive, as a longer message does. To oneself, where no receive is
-/// posted for it, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is MUSTER_ERR_STATE.
+/// more than it has). A further eager message waits for its receive, as a longer message does. If a rank sends to
+/// itself and has posted no receive, an eager message is kept (MUSTER_ERR_LIMIT beyond the 16 MiB), and a longer one is
+/// MUSTER_ERR_STATE.
 ///
 /// Messages have no place in the order of collectives, and go on at the same time as these. `in` may be NULL where
 /// `count` is 0, and is the caller's again when this returns. Blocking, at most for the group's time-out:
-/// MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had gone), which ends this call alone. These end
-/// this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another element
-/// type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle; MUSTER_ERR_PEER_LEFT
-/// if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a revoked group or a
-/// broken cluster ends this call with its first cause, as muster_barrier. A process that is no member of the group
-/// gets MUSTER_ERR_INVALID. Thread-safe.
+/// MUSTER_ERR_TIMEOUT (the message may still arrive if a part of it had been sent), which ends this call alone. These
+/// errors end this call alone, too: MUSTER_ERR_MISMATCH if a message that waited for its receive met one of another
+/// element type, or for fewer elements; MUSTER_ERR_ABORTED if that receive was given up in the middle;
+/// MUSTER_ERR_PEER_LEFT if the receiver has left. A lost peer, damaged data or a broken link revokes the group, and a
+/// revoked group or a broken cluster ends this call with its first cause, as muster_barrier. A process that is no
+/// member of the group gets MUSTER_ERR_INVALID. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `count` elements, or NULL, and nobody may write to it
@@ -229,10 +230,10 @@ pub unsafe extern "C" fn muster_send(
 /// `count` is 0; what lies beyond the elements that came is not touched. After an error its contents are undefined.
 ///
 /// Blocking, time-out and errors as muster_send. MUSTER_ERR_PEER_LEFT if the sender has left and none of its messages
-/// waits. A receive from any source returns it when this rank has learnt that all other members have left. In a group
-/// of two it always learns this. In a larger group it learns it only of ranks with which it has exchanged messages,
-/// or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender gave up in
-/// the middle. Thread-safe.
+/// waits. A receive from any source returns this error when this rank has learnt that all other members have left. In a
+/// group of two the rank always learns this. In a larger group it learns this only of ranks with which it has exchanged
+/// messages, or has tried to: a receive from any source opens no links of its own. MUSTER_ERR_ABORTED if the sender
+/// gave up in the middle. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `count` elements, or NULL, and nobody else may use it
@@ -256,10 +257,10 @@ pub unsafe extern "C" fn muster_recv(
 
 /// Sends and receives at once, so that ranks in a ring need not agree on who begins: as muster_irecv and muster_isend together, and
 /// a wait for both. Returns when both have ended, with the first error of either. The two may have different partners, tags, counts
-/// and element types. If `in` and `out` overlap, what is sent is a copy of `in`, made at once (MUSTER_ERR_MEMORY). Blocking as
-/// muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`, `out_count`, `out_dtype`,
-/// `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not fit, it is written only if the call
-/// returns that MUSTER_ERR_MISMATCH.
+/// and element types. If `in` and `out` overlap, the library sends a copy of `in`, made at once (MUSTER_ERR_MEMORY).
+/// Blocking as muster_send and muster_recv. `in`, `in_count`, `in_dtype`, `to` and `in_tag` describe the send; `out`,
+/// `out_count`, `out_dtype`, `from` and `out_tag` the receive. `received` is as for muster_recv. If the message did not
+/// fit, it is written only if the call returns that MUSTER_ERR_MISMATCH.
 ///
 /// # Safety
 /// As for muster_send and muster_recv.
@@ -285,11 +286,11 @@ pub unsafe extern "C" fn muster_sendrecv(
     unsafe { run((group, "sendrecv"), Report::to(received, size), |group| both(group, send, receive)) }
 }
 
-/// Starts a muster_send, which goes on while the caller does something else; `in` is in use until it has ended, as
-/// the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
+/// Starts a muster_send, which goes on while the caller does something else; `in` is in use until the send has ended,
+/// as the request tells. Sends start in the order in which they are called; a send that waits for its receive does not
 /// hold up later sends, as long as at most 65,536 sends to one member wait for their receives. Does not wait. A send
-/// that has met its receive is not cancelled any more. Messages are the same in both forms: a send that waits may
-/// meet a receive that does not, and the other way round.
+/// that has met its receive can no longer be cancelled. Both forms send the same messages: a send that waits may meet a
+/// receive that does not wait, and the other way round.
 ///
 /// # Safety
 /// As for muster_send, until the request has ended; `request` must be NULL or writable.
@@ -309,11 +310,12 @@ pub unsafe extern "C" fn muster_isend(
     unsafe { start((group, "isend"), Report::NONE, request, |group| Ok((post(group)?, None))) }
 }
 
-/// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until it has ended, as the request
-/// tells. muster_request_test, muster_request_wait, muster_request_wait_any and muster_request_wait_all write `received` each time
-/// they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message that did not fit. `received` must stay writable for as long as
-/// any of these is called on the request. Does not wait. A receive that has met its message is not cancelled any more, unless
-/// that message does not come after all: then it ends with MUSTER_ERR_ABORTED.
+/// Starts a muster_recv, which goes on while the caller does something else; `out` is in use until the receive has
+/// ended, as the request tells. muster_request_test, muster_request_wait, muster_request_wait_any and
+/// muster_request_wait_all write `received` each time they return MUSTER_OK, or the MUSTER_ERR_MISMATCH of a message
+/// that did not fit. `received` must stay writable for as long as any of these is called on the request. Does not wait.
+/// A receive that has met its message can no longer be cancelled. But if that message does not come after all, the
+/// receive ends with MUSTER_ERR_ABORTED.
 ///
 /// # Safety
 /// As for muster_recv, until the request has ended; `request` must be NULL or writable.
@@ -335,8 +337,8 @@ pub unsafe extern "C" fn muster_irecv(
     unsafe { start((group, "irecv"), Report::to(received, size), request, |group| Ok((post(group)?, None))) }
 }
 
-/// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling it
-/// ends each of the two that has neither ended nor met its other half.
+/// Starts a muster_sendrecv: one request that has ended when both have. `received` as for muster_irecv. Cancelling the
+/// request ends each of the two messages that has neither ended nor met its other half.
 ///
 /// # Safety
 /// As for muster_sendrecv, until the request has ended; `request` must be NULL or writable.
@@ -368,8 +370,8 @@ pub unsafe extern "C" fn muster_isendrecv(
 /// can make room for a message whose length it does not know, and then receive it from that source under that tag.
 ///
 /// The message may not be all here yet. Another thread's receive may get it first, and its sender may give it up: then a receive
-/// waits for another one. A message that a posted receive has met is not found. Blocking, time-out and errors as muster_recv.
-/// Thread-safe.
+/// waits for another one. A probe does not find a message that a posted receive has already met. Blocking, time-out and
+/// errors as muster_recv. Thread-safe.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `out` must be writable for `size` bytes, or NULL (which is refused).

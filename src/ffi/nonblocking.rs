@@ -34,12 +34,13 @@ pub(super) unsafe fn start(
 
 /// muster_barrier without waiting: starts it and gives a request out, which says when it is done. See muster_request_test.
 ///
-/// Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may wait where another does
-/// not: a collective is the same in both forms. The buffers must stay as they are until the request has ended; lists of counts and
-/// displacements are read before this returns. The group's time-out counts from this call on. Errors in the arguments are returned
-/// here, and no request is made; later ones by the request, and they revoke the group as muster_barrier says. If the progress
-/// thread cannot be started, this call returns that error and revokes the group. In a group of one, a collective whose buffers have
-/// at most 64 KiB has ended when this returns, unless an earlier collective of the group is still going on.
+/// Collectives of a group, blocking or not, run one after another in the order of the calls. One rank may call the
+/// blocking form of a collective, and another rank the other form. The buffers must stay as they are until the request
+/// has ended; lists of counts and displacements are read before this returns. The group's time-out counts from this
+/// call on. If an argument is wrong, this call returns the error and makes no request. Later errors come from the
+/// request, and revoke the group as muster_barrier says. If the progress thread cannot be started, this call returns
+/// that error and revokes the group. In a group of one, a collective whose buffers have at most 64 KiB has ended when
+/// this returns, unless an earlier collective of the group is still going on.
 ///
 /// # Safety
 /// As for muster_barrier, until the request has ended; `request` must be NULL or writable.

@@ -11,9 +11,9 @@ use std::ffi::c_void;
 /// A user's reduction: `inout[i] = in[i] op inout[i]` for `count` elements of the element type `dtype`, where `in` has the
 /// operands of lower ranks. `ctx` is what muster_op_create, or the call, was given.
 ///
-/// Called from whichever thread carries the collective out, by several at a time where several groups reduce at once, on
-/// any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are, or as malloc aligns. It must write
-/// nothing but `inout`, must not throw, and must not call this library.
+/// Any thread that carries out a collective may call the function, and several threads at a time if several groups
+/// reduce at once. A call gets any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are,
+/// or as malloc aligns. The function must write nothing but `inout`, must not throw, and must not call this library.
 #[allow(non_camel_case_types)]
 pub type muster_reduce_fn =
     Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void)>;
@@ -23,9 +23,10 @@ pub type muster_reduce_fn =
 ///
 /// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
 /// ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
-/// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the same
-/// order, for a number that differs is a mismatch. A cluster has 65,536 numbers, and a freed one is not used again: after that it
-/// is MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative` neither 0 nor 1. Thread-safe; does not block.
+/// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the
+/// same order, because different numbers are a mismatch. A cluster has 65,536 numbers, and does not use a freed number
+/// again. When all are used, the call returns MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative`
+/// neither 0 nor 1. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `op` NULL or writable; `fn` and `ctx` must be good until muster_op_free has
@@ -53,8 +54,8 @@ pub unsafe extern "C" fn muster_op_create(
     })
 }
 
-/// Frees an operation: its number means nothing from now on, and is not given again: a call with it, and freeing it
-/// twice, is MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
+/// Frees an operation. Its number is invalid from now on, and is not used again: a call with it, or a second free,
+/// returns MUSTER_ERR_INVALID. Calls that have begun go on with the function. Thread-safe; does not block.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

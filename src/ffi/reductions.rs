@@ -187,24 +187,24 @@ pub unsafe extern "C" fn muster_ireduce_scatterv_with(
     unsafe { start(group, request, |group| calls::reduce_scatterv(group, r#in, out, counts, (dtype, op))) }
 }
 
-/// Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank brings as
-/// many vectors as it likes, also none.
+/// Adds vectors of all ranks exactly, and gives everyone the sum: an all-reduce by MUSTER_SUM_EXACT to which each rank
+/// brings as many vectors as it likes, or none.
 ///
 /// `in` holds `addends` vectors of `count` elements, one after another; `out` takes `count` elements. All ranks pass
 /// the same count and element type, a float; `addends` may differ. Each element of the result is the real sum of the
 /// elements at that place in all vectors of all ranks, rounded once. So a fixed list of vectors has the same sum, bit
-/// for bit, on any number of ranks. If nobody brings a vector it is +0.
+/// for bit, on any number of ranks. If nobody brings a vector the sum is +0.
 ///
-/// `addends` is 65,536 at most, else MUSTER_ERR_LIMIT, with which nothing has begun. Where all vectors of all ranks
-/// together are more than one call can add, which takes thousands of them and gigabytes, the call ends with
+/// `addends` is 65,536 at most. With more the call returns MUSTER_ERR_LIMIT, and nothing has begun. If all ranks
+/// together bring more vectors than one call can add (thousands of vectors, and gigabytes), the call ends with
 /// MUSTER_ERR_LIMIT for everyone. `in` may be NULL where `addends` or `count` is 0. In place where `out` equals `in`:
 /// then the sum takes the place of the first vector. Ownership, overlap, blocking and errors otherwise as
 /// muster_allreduce. If one rank calls muster_allreduce instead, the call ends with MUSTER_ERR_MISMATCH.
 ///
 /// Long vectors, of some 16 KiB or more, cost about as much as an exact sum (MUSTER_SUM_EXACT) of as many bytes. Many
-/// short ones cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
-/// may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it
-/// costs" in docs/exact-sums.md, also for the memory that many vectors take.
+/// short vectors cost far more: if a rank brings hundreds of vectors, or shares no memory with the others, each vector
+/// may be a message of its own. So bring fewer and longer vectors, or sum short ones up beforehand. See "What it costs"
+/// in docs/exact-sums.md, also for the memory that many vectors take.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable for `addends` times `count` elements and `out` writable for

@@ -32,8 +32,8 @@ pub struct muster_received_t {
     pub dtype: i32,
 }
 
-/// An operation that was started and may still go on. Belongs to one thread at a time. To be freed with
-/// muster_request_free, also after it has ended, and also where its group or cluster has been freed before.
+/// An operation that was started and may still go on. Belongs to one thread at a time. Free it with
+/// muster_request_free, also after the operation has ended, and also if its group or cluster has been freed before.
 pub struct muster_request_t {
     /// None once it has been freed: then this is kept for the next one.
     live: Option<Live>,
@@ -144,13 +144,13 @@ fn test(request: &Request) -> Result<Option<Outcome>> {
 }
 
 /// Asks whether the operation has ended: MUSTER_IN_PROGRESS while it goes on, MUSTER_OK once it is done, or its error, with
-/// its sentence in muster_last_error. Says the same again however often it is asked.
+/// its sentence in muster_last_error. A later test says the same again.
 ///
 /// Operations go on by themselves; this call is not needed for that. Between pieces of other work it only looks. It
 /// never waits for the end. But a thread that does nothing but test, one request or many, keeps the processor from
-/// the thread that does the work. So after some tests that found nothing within microseconds this lets others run
-/// (sched_yield). Where processors are short it sleeps for 0.1 ms at most, or until the end. A caller that can wait
-/// does better with muster_request_wait.
+/// the thread that does the work. So after some tests that found nothing within microseconds, this call lets other
+/// threads run (sched_yield). If processors are short it sleeps for 0.1 ms at most, or until the operation ends. A
+/// caller that can wait does better with muster_request_wait.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.
@@ -165,8 +165,8 @@ pub unsafe extern "C" fn muster_request_test(request: *mut muster_request_t) -> 
 /// Waits until the operation has ended, and answers as muster_request_test. MUSTER_IN_PROGRESS if it goes on after
 /// `timeout_ms`: that ends the wait but not the operation, and the caller may wait again.
 ///
-/// `timeout_ms` is -1 or INT64_MAX to wait for the operation's own end, which its group's time-out bounds, 0 to ask
-/// only. Blocking.
+/// With `timeout_ms` -1 or INT64_MAX the call waits for the operation's own end, which the group's time-out limits. 0
+/// only asks. Blocking.
 ///
 /// If a thread waits without a limit for a collective that no thread has begun, it carries the collective out itself,
 /// and before that the group's earlier collectives. So starting and waiting cost little more than the blocking call.
@@ -218,14 +218,14 @@ impl Live {
     }
 }
 
-/// Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests` goes to
-/// `index`, also where it has failed. Of several that have ended it is the first. MUSTER_IN_PROGRESS if all go on after
-/// `timeout_ms`, which counts as for muster_request_wait.
+/// Waits until one of `n` requests has ended, and answers as muster_request_test of that one; its place in `requests`
+/// goes to `index`, also if it has failed. If several have ended, it is the first in the list. MUSTER_IN_PROGRESS if
+/// all go on after `timeout_ms`, which counts as for muster_request_wait.
 ///
 /// An entry that is NULL is passed over, so that a caller can put NULL where it has freed one. MUSTER_ERR_NOT_FOUND if
-/// all are. Without a request that has ended, `index` is not written: a caller that has put `n` there before can tell an
-/// operation's error from one of this call. The requests may be of different groups and clusters. Blocking; ends early as
-/// muster_interrupt says.
+/// all entries are NULL. If no request has ended, `index` is not written. So a caller that has put `n` there before can
+/// tell an operation's error from an error of this call. The requests may be of different groups and clusters.
+/// Blocking; ends early as muster_interrupt says.
 ///
 /// # Safety
 /// `requests` must be readable for `n` pointers, each NULL or a live request, or be NULL; `index` must be NULL or writable.
@@ -279,12 +279,13 @@ pub unsafe extern "C" fn muster_request_wait_all(
     })
 }
 
-/// Is called once an operation has ended: with MUSTER_OK or its error, and what muster_request_notify was given as `ctx`.
+/// A function of the program that the library calls once an operation has ended: with MUSTER_OK or the operation's
+/// error, and the `ctx` that muster_request_notify was given.
 ///
-/// Called by a thread of the library, one function at a time for each cluster. One that takes long delays those of
-/// other requests, but no operation. It may call this library: muster_request_test makes muster_last_error give the
-/// error's sentence, and writes `received` of a receive, and muster_request_free frees this or another request. It
-/// must not free the request's cluster, and must not throw.
+/// A thread of the library calls it, one function at a time for each cluster. A function that takes long delays the
+/// functions of other requests, but no operation. The function may call this library. After muster_request_test there,
+/// muster_last_error gives the error's sentence, and `received` of a receive is written. muster_request_free frees this
+/// or another request. The function must not free the request's cluster, and must not throw.
 #[allow(non_camel_case_types)]
 pub type muster_notify_fn = Option<unsafe extern "C" fn(status: muster_status_t, ctx: *mut c_void)>;
 
@@ -310,8 +311,8 @@ impl Notified {
 /// thread of the library calls it, never this call itself. For programs with an event loop: nobody waits. If the
 /// request is freed meanwhile, `fn` is still called: muster_request_free and muster_cluster_free wait for it.
 ///
-/// One function for each request; a second is MUSTER_ERR_STATE, as is one after the cluster was freed. The first call on a
-/// cluster starts the thread. MUSTER_ERR_SYSTEM if there can be none. Does not block.
+/// A request takes one function. A second one is MUSTER_ERR_STATE, as is a call after the cluster was freed. The first
+/// call on a cluster starts the thread; MUSTER_ERR_SYSTEM if it cannot be started. Does not block.
 ///
 /// # Safety
 /// `request` must be NULL or a live request; `fn` and `ctx` must be good until `fn` has returned.
@@ -333,11 +334,12 @@ pub unsafe extern "C" fn muster_request_notify(
 }
 
 /// A descriptor that becomes readable (poll, epoll, select) when the operation has ended, and not before. If the
-/// operation has ended already, it is readable at once. For programs with an event loop. The same one each time.
+/// operation has ended already, it is readable at once. For programs with an event loop. Each call gives the same
+/// descriptor.
 ///
 /// It is an eventfd that belongs to the library: watch it, and do nothing else with it. muster_request_free closes it, so
-/// take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no descriptor
-/// more. Does not block.
+/// take it out of an epoll set before. A negative value is a status: MUSTER_ERR_SYSTEM if the process can have no more
+/// descriptors. Does not block.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.
@@ -351,19 +353,19 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
     i32::try_from(number).unwrap_or(Status::Internal.code())
 }
 
-/// Asks for the operation's end. It ends soon, with MUSTER_ERR_ABORTED, unless it has ended before, or is too far on to be
-/// stopped; then it ends normally. The request tells which; it must still be freed, and its buffers are in use until it has
+/// Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it has ended already, or is too far on to be
+/// stopped, it ends normally. The request tells which. It must still be freed, and its buffers are in use until it has
 /// ended.
 ///
-/// A send or a receive is cancelled so if it has not met its receive or its send yet. If they have met, it ends as it
+/// A send or a receive can be cancelled if it has not met its receive or its send yet. If they have met, it ends as it
 /// would have without this call. But if the message of a receive does not come after all, the receive also ends with
-/// MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the
-/// two have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's
-/// time is up.
+/// MUSTER_ERR_ABORTED. For a send that is under way and waits for its receive, only the receiver knows whether the two
+/// have met, so the library asks it. The send ends when that process has answered or is lost, or when the send's time
+/// is up.
 ///
-/// One rank alone cannot take a collective back. Cancelling one that has not ended, begun or not, revokes its group:
-/// every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the scheduler's
-/// word. MUSTER_OK if the wish was taken note of.
+/// One rank alone cannot take a collective back. Cancelling a collective that has not ended, begun or not, revokes its
+/// group: every rank's calls on it return MUSTER_ERR_ABORTED with this rank's name. May wait up to 250 ms for the
+/// scheduler's answer. MUSTER_OK means that the library has accepted the wish to cancel.
 ///
 /// # Safety
 /// `request` must be NULL or a live request.
@@ -379,10 +381,11 @@ pub unsafe extern "C" fn muster_request_cancel(request: *mut muster_request_t) -
     })
 }
 
-/// Frees a request. Does nothing for NULL. If the operation goes on it waits for its end, for as long as the blocking
-/// call may take: when this returns, the buffers are no longer touched. A caller that does not want to wait cancels first.
-/// It also waits until the function of muster_request_notify has returned, unless it is called by such a function.
-/// The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait (muster_interrupt).
+/// Frees a request. Does nothing for NULL. If the operation goes on, this call waits for its end, as long as the
+/// blocking form may take. When this returns, the library no longer touches the buffers. A caller that does not want to
+/// wait cancels first. The call also waits until the function of muster_request_notify has returned, unless such a
+/// function makes the call. The descriptor of muster_request_descriptor is closed. Nothing interrupts this wait
+/// (muster_interrupt).
 ///
 /// # Safety
 /// `request` must be NULL or a live request, which must not be used afterwards.

@@ -18,11 +18,11 @@ pub struct muster_scheduler_t {
 }
 
 /// Starts a scheduler on a thread of this process. The settings name the number of workers and, if wanted, host (default
-/// 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells); the role does not count. Nor do a
-/// launcher's variables for the place of its own job's scheduler, such as MASTER_ADDR. NULL for `config` means the environment's
-/// settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
-/// MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with recovery,
-/// MUSTER_ERR_JOURNAL.
+/// 127.0.0.1) and port (default 0: the system chooses; muster_scheduler_address tells). The role is ignored, and so are
+/// a launcher's variables that say where its own job's scheduler is, such as MASTER_ADDR. NULL for `config` means the
+/// environment's settings. Returns when the port is bound. Among its errors are MUSTER_ERR_CONFIG, MUSTER_ERR_BIND,
+/// MUSTER_ERR_LIMIT (too few descriptors), MUSTER_ERR_INTERRUPTED (by the hook, while a name is looked up) and, with
+/// recovery, MUSTER_ERR_JOURNAL.
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `out` must be NULL or writable. Where `config` is NULL no other thread may change
@@ -65,9 +65,9 @@ pub unsafe extern "C" fn muster_scheduler_address(
     })
 }
 
-/// Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if it has not ended after
-/// `timeout_ms`: one can wait again, and several threads may. After muster_scheduler_stop it is MUSTER_ERR_ABORTED, or what the
-/// job had ended with before.
+/// Waits until the job has ended: MUSTER_OK, or the job's error. MUSTER_IN_PROGRESS if the job has not ended after
+/// `timeout_ms`: the program can wait again, and several threads may wait. After muster_scheduler_stop it returns
+/// MUSTER_ERR_ABORTED, or the status with which the job had ended before.
 ///
 /// `timeout_ms` is -1 or INT64_MAX to wait without limit, 0 to look only.
 ///
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn muster_scheduler_wait(scheduler: *mut muster_scheduler_
 }
 
 /// Ends the job for all nodes that are still in it (MUSTER_ERR_ABORTED there), and waits until the scheduler has
-/// ended. MUSTER_OK also when the job had ended before. With recovery its journal's disk has 30 s for what is still to
-/// be written.
+/// ended. It also returns MUSTER_OK if the job had ended before. With recovery it waits up to 30 s until the rest of
+/// the journal is on disk.
 ///
 /// # Safety
 /// `scheduler` must be NULL or a live scheduler.

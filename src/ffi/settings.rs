@@ -23,8 +23,8 @@ impl muster_config_t {
 
 /// Makes empty settings. Free them with muster_config_free.
 ///
-/// `abi_version` says for what the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is older
-/// than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
+/// `abi_version` says for which library the program was built. Pass MUSTER_HEADER_VERSION to refuse a library that is
+/// older than the program's header. Pass MUSTER_ABI_VERSION to accept any library of this ABI. MUSTER_ERR_INVALID for
 /// another ABI, and for a greater minor number than the library's; the sentence has both versions.
 ///
 /// # Safety
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn muster_config_load_env(config: *mut muster_config_t) ->
 }
 
 /// Sets one setting, which then beats every other source. Copies both strings. An unknown key, or a value that does not
-/// fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init looks at the text of
-/// `thresholds`, which only a scheduler uses, and at what settings demand of each other.)
+/// fit, is MUSTER_ERR_CONFIG at once. A key that is not UTF-8 is MUSTER_ERR_INVALID. (muster_init checks the text of
+/// `thresholds`, which only a scheduler uses, and whether the settings fit each other.)
 ///
 /// # Safety
 /// `config` must be NULL or a live configuration; `key` and `value` must be NULL or strings.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn muster_config_set(
 /// Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
 /// `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
 /// zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
-/// the length), MUSTER_ERR_NOT_FOUND if it has no value. An unknown key, and one that is a secret, is
+/// the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, and the key of a secret, are
 /// MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
 ///
 /// # Safety

@@ -41,22 +41,23 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
 /// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
-/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Beyond, it is
-/// MUSTER_ERR_LIMIT. So is any call on the store while this process has 1,024 others waiting for their answers. An
-/// empty key is MUSTER_ERR_INVALID. So is, in every call on the store, a length or a list that no memory can hold (more than
-/// PTRDIFF_MAX bytes). `value` may be NULL where `len` is 0.
+/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) More is
+/// MUSTER_ERR_LIMIT. While 1,024 calls of this process wait for answers of the store, any other call on the store is
+/// MUSTER_ERR_LIMIT, too. An empty key is MUSTER_ERR_INVALID. Every call on the store refuses a length, or a list, of
+/// more than PTRDIFF_MAX bytes with MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
 ///
-/// A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length instead. So do
-/// the calls on the store that exist in one form only, such as muster_store_append. Both kinds name the same keys.
+/// A key that is a C string ends at its first zero byte. Calls whose name ends in _bytes take a key with a length
+/// instead. Calls on the store that exist in one form only, such as muster_store_append, do so, too. Both kinds name
+/// the same keys.
 ///
-/// Every call on the store waits for the scheduler's answer. muster_store_get and muster_store_wait wait for as long
-/// as they are told. So does muster_store_multi_get. Every other call, and a call with `timeout_ms` 0, waits for at
-/// most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
-/// MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns the latter as soon as the
-/// scheduler has not been heard for the heartbeat time-out and takes no connection, for what it kept does not come
-/// back. In a broken cluster it returns the first cause, also after muster_finalize. After muster_finalize of a whole
-/// cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With recovery a call that was under
-/// way when a node was lost, and waits for nobody but the scheduler, still gets its answer.
+/// Every call on the store waits for the scheduler's answer. muster_store_get, muster_store_wait and
+/// muster_store_multi_get wait for at most their `timeout_ms`. Every other call, and a call with `timeout_ms` 0, waits
+/// for at most 300 s (no setting changes this). When the time is up, the call returns MUSTER_ERR_TIMEOUT, or
+/// MUSTER_ERR_UNREACHABLE if the scheduler cannot be reached. Without recovery it returns MUSTER_ERR_UNREACHABLE as
+/// soon as the scheduler has not been heard for the heartbeat time-out and takes no connection, because the keys that
+/// the scheduler kept do not come back. In a broken cluster it returns the first cause, also after muster_finalize.
+/// After muster_finalize of a whole cluster it returns MUSTER_ERR_STATE. No error of the store revokes anything. With
+/// recovery, if a node is lost while a call waits only for the scheduler, the call still gets its answer.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
@@ -76,10 +77,10 @@ pub unsafe extern "C" fn muster_store_set(
     })
 }
 
-/// The value of a key, waiting until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1 the
-/// default (setting store_timeout, 300 s), 0 try once (MUSTER_ERR_NOT_FOUND if it is not there; the scheduler's answer
-/// is waited for), INT64_MAX without limit. The value is the caller's, to be freed with muster_free; a zero byte that
-/// `len` (may be NULL) does not count stands behind it.
+/// Gives the value of a key, and waits until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1
+/// means the default (setting store_timeout, 300 s), INT64_MAX no limit, and 0 a single try: MUSTER_ERR_NOT_FOUND if
+/// the key is not there. A single try, too, waits for the scheduler's answer. The value is the caller's, to be freed
+/// with muster_free. A zero byte follows the value; `len` (may be NULL) does not count it.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` writable or NULL (which is refused), `len` writable
@@ -186,8 +187,8 @@ pub unsafe extern "C" fn muster_store_delete(
 
 /// Waits until every one of `n` keys exists. `timeout_ms` as for muster_store_get. Of several keys the sentence of a
 /// time-out names up to three that are missing. For that it waits up to 250 ms more for the scheduler's answer, and
-/// says so if none comes. For no keys it is MUSTER_OK at once, also once the cluster is broken or left. The keys of one call
-/// are limited as those of muster_store_check: beyond that it is MUSTER_ERR_LIMIT.
+/// says so if none comes. Without keys it returns MUSTER_OK at once, also if the cluster is broken or left. The keys of
+/// one call are limited as those of muster_store_check: more is MUSTER_ERR_LIMIT.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` pointers, each NULL or a string.

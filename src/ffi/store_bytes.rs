@@ -8,14 +8,14 @@ use super::store::give_value;
 use crate::error::{memory, Error, Result, Status};
 use std::ffi::c_void;
 
-/// Bytes with a length: a key of the store, or a value. Those that the caller gives are only read. `data` may be NULL where
-/// `len` is 0.
+/// Bytes with a length: a key of the store, or a value. The library only reads the bytes that the caller passes. `data`
+/// may be NULL where `len` is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct muster_bytes_t {
-    /// Where they begin.
+    /// Where the bytes begin.
     pub data: *const c_void,
-    /// How many they are.
+    /// How many bytes there are.
     pub len: usize,
 }
 
@@ -140,10 +140,10 @@ pub unsafe extern "C" fn muster_store_add_bytes(
     })
 }
 
-/// Puts `len` bytes behind what is in a key, and gives how long its value is then to `total` (may be NULL). A key
+/// Appends `len` bytes to the value of a key, and writes the new length of the value to `total` (may be NULL). A key
 /// that is not there counts as empty. Happens exactly once, whatever happens to the connection. If several nodes
-/// append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it
-/// is MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
+/// append, each piece stays whole. The pieces are in the order in which the scheduler got them. Beyond the limits it is
+/// MUSTER_ERR_LIMIT, and nothing has changed. With recovery the whole value is written to the journal each time.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` and `value` readable for their lengths or NULL, `total` writable or NULL.
@@ -170,10 +170,10 @@ pub unsafe extern "C" fn muster_store_append(
     })
 }
 
-/// As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D:
-/// then `current` gets `expected` where the key is not there, and something was expected. That is what the compareSet
-/// of PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. Either way such a key is
-/// not set.
+/// As muster_store_compare_set, with a key of `key_len` bytes, zeros included. `flags` is 0, or MUSTER_STORE_C10D. With
+/// the flag, if the key does not exist and `expected` is not empty, `current` gets `expected`, as the compareSet of
+/// PyTorch's c10d stores answers. Without the flag, `current` gets no bytes in that case. In both cases the key is not
+/// set.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key`, `expected` and `desired` readable for their lengths or NULL, `current` and
@@ -255,8 +255,8 @@ pub unsafe extern "C" fn muster_store_wait_bytes(
 
 /// Says which of `n` keys exist, all at one moment: `exists`, of `n` entries, gets 1 for each that does, 0 for each
 /// that does not. Waits for the scheduler's answer only. The keys of one call may take at most 1 MiB minus 1 KiB
-/// together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. For no keys
-/// it is MUSTER_OK at once, also once the cluster is broken or left; `keys` and `exists` may be NULL then.
+/// together, where each key counts 4 bytes more than its length. Beyond that it returns MUSTER_ERR_LIMIT. Without keys
+/// it returns MUSTER_OK at once, also if the cluster is broken or left; `keys` and `exists` may be NULL then.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `exists` must be
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn muster_store_check(
     })
 }
 
-/// How many keys there are, into `count`.
+/// Writes to `count` how many keys there are.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `count` writable or NULL (which is refused).
@@ -302,8 +302,8 @@ pub unsafe extern "C" fn muster_store_count(cluster: *mut muster_cluster_t, coun
 }
 
 /// Lists the keys that begin with `prefix`, in the order of their bytes; all keys where `prefix_len` is 0 (`prefix` may be NULL
-/// then). `keys` gets one block: `n` entries, and the bytes to which they point. It is the caller's, also where `n` is 0, and is
-/// freed by one muster_free(keys). A zero byte that does not count stands behind each key.
+/// then). `keys` gets one block: `n` entries, and the bytes to which they point. The block is the caller's, also if `n`
+/// is 0; one muster_free(keys) frees it. A zero byte follows each key; its `len` does not count it.
 ///
 /// Long lists come in pieces of 64 KiB, so that no other call waits for long. So a key that is set or deleted
 /// meanwhile may be in the list or not. All other keys that begin with `prefix` are in it. A prefix that is longer
@@ -337,10 +337,11 @@ pub unsafe extern "C" fn muster_store_list(
     })
 }
 
-/// Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. Of a key that
-/// stands there twice the later value counts. Happens exactly once. The keys take 1 MiB less 1 KiB together at most (4 bytes for each
-/// counted in), the values as much as one value may (16 MiB, setting store_value_limit); else it is MUSTER_ERR_LIMIT. Waits
-/// for the scheduler's answer as muster_store_set. For no keys it is MUSTER_OK at once.
+/// Sets `n` keys, the first to the first of `values` and so on, in one request: all of them at one moment, or none. If
+/// a key is in the list twice, the later value counts. Happens exactly once. The keys may take at most 1 MiB minus 1
+/// KiB together, where each key counts 4 bytes more than its length. The values together may take as much as one value
+/// may (16 MiB, setting store_value_limit). More is MUSTER_ERR_LIMIT. Waits for the scheduler's answer as
+/// muster_store_set. Without keys it returns MUSTER_OK at once.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` and `values` must be readable for `n` entries, and each for its length.
@@ -363,12 +364,12 @@ pub unsafe extern "C" fn muster_store_multi_set(
     })
 }
 
-/// The values of `n` keys, all of one moment, waiting until all of them are there: one request. `timeout_ms` as for
-/// muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The sentence names keys
-/// that are missing, as that of muster_store_wait. `values` gets one block: `n` entries in the order of `keys`, and
-/// the bytes to which they point. It is freed by one muster_free(values). A zero byte that does not count stands
-/// behind each value. Limits as muster_store_multi_set; values that are longer together are MUSTER_ERR_LIMIT. For no
-/// keys it is MUSTER_OK at once, and `values` gets a block all the same.
+/// Gives the values that `n` keys have at one moment, in one request, and waits until all keys are there. `timeout_ms`
+/// as for muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The error's
+/// sentence names missing keys, as after muster_store_wait. `values` gets one block: `n` entries in the order of
+/// `keys`, and the bytes to which they point. One muster_free(values) frees it. A zero byte follows each value; its
+/// `len` does not count it. Limits as muster_store_multi_set: if the values are longer together, it returns
+/// MUSTER_ERR_LIMIT. Without keys it returns MUSTER_OK at once, and `values` gets a block all the same.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `keys` must be readable for `n` entries, and each for its length; `values` must be
