@@ -99,10 +99,10 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// It returns MUSTER_OK once it has told all nodes, except those known to be lost or to have left. Otherwise it returns
 /// MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes it could not tell. With recovery, if the scheduler is
 /// started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits 1
-/// s for that. In a cluster of more than 1,024 nodes a rank can tell only the nodes whose addresses it knows. Returns
-/// MUSTER_OK at once if the job is already over: without recovery any loss ends it. With recovery it returns
-/// MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It returns MUSTER_ERR_STATE
-/// after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
+/// s for the scheduler, which has to hear of the abort. In a cluster of more than 1,024 nodes a rank can tell only the
+/// nodes whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any loss ends
+/// it. With recovery it returns MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It
+/// returns MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
@@ -120,8 +120,8 @@ pub unsafe extern "C" fn muster_abort(
 }
 
 /// Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
-/// servers, is in this call. Then every group, also one that the program made, is as new under the same handle. Nothing
-/// of what revoked it is left, its collectives count from 1, and its links and messages are new. Ranks, members,
+/// servers, is in this call. Then every group, also one that the program made, is as new under the same handle. What
+/// revoked the group is forgotten, its collectives count from 1, and its links and messages are new. Ranks, members,
 /// time-outs, the store, operations and finished requests stay what they are.
 ///
 /// Blocking, at most `timeout_ms` milliseconds, and 250 ms more where the scheduler does not say at once which nodes
