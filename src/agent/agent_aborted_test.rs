@@ -86,7 +86,7 @@ fn only_an_abort_of_this_epoch_counts() {
 }
 
 #[test]
-fn who_leaves_gives_a_new_scheduler_a_moment_to_hear_of_it() {
+fn a_node_that_leaves_gives_a_new_scheduler_a_moment_to_hear_of_it() {
     let mut bench = told(false);
     bench.outputs.clear();
     bench.command(Command::Leave);

@@ -87,7 +87,7 @@ fn has_formed(bench: &Bench) -> bool {
 }
 
 #[test]
-fn whoever_is_not_its_own_scheduler_is_passed_by() {
+fn a_scheduler_of_another_job_is_passed_by() {
     for stranger in [Who::Nobody, Who::OfAnotherJob, Who::Silent, Who::Garbage, Who::Closes] {
         let mut bench = searching(Duration::from_secs(60));
         let own_at = |place, _| if place == 2 { Who::Own } else { stranger };

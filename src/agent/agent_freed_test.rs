@@ -80,7 +80,7 @@ fn the_end_of_a_group_that_this_node_has_freed_is_no_news() {
 }
 
 #[test]
-fn who_leaves_says_no_more_than_that() {
+fn a_node_that_leaves_says_nothing_more() {
     let mut bench = Bench::joined();
     free(&mut bench, 3);
     bench.command(Command::Leave);

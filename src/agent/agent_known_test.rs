@@ -74,7 +74,7 @@ fn one_of_a_lower_generation_or_another_job_is_refused() {
 }
 
 #[test]
-fn who_is_said_to_be_lost_in_another_epoch_is_not_lost_in_this_one() {
+fn a_node_said_to_be_lost_in_another_epoch_is_not_lost_in_this_one() {
     let mut bench = joined(1);
     bench.receive(Message::Formed(formed(1, 2)));
     bench.outputs.clear();

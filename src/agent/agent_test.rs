@@ -273,7 +273,7 @@ fn one_that_is_put_out_does_not_wait_for_an_epoch() {
 }
 
 #[test]
-fn only_who_waits_for_an_epoch_hears_that_there_is_none() {
+fn only_a_node_that_waits_for_an_epoch_hears_that_there_is_none() {
     let no = |status| Message::NotRecovered(wire::NotRecovered { failure: failure(status, None, "rank 1 is awaited") });
     let mut bench = Bench::joined();
     bench.outputs.clear();

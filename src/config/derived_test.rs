@@ -131,7 +131,7 @@ fn ports_differ_and_lie_where_the_system_chooses_none() {
 }
 
 #[test]
-fn whoever_names_the_job_a_rank_or_a_port_is_taken_at_his_word() {
+fn settings_that_name_the_job_a_rank_or_a_port_are_believed() {
     for (own, expected) in
         [(("MUSTER_JOB_ID", "mine"), 8118), (("MUSTER_RANK_ID", "1"), 8118), (("MS_SCHED_PORT", "4711"), 4711)]
     {

@@ -128,7 +128,7 @@ fn the_job_ends_when_the_survivors_have_gone_and_can_go_on_when_all_are_started_
 }
 
 #[test]
-fn who_leaves_then_leaves_this_run_and_not_the_job() {
+fn a_node_that_leaves_an_abandoned_run_does_not_leave_the_job() {
     let mut bench = formed();
     let wish = GroupWish::Ranks(vec![0, 2]);
     for conn in 0..4 {
@@ -167,7 +167,7 @@ fn who_leaves_then_leaves_this_run_and_not_the_job() {
 }
 
 #[test]
-fn who_had_left_before_the_word_had_left_the_job() {
+fn a_node_that_left_before_the_abandonment_has_left_the_job() {
     let mut bench = formed();
     lose(&mut bench);
     bench.say(0, Message::Leave);
@@ -284,7 +284,7 @@ fn the_place_of_a_life_that_is_lost_once_more_is_known_by_any_of_its_lives() {
 }
 
 #[test]
-fn who_had_come_back_and_waits_is_sent_away() {
+fn a_node_that_had_come_back_and_waits_is_sent_away() {
     let mut bench = formed();
     lose(&mut bench);
     bench.close(2, Closed::Ended);
@@ -409,7 +409,7 @@ fn a_scheduler_that_is_started_again_has_not_forgotten_it() {
 }
 
 #[test]
-fn who_left_that_run_is_not_the_cause_that_the_next_scheduler_finds() {
+fn a_node_that_left_that_run_is_not_the_cause_that_the_next_scheduler_finds() {
     for (rewritten, comes_again) in [(false, false), (true, false), (false, true)] {
         let mut bench = formed();
         bench.close(2, Closed::Ended);
@@ -544,7 +544,7 @@ fn the_next_epoch_knows_nothing_of_it() {
 }
 
 #[test]
-fn who_says_it_again_and_again_fills_no_disk() {
+fn a_launcher_that_abandons_a_place_again_and_again_fills_no_disk() {
     let mut bench = formed();
     let before = bench.written.len();
     for _ in 0..20 {

@@ -345,7 +345,7 @@ fn no_other_node_takes_the_connection_of_a_life() {
 }
 
 #[test]
-fn who_left_is_told_so_again() {
+fn a_node_that_left_is_told_so_again() {
     let mut bench = Bench::formed(&["here", "here"]);
     bench.say(0, Message::Leave);
     bench.sent.clear();
@@ -454,7 +454,7 @@ fn out_of_turn_ends_the_connection() {
 }
 
 #[test]
-fn who_is_refused_again_and_again_is_mentioned_once() {
+fn a_node_that_is_refused_again_and_again_is_mentioned_once() {
     let mut bench = Bench::new(rules(4, 0));
     let refusals = |lines: &[String]| lines.iter().filter(|line| line.starts_with("refused: ")).count();
     for (conn, serial, mentioned) in [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 2, 2), (5, 1, 2)] {

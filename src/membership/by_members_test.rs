@@ -70,7 +70,7 @@ fn the_members_get_it_when_the_last_has_asked_and_nobody_else_is_told() {
 }
 
 #[test]
-fn who_does_not_wait_any_more_hears_who_is_awaited_and_is_not_waited_for() {
+fn a_rank_that_stops_waiting_hears_who_is_awaited_and_is_not_awaited_itself() {
     let mut bench = cluster();
     ask(&mut bench, 0, &[0, 1, 2, 3], "x");
     ask(&mut bench, 2, &[0, 1, 2, 3], "x");

@@ -189,7 +189,7 @@ impl Groups {
     fn settle_dispute(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId) {
         let Some(Dispute { sequence, calls, otherwise, .. }) = self.disputes.remove(&group) else { return };
         let size = self.table.members_of(group).map_or(0, |members| members.len());
-        let found = who_differs(cluster, group, sequence, size, &calls);
+        let found = blame_odd_ranks(cluster, group, sequence, size, &calls);
         let mismatch = found.map(|(culprit, cause)| {
             let (status, epoch) = (Status::Mismatch, cluster.epoch);
             Failure { status, culprit, cause, epoch, group: Some(group), sequence }
@@ -201,7 +201,7 @@ impl Groups {
 }
 
 /// The whole sentence, and the node that it blames; nothing where all of these calls are the same.
-fn who_differs(
+fn blame_odd_ranks(
     cluster: &ClusterState,
     group: GroupId,
     sequence: u64,

@@ -40,7 +40,7 @@ fn in_words(rank: u32) -> String {
 }
 
 #[test]
-fn who_called_something_else_than_most_is_named() {
+fn a_rank_that_made_another_call_than_most_is_named() {
     for odd in 0..4 {
         let mut bench = Bench::formed(&HOSTS);
         let of = |rank: u64| if rank == odd { BARRIER } else { ALLREDUCE };
@@ -149,7 +149,7 @@ fn gives_up(bench: &mut Bench, conn: u64, status: Status, sequence: u64) -> Fail
 
 /// The ranks that met on a link are not the ones who know which of them is wrong.
 #[test]
-fn who_gives_up_over_a_frame_hears_who_was_wrong() {
+fn a_rank_that_gives_up_over_a_frame_hears_which_rank_was_wrong() {
     let mut bench = Bench::formed(&HOSTS);
     gives_up(&mut bench, 1, Status::Mismatch, 3);
     gives_up(&mut bench, 0, Status::Mismatch, 3);

@@ -63,7 +63,7 @@ fn one_too_few_names_the_missing_rank() {
 }
 
 #[test]
-fn who_is_missing_is_counted_where_ranks_are_not_known() {
+fn missing_nodes_are_counted_where_ranks_are_not_known() {
     let mut bench = Bench::new(Rules {
         forming_timeout: Some(Duration::from_millis(1_500)),
         forming_setting: "MS_TOPO_TIMEOUT is 1.5".to_owned(),

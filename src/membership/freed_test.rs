@@ -144,7 +144,7 @@ fn without_a_journal_it_is_answered_at_once() {
 }
 
 #[test]
-fn who_had_freed_it_before_counts_after() {
+fn a_free_before_a_restart_counts_after_it() {
     for rewritten in [false, true] {
         let mut bench = with_group();
         free(&mut bench, 0);
@@ -160,7 +160,7 @@ fn who_had_freed_it_before_counts_after() {
 }
 
 #[test]
-fn who_has_left_uses_it_no_more_after_it_either() {
+fn a_rank_that_left_before_a_restart_does_not_use_the_group_after_it() {
     for rewritten in [false, true] {
         let mut bench = with_group();
         free(&mut bench, 0);
@@ -212,7 +212,7 @@ fn the_next_life_of_a_node_uses_again_what_its_last_life_had_freed() {
 }
 
 #[test]
-fn who_comes_back_is_answered_what_was_made_and_nobody_else_takes_part_unless_it_makes_another() {
+fn a_rank_that_comes_back_gets_the_group_that_was_made_unless_it_makes_another() {
     for (started_anew, rewritten, ranks) in
         [(false, false, vec![0, 1]), (true, false, vec![0, 1]), (true, true, vec![0, 1]), (false, false, vec![1, 0])]
     {

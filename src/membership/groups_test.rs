@@ -152,7 +152,7 @@ fn nothing_is_kept_of_groups_that_all_have_freed() {
 }
 
 #[test]
-fn who_comes_back_can_ask_again() {
+fn a_node_that_comes_back_can_ask_again() {
     let mut bench = cluster(2);
     ask(&mut bench, 0, (GroupId::WORLD, 1), ranks(&[0, 1]));
     bench.close(0, Closed::Broken);
@@ -244,7 +244,7 @@ fn nor_is_it_why_one_dies_that_has_gone_on_with_other_groups() {
 }
 
 #[test]
-fn who_called_something_else_before_makes_no_group_with_the_others() {
+fn a_rank_that_made_another_call_before_makes_no_group_with_the_others() {
     let other_call = |rank: u32| {
         let root = Some(rank);
         let call = Call { kind: CallKind::Broadcast, dtype: None, op: None, root, count: 1, layout: 0 };

@@ -100,7 +100,7 @@ fn answers_that_wait_for_the_disk_count_as_unanswered() {
 }
 
 #[test]
-fn who_asks_again_over_a_new_connection_is_not_refused_for_what_the_old_one_was_to_be_told() {
+fn answers_still_due_on_an_old_connection_do_not_refuse_a_node_on_its_new_one() {
     let mut bench = formed();
     bench.syncs = false;
     (0..OPEN_MAX as u64).for_each(|request| ask(&mut bench, 0, request, StoreOperation::Add));

@@ -202,7 +202,7 @@ fn one_that_lacks_a_group_or_an_epoch_is_not_gone_on_with_either() {
 }
 
 #[test]
-fn who_is_not_known_or_does_not_have_the_token_ends_nothing() {
+fn a_stranger_or_a_node_without_the_token_ends_nothing() {
     let bench = formed();
     let mut next = started(bench.written.clone());
     let stranger = Register { incarnation: crate::types::Incarnation([77; 16]), ..again(0, 9, 9, 9) };

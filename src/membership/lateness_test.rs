@@ -45,7 +45,7 @@ fn again(size: u32) -> Register {
 }
 
 #[test]
-fn who_was_not_heard_is_not_said_to_live() {
+fn a_node_that_was_not_heard_is_not_said_to_live() {
     let mut bench = Bench::formed(&["here", "there"]);
     pass(&mut bench, MS * 900, &[0, 1]);
     suspect(&mut bench, 0, 1);
@@ -58,7 +58,7 @@ fn who_was_not_heard_is_not_said_to_live() {
 }
 
 #[test]
-fn who_went_because_of_another_is_not_the_culprit() {
+fn a_node_that_went_because_of_another_is_not_the_culprit() {
     let mut bench = Bench::formed(&["there", "there", "there"]);
     pass(&mut bench, MS * 900, &[0, 1, 2]);
     suspect(&mut bench, 0, 1);
@@ -72,7 +72,7 @@ fn who_went_because_of_another_is_not_the_culprit() {
 }
 
 #[test]
-fn who_went_before_a_group_was_revoked_did_not_go_because_of_that() {
+fn a_node_that_went_before_a_group_was_revoked_did_not_go_because_of_that() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
     bench.close(1, Closed::Broken);
     pass(&mut bench, MS * 900, &[0, 2]);
@@ -202,7 +202,7 @@ fn a_life_that_did_not_answer_keeps_nobody_from_its_place() {
 }
 
 #[test]
-fn who_has_not_registered_yet_has_the_rest_of_its_time() {
+fn a_connection_that_has_not_registered_yet_has_the_rest_of_its_time() {
     let mut bench = Bench::new(rules(2, 0));
     bench.open(1);
     pass(&mut bench, GREETING - MS * 300, &[]);

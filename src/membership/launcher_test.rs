@@ -145,7 +145,7 @@ fn a_scripts_child_is_known_by_what_it_inherited() {
 }
 
 #[test]
-fn who_knows_no_more_than_its_rank_says_nothing() {
+fn a_launcher_that_knows_only_the_rank_proves_nothing() {
     let (_, ended) = with_script();
     for other in [
         ChildEnded { launch: None, ..ended.clone() },
@@ -216,7 +216,7 @@ fn what_was_on_its_way_does_not_disprove_it() {
 }
 
 #[test]
-fn who_attaches_again_has_disproved_it() {
+fn a_node_that_attaches_again_has_disproved_its_end() {
     let mut bench = Bench::formed(&["here", "there"]);
     word(&mut bench, killed(1, "there"));
     bench.close(1, Closed::Ended);
@@ -291,7 +291,7 @@ fn after_a_pause_of_its_own_the_scheduler_gives_the_node_the_time_to_come_back()
 }
 
 #[test]
-fn who_has_left_or_is_lost_already() {
+fn a_launchers_word_about_a_node_that_left_or_is_lost_changes_nothing() {
     let mut bench = Bench::formed(&["here", "here", "there"]);
     bench.say(1, Message::Leave);
     word(&mut bench, killed(1, "here"));

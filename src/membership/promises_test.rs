@@ -111,7 +111,7 @@ fn beats(bench: &mut Bench, conn: u64, sequence: u64) -> Vec<Message> {
 }
 
 #[test]
-fn who_waits_for_a_goodbye_that_the_disk_keeps_back_hears_that_the_scheduler_lives() {
+fn a_node_that_waits_for_a_goodbye_held_by_the_disk_hears_that_the_scheduler_lives() {
     let mut bench = formed(2);
     bench.syncs = false;
     for (conn, sequence) in [(0, 1), (1, 2), (0, 3)] {
@@ -522,7 +522,7 @@ fn a_job_that_is_done_is_so_in_the_snapshot_too() {
 }
 
 #[test]
-fn who_first_hears_of_its_epoch_after_a_restart_is_listened_to() {
+fn a_node_that_first_hears_of_its_epoch_after_a_restart_is_listened_to() {
     let mut bench = Bench::new(durable(2));
     bench.syncs = false;
     (0..2).for_each(|rank| bench.join(u64::from(rank), register(rank, 2)));

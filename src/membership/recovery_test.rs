@@ -53,7 +53,7 @@ fn revoked(bench: &mut Bench, conn: u64) -> Vec<(GroupId, Status, String)> {
 }
 
 #[test]
-fn who_wants_an_epoch_in_vain_gives_its_groups_up_all_the_same() {
+fn a_rank_that_wants_an_epoch_in_vain_gives_its_groups_up_all_the_same() {
     let mut bench = Bench::formed(&["here", "here", "here"]);
     bench.say(2, Message::Leave);
     inside(&mut bench, 0, 1);
@@ -232,7 +232,7 @@ fn a_wish_of_another_epoch_is_none() {
 }
 
 #[test]
-fn who_waits_no_more_hears_who_was_awaited() {
+fn a_rank_that_stops_waiting_hears_which_ranks_were_awaited() {
     let mut bench = Bench::formed(&["here", "here", "there", "there", "there", "there"]);
     inside(&mut bench, 0, 1);
     bench.sent.clear();
@@ -264,7 +264,7 @@ fn gives_up(bench: &mut Bench, conn: u64) -> (Option<u32>, String) {
 }
 
 #[test]
-fn who_never_called_is_named_before_those_whose_time_was_up_a_moment_sooner() {
+fn a_rank_that_never_called_is_named_before_those_that_gave_up_a_moment_sooner() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
     [0, 2].into_iter().for_each(|conn| inside(&mut bench, conn, 1));
     let (first, words) = gives_up(&mut bench, 0);

@@ -138,7 +138,7 @@ fn without_its_token_a_node_waits_for_half_a_minute_after_the_loss() {
 }
 
 #[test]
-fn who_comes_in_the_name_of_a_life_that_is_known_has_its_token() {
+fn a_node_that_claims_a_known_life_must_have_its_token() {
     let mut bench = formed(&["here", "here"]);
     let instance = Some(JobInstance([9; 16]));
     let same = Register { instance, ..life(1, 2, 0, "here") };
@@ -469,7 +469,7 @@ fn the_time_of_a_job_without_nodes_counts_from_the_last_loss() {
 }
 
 #[test]
-fn who_came_back_and_was_away_again_is_not_told_of_the_epoch_before() {
+fn a_node_that_came_back_and_was_away_again_is_not_told_of_the_epoch_before() {
     let mut bench = formed(&["here", "there", "here"]);
     dies(&mut bench, 1, &life(1, 3, 0, "there"));
     pass(&mut bench, Duration::from_millis(150), &[0, 2]);

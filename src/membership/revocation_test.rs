@@ -63,7 +63,7 @@ fn the_first_cause_is_told_to_every_member_and_kept() {
 }
 
 #[test]
-fn who_has_no_say_is_ignored() {
+fn a_node_that_has_no_say_is_ignored() {
     let mut bench = with_server();
     revoke(&mut bench, 2, failure(GroupId::WORLD, "not a member"));
     revoke(&mut bench, 0, Failure { epoch: Epoch(0), ..failure(GroupId::WORLD, "old") });
@@ -129,7 +129,7 @@ fn different_calls_are_told_apart() {
 }
 
 #[test]
-fn whoever_goes_after_a_revocation_is_its_consequence() {
+fn a_node_that_goes_after_a_revocation_is_its_consequence() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
     let first = failure(GroupId::WORLD, "allreduce #4 on world timed out");
     revoke(&mut bench, 2, first.clone());

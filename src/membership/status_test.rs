@@ -197,7 +197,7 @@ fn an_absent_rank_is_named_with_what_it_is_in() {
 }
 
 #[test]
-fn who_has_said_nothing_since_a_call_began_is_absent_only_when_it_should_have() {
+fn a_node_silent_since_a_call_began_is_absent_only_when_its_word_is_due() {
     let mut bench = Bench::formed(&["here", "a", "b"]);
     is_at(&mut bench, 1, BARRIER, 4, 4, 0);
     bench.pass(MS * 100);
@@ -434,7 +434,7 @@ fn so_many_are_told_at_a_time_and_no_more() {
 }
 
 #[test]
-fn who_asks_and_does_not_take_the_answer_is_put_out() {
+fn a_connection_that_asks_and_does_not_take_the_answer_is_closed() {
     let mut bench = large();
     bench.open(ASKER);
     part(&mut bench, ASKER);
@@ -447,7 +447,7 @@ fn who_asks_and_does_not_take_the_answer_is_put_out() {
 }
 
 #[test]
-fn who_asks_never_registers() {
+fn a_connection_that_asks_never_registers() {
     let mut bench = large();
     bench.open(ASKER);
     part(&mut bench, ASKER);

@@ -123,7 +123,7 @@ fn values_travel_in_pieces() {
 }
 
 #[test]
-fn who_waits_is_answered_when_the_key_appears() {
+fn a_waiting_node_is_answered_when_the_key_appears() {
     let mut bench = Bench::new();
     assert_eq!(bench.begin(1, ask(StoreOperation::Get, 7, "k")), []);
     assert_eq!(bench.begin(2, ask(StoreOperation::Get, 8, "k")), []);
@@ -155,7 +155,7 @@ fn wait_means_all_at_once() {
 }
 
 #[test]
-fn who_no_longer_waits_leaves_nothing_behind() {
+fn a_node_that_no_longer_waits_leaves_nothing_behind() {
     let mut bench = Bench::new();
     bench.begin(1, ask(StoreOperation::Get, 7, "k"));
     bench.begin(1, ask(StoreOperation::Get, 8, "k"));

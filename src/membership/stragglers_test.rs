@@ -104,7 +104,7 @@ fn once_all_have_said_it_the_answer_goes_out() {
 }
 
 #[test]
-fn who_attaches_while_somebody_asks_has_said_nothing_yet() {
+fn a_node_that_attaches_during_a_question_has_said_nothing_yet() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
     is_at(&mut bench, 0, 5, 4, 0);
     is_at(&mut bench, 1, 4, 3, 0);
@@ -124,7 +124,7 @@ fn who_attaches_while_somebody_asks_has_said_nothing_yet() {
 }
 
 #[test]
-fn who_is_found_lost_while_somebody_asks_has_not_answered() {
+fn a_node_that_is_found_lost_during_a_question_has_not_answered() {
     let mut bench = Bench::formed(&["here", "there", "there"]);
     is_at(&mut bench, 1, 4, 3, 0);
     for _ in 0..49 {

@@ -200,7 +200,7 @@ fn two_that_blame_each_other_because_of_a_third() {
 }
 
 #[test]
-fn who_blames_another_is_excused_for_a_while_only() {
+fn a_node_that_blames_another_is_excused_for_a_while_only() {
     // Rank 1 is neither heard nor lost: it registers again and again, and falls silent each time.
     let mut bench = Bench::formed(&["there", "there", "there"]);
     suspect(&mut bench, 0, 1);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_port_is_told_as_far_as_can_be_known() {
+    fn the_holder_of_a_port_is_named_as_far_as_it_can_be_known() {
         let socket = |state, inode| Socket { port: 7000, state, user: 33, inode };
         let owners = HashMap::from([(5, "process 12 (nginx)".to_owned())]);
         assert_eq!(holder(7000, &[socket(1, 4), socket(LISTENS, 5)]), Some(socket(LISTENS, 5)));

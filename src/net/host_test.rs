@@ -51,7 +51,7 @@ fn a_stopped_child_is_alive() {
 }
 
 #[test]
-fn whose_connection_has_just_ended_by_its_death_is_gone() {
+fn a_process_is_gone_as_soon_as_its_death_ends_its_connection() {
     for round in 0..100 {
         let (mut here, there) = UnixStream::pair().unwrap();
         here.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -264,7 +264,7 @@ fn a_mismatch_is_told_to_everyone() {
 }
 
 #[test]
-fn who_never_came_is_named() {
+fn a_rank_that_never_came_is_named() {
     let outcomes = run(3, &plain(), |cluster, world| {
         barrier(world).unwrap();
         if world.rank() == Some(1) {

@@ -159,7 +159,7 @@ fn ask(state: &NodeState, limit: impl Fn() -> Time) -> Option<Absent> {
 }
 
 #[test]
-fn whoever_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
+fn a_thread_that_asks_the_agent_thread_is_answered_and_its_end_is_heard() {
     every_order(|| {
         let state = state();
         let spawn = |body: fn(&NodeState)| {

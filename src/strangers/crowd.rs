@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_not_counted() {
+    fn a_connection_that_has_gone_is_not_counted() {
         let mut here = crowd(&[(1, "a"), (2, "a"), (3, "b")]);
         assert!(here.leave(1) && !here.leave(1) && here.leave(2));
         here.speaks(2);

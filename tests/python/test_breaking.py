@@ -157,7 +157,7 @@ def test_a_node_says_why_it_gives_a_damaged_connection_up(tmp_path):
         assert said(other)["sum"] == said(behind)["sum"] == [2]
 
 
-def test_who_keeps_others_waiting_is_named_in_a_warning_and_nobody_fails(tmp_path):
+def test_a_rank_that_keeps_others_waiting_is_named_in_a_warning_and_nobody_fails(tmp_path):
     """The warning comes after 10 s, so this test takes as long."""
     lines = "c = join()\nif c.rank == 1: hold('go')\nc.world.barrier()\nc.leave()"
     with Cluster(node(lines), workers=2, env={"HOLD_FOLDER": tmp_path}) as cluster:
@@ -266,7 +266,7 @@ HANDLED = """
 
 
 @pytest.mark.parametrize("call", ["c.world.barrier()", "c.world.send(b'x', (c.rank + 1) % c.size)"])
-def test_who_is_killed_after_it_has_handled_the_end_of_a_group_is_lost(call):
+def test_a_rank_that_is_killed_after_it_has_handled_the_end_of_a_group_is_lost(call):
     """All have called different things on a group that they had made, were told so, and have gone on with the world at once."""
     with Cluster(node(HANDLED.replace("GOES_ON", call)), workers=4) as cluster:
         await_running(cluster.workers)
@@ -277,7 +277,7 @@ def test_who_is_killed_after_it_has_handled_the_end_of_a_group_is_lost(call):
         all_name(cluster, 2, since=since, within=SOON_SECONDS + SLACK_SECONDS)
 
 
-def test_who_dies_after_it_has_missed_another_is_a_consequence():
+def test_a_death_after_a_missed_peer_is_a_consequence():
     """The end of rank 1 reaches the scheduler last: what stands between them keeps the connection open. By then rank 0, which
     could not go on without it, has ended too, and visibly."""
     with Cluster(WORK, workers=2, started=0, env={"MS_NODE_TIMEOUT": 1}) as cluster:
@@ -312,7 +312,7 @@ def test_a_death_on_another_host_is_told_soon_though_nobody_misses_the_rank():
         assert said(survivor)["error"] == "PEER_LOST" and said(survivor)["sentence"].startswith(named(victim, 1))
 
 
-def test_who_is_back_when_the_scheduler_looks_is_not_lost_whatever_was_said_of_it(tmp_path):
+def test_a_node_that_is_back_when_the_scheduler_looks_is_not_lost_whatever_was_said_of_it(tmp_path):
     """Its launcher has said that it has ended, which is not true, and its connection ends: that would be enough. But its next
     connection is there to be read when the scheduler, which stands still shorter than an interval, reads the end of the first."""
     lines = "c = join(); hold('go'); c.world.allreduce([1]); c.leave()"

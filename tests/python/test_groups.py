@@ -34,7 +34,7 @@ def test_groups_work_across_processes():
         assert all(each["sum"] == [6] for each in words)
 
 
-def test_who_makes_another_group_is_named():
+def test_a_rank_that_makes_another_group_is_named():
     lines = "c = join(); told = fails(c.world.create, [0, 1, 2] if c.rank == 2 else [0, 2, 1])" + TELL.replace(8 * " ", "")
     with Cluster(node(lines), workers=4) as cluster:
         words = [said(worker) for worker in cluster.succeed(timeout=30)]
@@ -44,7 +44,7 @@ def test_who_makes_another_group_is_named():
         assert {each["again"]["sentence"] for each in words} == {sentence}
 
 
-def test_who_makes_none_is_named_when_the_time_is_up(tmp_path):
+def test_a_rank_that_makes_no_group_is_named_when_the_time_is_up(tmp_path):
     lines = """
         c = join()
         say(running=True)
@@ -66,7 +66,7 @@ def test_who_makes_none_is_named_when_the_time_is_up(tmp_path):
         assert "never entered group_split #1 on world" in sentence, sentence
 
 
-def test_who_dies_while_others_make_a_group_is_named(tmp_path):
+def test_a_rank_that_dies_while_others_make_a_group_is_named(tmp_path):
     lines = """
         c = join()
         say(running=True)
@@ -83,7 +83,7 @@ def test_who_dies_while_others_make_a_group_is_named(tmp_path):
             assert words["error"] == "PEER_LOST" and words["sentence"].startswith(named(cluster.workers[1], 1)), words
 
 
-def test_who_cannot_make_a_group_revokes_it_for_those_who_have():
+def test_a_rank_that_cannot_make_a_group_revokes_it_for_those_that_have():
     lines = """
         import os, resource
         c = join()

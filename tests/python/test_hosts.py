@@ -224,7 +224,7 @@ def test_a_scheduler_that_comes_back_hears_who_ended_meanwhile(tmp_path):
 
 
 @pytest.mark.parametrize("before_joining", [False, True])
-def test_who_leaves_the_second_launchers_job_by_mistake_comes_back(before_joining, tmp_path):
+def test_a_worker_of_the_second_launcher_that_leaves_by_mistake_comes_back(before_joining, tmp_path):
     """It ends with 0 without muster_finalize; or, in its second life, before it has joined. Only the scheduler knows that."""
     plan = {"3.0@20": "kill" if before_joining else "exit 0"}
     mistake = 'if [ $RANK_ID = 3 ] && [ -e $KEPT/lives_3.json ] && mkdir $KEPT/once 2>/dev/null; then exit 0; fi; exec python3 "$0" "$@"'

@@ -50,7 +50,7 @@ NEEDS = {
 
 @pytest.mark.parametrize("when", ["before the call", "during the call"])
 @pytest.mark.parametrize("call", NEEDS)
-def test_who_needs_one_that_has_left_is_told_who_it_is(call, when, tmp_path):
+def test_a_call_that_needs_a_rank_that_has_left_names_it(call, when, tmp_path):
     lines = f"""
         c = join()
         c.world.barrier()

@@ -55,7 +55,7 @@ def test_a_list_of_members_that_is_longer_than_what_is_held_before_a_proof_arriv
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["here", "away"])
-def test_who_is_not_told_where_a_peer_is_asks_and_waits_for_the_scheduler(is_away, tmp_path):
+def test_a_node_that_does_not_know_a_peers_address_asks_and_waits_for_the_scheduler(is_away, tmp_path):
     workers = FULL_TABLE + 2
     env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "kept", "HOLD_FOLDER": tmp_path,
            "MS_NODE_TIMEOUT": 600, "MUSTER_TIMEOUT": 60, "MUSTER_LOG": "info"}

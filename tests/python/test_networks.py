@@ -208,7 +208,7 @@ GIVEN_UP = """
 
 
 @pytest.mark.parametrize("recovery", [0, 1])
-def test_who_was_given_up_hears_so_once_the_network_is_back(recovery, tmp_path):
+def test_a_rank_that_was_given_up_hears_so_once_the_network_is_back(recovery, tmp_path):
     """Without recovery the scheduler has ended by then: a peer tells it, though that one is in no call itself."""
     env = {"HOLD_FOLDER": tmp_path, "MS_NODE_TIMEOUT": 1, "MUSTER_FINALIZE_TIMEOUT": 1}
     if recovery:

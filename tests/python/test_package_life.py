@@ -95,7 +95,7 @@ def test_to_free_a_group_of_the_clusters_own_does_nothing():
             assert "has been freed" in words["made"]["sentence"]
 
 
-def test_who_never_leaves_is_left_when_the_interpreter_ends():
+def test_a_rank_that_never_leaves_has_left_when_its_interpreter_ends():
     lines = """
         def joined():
             return muster.init().world

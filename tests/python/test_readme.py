@@ -150,7 +150,7 @@ def test_a_program_is_built_and_runs_with_what_was_installed(folder):
             ]
 
 
-def test_who_is_not_ready_to_install_is_told_so(tmp_path):
+def test_a_person_who_is_not_ready_to_install_is_told_so(tmp_path):
     for path in ("Makefile", "Cargo.toml", "scripts/install.sh", "scripts/system_cmake.sh"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         shutil.copy(TREE / path, tmp_path / path)

@@ -90,7 +90,7 @@ def once(text, rank=None):
     ],
     ids=["worker", "scheduler", "scheduler and worker", "worker and scheduler", "all"],
 )
-def test_who_is_killed_comes_back_and_the_job_ends_well(names, tmp_path):
+def test_a_killed_process_comes_back_and_the_job_ends_well(names, tmp_path):
     with Job(tmp_path, *returning(), hold=True) as job:
         job.stand()
         port = listening_ports(job.child("the scheduler"))
@@ -184,7 +184,7 @@ def test_the_next_life_is_told_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("runner", [[], shell('python3 "$0" "$@"; exit $?')], ids=["the worker itself", "a script's child"])
-def test_who_leaves_by_mistake_comes_back(runner, tmp_path):
+def test_a_worker_that_leaves_by_mistake_comes_back(runner, tmp_path):
     """It ends with 0 without muster_finalize, and the others wait for it. Of a script's child the launcher knows the rank only."""
     with Job(tmp_path, *runner, *returning({"1.0@20": "exit 0"})) as job:
         job.ends_well()
@@ -210,7 +210,7 @@ def test_restarts_that_are_used_up_end_the_run(tmp_path):
         job.nothing_left()
 
 
-def test_who_leaves_by_mistake_and_cannot_come_back_is_to_blame_with_code_1_whatever_the_others_exit_with():
+def test_a_worker_that_leaves_by_mistake_and_cannot_come_back_is_to_blame_with_code_1_whatever_the_others_exit_with():
     lines = """
         c = join()
         if c.rank == 1:

@@ -414,7 +414,7 @@ def test_a_second_signal_does_not_wait_for_those_who_do_not_listen():
         launch.nothing_left()
 
 
-def test_who_does_not_listen_to_the_first_signal_is_killed_in_the_end():
+def test_a_process_that_ignores_the_first_signal_is_killed_in_the_end():
     with Launch("--worker_num=1", *JOINED, *shell(STUBBORN_FAMILY)) as launch:
         launch.wait_for_log("worker_0.log", "ready")
         launch.signal(signal.SIGTERM)

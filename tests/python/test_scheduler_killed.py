@@ -76,7 +76,7 @@ def test_while_its_nodes_leave(tmp_path):
         assert "is done: a new one begins" in job.scheduler.stderr
 
 
-def test_who_leaves_when_it_never_comes_back_does_so_in_time_and_says_so(tmp_path):
+def test_a_worker_leaves_in_time_and_says_so_when_the_scheduler_never_comes_back(tmp_path):
     with Recovering(node(KEEPS), workers=3, folder=tmp_path) as job:
         job.await_all("stands")
         assert job.workers[0].wait(LIMIT_SECONDS) == 0

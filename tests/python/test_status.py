@@ -288,7 +288,7 @@ def test_many_nodes_come_in_parts():
 
 
 @pytest.mark.parametrize("payload", [wire.status_query((7, 9)), wire.status_query((7, 9)) + b"whatever that has"])
-def test_who_asks_in_another_protocol_is_told_so(payload):
+def test_an_asker_in_another_protocol_is_told_so(payload):
     with Cluster(node(), workers=2, started=1) as cluster:
         with wire.connect(cluster.port) as asker:
             asker.send(wire.STATUS_QUERY, payload)
@@ -402,7 +402,7 @@ def test_help_is_given():
     assert "muster status [options]" in everything.stdout
 
 
-def test_who_does_not_want_to_hear_all_of_it_is_no_error(tmp_path):
+def test_a_reader_that_closes_the_pipe_early_is_no_error(tmp_path):
     with Cluster(node(ABSENT), workers=3, env={"HOLD_FOLDER": tmp_path}) as cluster:
         await_joined(*cluster.workers)
         reader, writer = os.pipe()

@@ -292,7 +292,7 @@ fn what_the_transport_holds_is_still_to_go_out() {
 }
 
 #[test]
-fn only_who_has_registered_may_send_long_messages() {
+fn only_a_registered_connection_may_send_long_messages() {
     let limit = UNREGISTERED_PAYLOAD_MAX as usize;
     let (mut link, transport) = link();
     transport.script().coming.extend(unknown(limit));

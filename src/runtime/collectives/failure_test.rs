@@ -260,7 +260,7 @@ fn asked_for(state: &NodeState) -> (Vec<Failure>, Vec<Failure>) {
 
 /// The node does not call itself lost: it says that the others have given it up. The others keep what they said.
 #[test]
-fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_heard() {
+fn a_rank_that_hears_over_a_link_of_its_own_loss_is_fenced_and_passes_the_news_on() {
     for (is_verdict, revoker) in [(true, 3), (true, 1), (false, 3), (false, 2)] {
         let heard = own_loss(is_verdict);
         let mut bench = Bench::new();
@@ -289,7 +289,7 @@ fn who_hears_over_a_link_that_it_is_lost_itself_is_fenced_and_passes_on_what_it_
 }
 
 #[test]
-fn who_hears_it_among_messages_or_from_the_scheduler_is_fenced_too() {
+fn a_rank_that_hears_of_its_own_loss_in_a_message_or_from_the_scheduler_is_fenced_too() {
     let heard = own_loss(true);
     let mut bench = Bench::new();
     bench.peers[2].write_all(&revoke(heard.clone())).unwrap();
@@ -335,7 +335,7 @@ fn what_ends_the_cluster_later_is_not_why_a_group_is_over() {
 /// A node that is cut off may hear of its loss from nobody else: the others heard of it between two calls, and called
 /// nothing since.
 #[test]
-fn who_leaves_a_group_that_is_over_says_why_it_is_and_not_that_it_goes() {
+fn a_rank_that_leaves_a_group_that_is_over_tells_its_peers_why_it_is_over() {
     let leave = crate::runtime::links::handshake::leave();
     let over = || Failure { status: Status::State, ..cause(0) };
     for failure in [Some(own_loss(false)), Some(cause(2)), None] {
@@ -390,7 +390,7 @@ impl Found {
 }
 
 #[test]
-fn who_gives_up_for_a_reason_of_its_own_tells_its_peers_and_the_scheduler() {
+fn a_rank_that_gives_up_for_its_own_reason_tells_its_peers_and_the_scheduler() {
     for (found, status) in [
         (Found::Nothing, Status::Timeout),
         (Found::AnotherCall, Status::Mismatch),

@@ -31,7 +31,7 @@ fn at(seconds: f64) -> Time {
 }
 
 #[test]
-fn who_stands_still_looks_twice_an_interval_and_not_before() {
+fn a_rank_that_waits_looks_twice_an_interval_and_not_before() {
     let bench = Bench::new();
     let (mut exclusive, scripts) = exclusive(&bench);
     let driver = &mut exclusive.driver;
@@ -111,14 +111,14 @@ fn where_the_scheduler_does_not_know_yet_it_has_an_interval_more() {
 }
 
 #[test]
-fn who_looks_late_may_not_have_let_its_kernel_hear() {
+fn a_late_look_is_no_sign_of_silence() {
     // A pause of 5 s is no silence of 5 s.
     let late = looks(1, 5).chain(looks(55, 80));
     assert!(matches!(stop(|_| Some(7), Some(0.0), late), (after, Some(Stop::Unreached(3, _))) if after == 5.9));
 }
 
 #[test]
-fn who_runs_out_of_time_knows_whom_it_waited_for_and_whose_link_is_at_fault() {
+fn a_rank_that_runs_out_of_time_names_the_awaited_peer_and_the_link_at_fault() {
     let bench = Bench::new();
     let (mut exclusive, scripts) = exclusive(&bench);
     let driver = &mut exclusive.driver;
@@ -235,7 +235,7 @@ fn a_group_that_was_not_made_in_time_is_no_fault_of_a_link() {
 }
 
 #[test]
-fn who_does_not_know_whose_link_is_at_fault_hears_it_from_who_does() {
+fn a_rank_hears_from_others_which_link_is_at_fault() {
     let mut bench = Bench::new();
     bench.stand(0);
     bench.group.set_timeout_ms(50).unwrap();

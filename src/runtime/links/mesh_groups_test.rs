@@ -47,7 +47,7 @@ fn a_hello_for_a_group_that_is_not_known_yet_waits_without_limit() {
 }
 
 #[test]
-fn whoever_wants_a_link_to_a_freed_group_is_told() {
+fn a_peer_that_wants_a_link_to_a_freed_group_is_told() {
     let mut side = one(&plain(), nowhere());
     let hello = LinkHello { group: GroupId(7), ..hello() };
     // This hello came before the group was known, and this node has no use for the group.
@@ -175,7 +175,7 @@ fn tell(side: &mut Side, failure: &Failure) {
 }
 
 #[test]
-fn who_gives_a_group_up_tells_the_members_and_two_may_tell_each_other() {
+fn a_member_that_gives_a_group_up_tells_the_others_and_two_may_tell_each_other() {
     let words = [over(GroupId::WORLD, 1, "too late"), over(GroupId::WORLD, 1, &"long ".repeat(819))];
     for wrap in wraps() {
         for both in [false, true] {
@@ -385,7 +385,7 @@ fn a_word_of_the_job_s_end_counts_in_its_epoch_and_among_all_nodes_only() {
 }
 
 #[test]
-fn who_cannot_be_told_holds_nobody_up() {
+fn a_member_that_cannot_be_told_holds_nobody_up() {
     // The listener's queue takes the connection, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = one(&plain(), silent.local_addr().unwrap());

@@ -129,7 +129,7 @@ fn a_word_that_a_group_is_over_keeps_its_own_time() {
 }
 
 #[test]
-fn whoever_says_nothing_is_closed_when_its_time_is_up() {
+fn a_silent_connection_is_closed_when_its_time_is_up() {
     for wrap in wraps() {
         let mut side = one(&wrap, nowhere());
         let (mut silent, mut half_way) = (Peer::dial(&side), Peer::dial(&side));

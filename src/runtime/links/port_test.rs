@@ -79,7 +79,7 @@ fn what_has_been_closed_is_held_no_longer() {
 }
 
 #[test]
-fn who_goes_on_before_its_hello_is_answered_is_turned_away() {
+fn a_peer_that_goes_on_before_its_hello_is_answered_is_turned_away() {
     let mut side = Side::new(plain());
     let mut stranger = Peer::dial(&side);
     stranger.say(LinkKind::Hello, &hello());

@@ -320,7 +320,7 @@ fn a_piece_of_another_message_than_was_announced_is_damage() {
 }
 
 #[test]
-fn who_withdraws_what_was_never_announced_does_damage() {
+fn a_withdrawal_of_a_message_that_was_never_announced_is_damage() {
     let mut bench = Bench::new();
     bench.comes(1, &frame(part(MessagePart::Withdraw, 7, 0, 0), &[]));
     assert_eq!(bench.damage(), None, "it may have been refused before");
@@ -330,7 +330,7 @@ fn who_withdraws_what_was_never_announced_does_damage() {
 }
 
 #[test]
-fn who_takes_back_message_after_message_and_reads_no_answer_does_damage() {
+fn a_peer_that_recalls_message_after_message_and_reads_no_answer_does_damage() {
     let mut bench = Bench::new();
     bench.scripts[1].script().room = 0;
     let taken_back = |number| [rts(number, 5), frame(part(MessagePart::Recall, number, 0, 0), &[])].concat();
@@ -374,7 +374,7 @@ fn announced_messages_are_bounded_on_both_sides() {
 }
 
 #[test]
-fn only_who_waited_for_the_receive_hears_that_a_message_to_oneself_does_not_fit() {
+fn a_short_message_to_oneself_that_does_not_fit_fails_only_the_receive() {
     for (length, expected) in [(EAGER_MAX, None), (EAGER_MAX + 1, Some(Status::Mismatch))] {
         let mut bench = Bench::new();
         let (receive, _) = bench.receive(Some(0), 5, 100);

@@ -116,7 +116,7 @@ fn end_messages(cancels: bool) {
 }
 
 #[test]
-fn whoever_waits_when_messages_end_returns() {
+fn a_thread_that_waits_when_messages_end_returns() {
     end_messages(false);
 }
 

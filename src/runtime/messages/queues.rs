@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stood_there_before_comes_back_to_its_old_place() {
+    fn an_entry_that_is_put_back_takes_its_old_place() {
         let mut queues = Queues::default();
         for number in [2, 4, 6, 5, 1, 3] {
             queues.insert((), number, number);

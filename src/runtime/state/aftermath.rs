@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_told_goes_on_with_its_next_call_and_nobody_else() {
+    fn only_the_thread_that_was_told_goes_on_with_its_next_call() {
         let aftermath = Aftermath::default();
         assert!(!aftermath.goes_on());
         aftermath.told(GroupId(8));

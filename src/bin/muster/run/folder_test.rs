@@ -46,7 +46,7 @@ fn a_line_is_read_as_it_was_written_and_another_versions_is_passed_by() {
 }
 
 #[test]
-fn who_has_which_logs() {
+fn each_run_has_its_own_logs() {
     let names = |tenant: Tenant| tenant.logs().collect::<Vec<_>>().join(" ");
     assert_eq!(names(tenant(1, 1, true, (0, 2))), "scheduler.log worker_0.log worker_1.log");
     assert_eq!(names(tenant(1, 1, false, (4, 1))), "worker_4.log");

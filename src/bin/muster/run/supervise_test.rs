@@ -196,7 +196,7 @@ fn of_two_looks_the_first_counts_whatever_ended_the_one_that_was_found_later() {
 }
 
 #[test]
-fn who_ends_well_without_leaving_is_to_blame() {
+fn a_worker_that_ends_well_without_leaving_is_to_blame() {
     let mut job = job();
     job.ends(2, Ending::Exit(0)).ends(3, Ending::Exit(7)).ends(SCHEDULER, Ending::Exit(1));
     let expected = Verdict::Failed { first: 2, then: vec![3, SCHEDULER] };
@@ -239,7 +239,7 @@ fn the_users_signal_goes_to_all_at_once_and_gives_the_code() {
 }
 
 #[test]
-fn who_ignores_the_users_signal_is_killed() {
+fn a_worker_that_ignores_the_users_signal_is_killed() {
     let mut job = job();
     job.signal(libc::SIGTERM).actions();
     assert!(job.after(4999).is_empty());
@@ -285,7 +285,7 @@ fn begins(child: usize) -> [Action; 2] {
 }
 
 #[test]
-fn who_fails_is_started_again_at_once_and_the_others_go_on() {
+fn a_failed_worker_is_started_again_at_once_and_the_others_go_on() {
     for ending in [KILLED, Ending::Exit(1), Ending::Exit(124)] {
         let mut job = returning(1);
         assert_eq!(job.ends(2, ending).actions(), begins(2));
@@ -299,14 +299,14 @@ fn who_fails_is_started_again_at_once_and_the_others_go_on() {
 }
 
 #[test]
-fn who_ended_well_is_not_started_again() {
+fn a_worker_that_ended_well_is_not_started_again() {
     let mut job = returning(MANY);
     assert!(job.ends(1, Ending::Exit(0)).actions().is_empty());
     assert!(!job.supervisor.runs(1));
 }
 
 #[test]
-fn who_has_used_its_restarts_ends_the_run_as_ever() {
+fn a_worker_that_has_used_its_restarts_ends_the_run_as_ever() {
     let mut job = returning(1);
     assert_eq!(job.ends(1, KILLED).actions(), begins(1));
     job.now += Duration::from_secs(10);
@@ -325,7 +325,7 @@ fn who_has_used_its_restarts_ends_the_run_as_ever() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_scheduler_the_time_to_tell_workers_elsewhere() {
+fn a_launcher_that_gives_up_leaves_the_scheduler_time_to_tell_workers_elsewhere() {
     let mut job = returning(0);
     assert!(!job.supervisor.gives_up());
     job.ends(1, KILLED);

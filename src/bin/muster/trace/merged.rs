@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_late_stands_in_a_table() {
+    fn the_late_ranks_stand_in_a_table() {
         let (traces, clocks) = (traces(), Clocks { count: 2, error_us: Some(12.4) });
         let expected = "\
 NODE      COLLECTIVES  IN THEM  WAITED   WAS LAST IN  OTHERS WAITED

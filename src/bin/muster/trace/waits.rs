@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_last_is_waited_for() {
+    fn the_last_rank_is_waited_for() {
         assert_eq!(waited(Barrier, [0.0, 30.0, 20.0]), [Some((30.0, 1)), None, Some((10.0, 1))]);
         assert_eq!(waited(Barrier, [5.0, 5.5, 5.5]), [None; 3]);
         assert_eq!(
