@@ -382,7 +382,7 @@ static void a_scheduler_that_serves(void) {
     muster_config_free(config);
 }
 
-static void who_waits_for_a_scheduler(void) {
+static void a_wait_for_a_scheduler(void) {
     muster_config_t *config = hooked("MS_SCHED", NULL, "1", NULL);
     muster_scheduler_t *scheduler = NULL;
     struct call waiting;
@@ -420,7 +420,7 @@ static muster_config_t *launched(const char *rank, const char *port) {
 }
 
 /* A process that hosts the scheduler waits for the others when it leaves. */
-static void who_leaves(enum way way) {
+static void a_node_that_leaves(enum way way) {
     struct pair pair = {.scheduler = NULL};
     struct call first;
     close(listening(pair.port)); /* a port that was free just now */
@@ -450,11 +450,11 @@ int main(void) {
             a_call_that_sleeps_is_interrupted(&rows[i], way);
         }
         so_is_one_whose_turn_has_not_come(way);
-        who_leaves(way);
+        a_node_that_leaves(way);
     }
     nothing_else_is_disturbed();
     a_node_that_joins();
     a_scheduler_that_serves();
-    who_waits_for_a_scheduler();
+    a_wait_for_a_scheduler();
     return 0;
 }

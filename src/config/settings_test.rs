@@ -25,7 +25,7 @@ fn message(config: &Config) -> String {
 fn node(config: &Config) -> (Role, String, u16, Option<String>, Option<u32>, bool) {
     match config.settings().expect("these settings are right").assignment {
         Assignment::Node { role, host, ports, node_id, rank, hosts_scheduler } => {
-            assert_eq!(ports.len(), 1, "who is told of a port knows it");
+            assert_eq!(ports.len(), 1, "a node that was given a port knows it");
             (role, host, ports[0], node_id, rank, hosts_scheduler)
         }
         other => panic!("expected a node, found {other:?}"),

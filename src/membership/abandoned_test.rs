@@ -86,13 +86,13 @@ fn survivors_are_told_the_first_cause_at_once() {
     assert_eq!(
         end_of_recovery(&mut bench, 2),
         FIRST_CAUSE,
-        "also who does not wait yet: this scheduler may be gone then"
+        "a node that does not wait yet is told too: this scheduler may be gone when it does"
     );
     let line = bench.lines.pop().expect("a line");
     assert!(line.starts_with("rank 1 ") && line.contains("is not started again, its launcher says"), "{line}");
     bench.sent.clear();
     recover(&mut bench, 2);
-    assert_eq!(end_of_recovery(&mut bench, 2), FIRST_CAUSE, "whoever asks later is told again");
+    assert_eq!(end_of_recovery(&mut bench, 2), FIRST_CAUSE, "a node that asks later is told again");
     // A node whose connection broke meanwhile is told, too.
     bench.close(3, Closed::Broken);
     bench.join(13, Register { instance: Some(JobInstance([9; 16])), ..register(3, 3) });

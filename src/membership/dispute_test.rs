@@ -47,7 +47,7 @@ fn a_rank_that_made_another_call_than_most_is_named() {
         let (first, second) = ((odd + 1) % 4, odd);
         enters(&mut bench, first, GroupId::WORLD, 7, of(first));
         enters(&mut bench, second, GroupId::WORLD, 7, of(second));
-        assert_eq!(revoked(&mut bench, 0).len() + revoked(&mut bench, 1).len(), 0, "who is wrong is not known yet");
+        assert_eq!(revoked(&mut bench, 0).len() + revoked(&mut bench, 1).len(), 0, "the odd rank is not known yet");
         bench.sent.clear();
         // Those two have told their calls already: only the others are asked. Here they were asked before the queue was
         // looked at.

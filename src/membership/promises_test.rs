@@ -385,7 +385,7 @@ fn an_abort_is_known_again_after_a_restart_whatever_else_was_noticed_first() {
         assert_eq!(verdicts, [known.failure.as_ref().expect("it was told").to_string()], "once");
         let refused =
             |message: &Message| matches!(message, Message::NotRecovered(no) if no.failure.status == Status::Aborted);
-        assert!(told.iter().any(refused), "who waits for an epoch waits in vain: {told:?}");
+        assert!(told.iter().any(refused), "a node that waits for an epoch waits in vain: {told:?}");
         // A node that has come back before hears of the abort, or one that comes back now.
         if !is_noticed_first {
             again.feed(Input::Probed(register(2, 3).process, Liveness::Gone));

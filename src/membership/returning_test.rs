@@ -61,7 +61,7 @@ pub(super) fn not_yet(bench: &mut Bench, conn: u64) -> Option<NotYet> {
         Message::NotYet(word) if to.0 == conn => Some(word.clone()),
         _ => None,
     });
-    assert_eq!(found.is_some(), bench.closed.contains(&ConnId(conn)), "who has to wait is let go");
+    assert_eq!(found.is_some(), bench.closed.contains(&ConnId(conn)), "a node that has to wait is let go");
     found
 }
 

@@ -85,7 +85,7 @@ fn a_cluster_that_forms_tells_who_has_come_and_who_is_missing() {
     assert_eq!(states(&nodes), [(Some(2), NodeStanding::Member), (Some(0), NodeStanding::Member)]);
     assert_eq!((nodes[0].who.pid, nodes[0].heard_ms, nodes[1].heard_ms), (1001, Some(1500), Some(500)));
     assert_eq!(groups, []);
-    assert_eq!(bench.lines, Vec::<String>::new(), "who asks is no stranger to be warned of");
+    assert_eq!(bench.lines, Vec::<String>::new(), "an asker is no stranger to be warned of");
 }
 
 #[test]

@@ -306,7 +306,10 @@ fn a_cancellation_about_the_end_leaves_one_outcome_and_nothing_behind() {
         request.cancel();
         let outcome = request.wait(None);
         assert!(outcome == Some(Ok(None)) || outcome == Some(aborted()), "{outcome:?}");
-        assert!(before.is_none() || before == Some(Ok(None)), "who has ended cannot be cancelled: {before:?}");
+        assert!(
+            before.is_none() || before == Some(Ok(None)),
+            "a request that has ended cannot be cancelled: {before:?}"
+        );
         assert!(before.is_none() || before == outcome, "{before:?}, then {outcome:?}");
         assert_eq!(waiter.join().unwrap(), outcome);
         operation.join().unwrap();
@@ -322,7 +325,7 @@ fn what_one_request_leaves_is_the_next_ones_and_tells_it_nothing() {
         let operation = thread::spawn(move || completer.complete(Ok(Some(HERE))));
         assert_eq!(first.wait(None), Some(Ok(Some(HERE))));
         drop(first);
-        assert_eq!(requests.spare(), 1, "who has heard of the end is the last to let it go");
+        assert_eq!(requests.spare(), 1, "the thread that heard of the end is the last to let it go");
         let (second, completer) = requests.make();
         assert_eq!((requests.spare(), second.test()), (0, None));
         let [one, other] = completer.halves();

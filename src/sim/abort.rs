@@ -121,6 +121,6 @@ pub(super) fn judged(world: &World, failure: &Failure) -> Result<(), String> {
     let named = failure.culprit.as_ref().map(|culprit| (culprit.pid as usize).wrapping_sub(1000));
     match named.filter(|node| world.aborting.callers.contains(node)) {
         Some(_) => Ok(()),
-        None => Err(format!("who is said to have aborted the job did not: {failure}")),
+        None => Err(format!("the named node is blamed for the abort, and did not abort the job: {failure}")),
     }
 }

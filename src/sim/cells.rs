@@ -142,7 +142,7 @@ const RECORDS: &[(Written, &[Phase], &[Phase])] = &[
 
 /// Events that never happen, and why.
 fn left_out() -> Vec<(Event, &'static str)> {
-    let reader = "who asks how the job is comes over no connection of the network's, so that a seed gives the same story without";
+    let reader = "a reader of the job's status asks over no connection of the network's, so that a seed gives the same story without";
     let watcher = "no launcher watches these stories; src/membership/watch_test.rs has what one is told";
     let ends = "a node that says or is told so ends by that";
     let launched = "no launcher started the nodes of a story, so that none knows of another job";

@@ -76,7 +76,7 @@ impl World {
             answers.clear();
         }
         let [answer] = &answers[..] else {
-            return Err(format!("who asked how the job is was answered {} times", answers.len()));
+            return Err(format!("the reader of the job's status was answered {} times", answers.len()));
         };
         self.check_answer(answer)?;
         self.asking_disturbs();
@@ -104,7 +104,7 @@ impl World {
     }
 
     fn check_answer(&self, answer: &StatusPart) -> Result<(), String> {
-        let wrong = |what: &str| Err(format!("who asked how the job is was told {what}: {answer:?}"));
+        let wrong = |what: &str| Err(format!("the reader of the job's status was told {what}: {answer:?}"));
         let Some(job) = answer.job.as_ref().filter(|_| answer.last) else { return wrong("half of it") };
         if Some(job.instance) != self.host.instance {
             return wrong("of another job");

@@ -422,7 +422,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::WrongValue, "is possible"),
         (Sabotage::AbortHalfTold, "was there when the job was aborted, and was not told"),
         (Sabotage::ForgetKnown, "and the scheduler that it came back to did not"),
-        (Sabotage::WrongAborter, "who is said to have aborted the job did not"),
+        (Sabotage::WrongAborter, "is blamed for the abort, and did not abort the job"),
         (Sabotage::WrongAddress, "asked for the address of"),
         (Sabotage::NobodyAbsent, "was not told that"),
         (Sabotage::WrongStragglers, "was told that one who is in"),
@@ -432,7 +432,7 @@ fn each_rule_that_is_broken_is_noticed_by_its_check() {
         (Sabotage::OtherEnd, "was told of another first cause than others"),
         (Sabotage::FormedAllTheSame, "was formed, although slot"),
         (Sabotage::DoneAllTheSame, "a job that was abandoned unfinished is called done"),
-        (Sabotage::AnswersNobody, "who asked how the job is was answered 0 times"),
+        (Sabotage::AnswersNobody, "the reader of the job's status was answered 0 times"),
         (Sabotage::LastCause, "tells two first causes"),
         (Sabotage::AskingDisturbs, "to ask how the job is has changed something"),
     ] {

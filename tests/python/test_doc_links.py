@@ -1,5 +1,5 @@
-"""The documents: every link in them leads somewhere; every reader of Markdown sees their lists; their sentences, and those of
-comments, begin with their subject; the list of decisions is whole."""
+"""The documents: every link in them leads somewhere; every reader of Markdown sees their lists; the list of decisions is whole.
+Sentences of documents, comments and the library's strings begin with their subject; so do names of functions and documents."""
 
 import ast
 import io
@@ -17,6 +17,9 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 CELL_MAX = 160  # about two lines of a page
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 RIDDLE = re.compile(r"(?:^|[.:!?|]\s+|^[-*] )(Who|So who|Whose|Whoever)\b(?![^.:!|]*\?)", re.M)
+SAID_RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)(who|so who|whose|whoever)\s(?![^.:;!]*\?)", re.M | re.I)  # errors begin in lower case
+NAME_RIDDLE = re.compile(r"\b(?:test_)?(?:only_)?(?:who|whose|whoever)_\w+(?=\()|^(?:\d+-)?(?:who|whose|whoever)-.*", re.M)
+RUST = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])'|\br(#*)"(.*?)"\1|"((?:\\.|[^"\\])*)\"""", re.S)  # comments, and literals
 
 
 def without_code(text):
@@ -52,6 +55,12 @@ def of_rust_or_c(text):
             found.append(words)
         before = words
     return found
+
+
+def literals(text):
+    """The strings of Rust code, among them the sentences of errors and of the log; a line that goes on in the next is one with it."""
+    found = (raw or plain for _, raw, plain in RUST.findall(text))
+    return [re.sub(r"\\\n\s*", "", string) for string in found if string]
 
 
 def long_cells(text):
@@ -122,6 +131,17 @@ def test_sentences_of_comments_begin_with_their_subject():
     assert found == []
 
 
+def test_strings_of_the_library_begin_with_their_subject():
+    said = ((path, string) for path in SOURCES if path.suffix == ".rs" for string in literals(path.read_text()))
+    assert [f"{path.relative_to(ROOT)}: {string}" for path, string in said if SAID_RIDDLE.search(string)] == []
+
+
+def test_names_of_functions_and_documents_begin_with_their_subject():
+    own = pathlib.Path(__file__)
+    functions = [f"{path.relative_to(ROOT)}: {name}" for path in SOURCES if path != own for name in NAME_RIDDLE.findall(path.read_text())]
+    assert functions + [path.name for path in DOCUMENTS if NAME_RIDDLE.match(path.name)] == []
+
+
 def test_every_decision_is_in_the_list():
     folder = ROOT / "docs" / "decisions"
     files = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
@@ -159,6 +179,13 @@ def test_a_broken_link_and_a_riddle_are_found():
     assert broken_links(path, text) == ["nowhere.md", "#two"]
     assert RIDDLE.findall("It ends. Whoever waits is told.") == ["Whoever"]
     assert RIDDLE.findall("The one who waits is told. Who waits?") == []
+    strings = literals("""('"', "a\\"", r#"Whose "b""#); // "Who waits"\nf("it ended: who \\\n   waits", "who?"); "Whoever waits" """)
+    assert strings == ['a\\"', 'Whose "b"', "it ended: who waits", "who?", "Whoever waits"]
+    assert [string for string in strings if SAID_RIDDLE.search(string)] == ['Whose "b"', "it ended: who waits", "Whoever waits"]
+    assert NAME_RIDDLE.findall("fn who_waits() { f(one_who_waits()) }\ndef test_whose_turn(x):\n    who_waits = whole_of(x)\n") == [
+        "who_waits", "test_whose_turn"]
+    names = ("001-who-waits.md", "whose-turn.md", "002-one-who-waits.md", "003-whole.md")
+    assert [name for name in names if NAME_RIDDLE.match(name)] == ["001-who-waits.md", "whose-turn.md"]
     assert long_cells(f"| a | {'b' * 161} |\n| [{'c' * 150}](https://example.org/long) | d |\n") == ["b" * 161]
     assert misread_lists("One:\n- a\n\n1. b\n\n   b\n2. c\n\n3. d\n4. e\n") == ["- a", "2. c"]
     assert lacks_a_part("# 1. It\n\n## Decided\n\nIt.\n") and lacks_a_part("# 1. It\n\n## Decided\n\nIt.\n\n## Decided against\n\nNothing.\n")

@@ -130,7 +130,7 @@ mod tests {
                 assert_eq!(progress.called(number), known.then(|| call(number)), "{number} of {calls}");
             }
             progress.finish(calls);
-            assert!(progress.earlier(GroupId::WORLD, waiting).is_empty(), "who is in none does not wait");
+            assert!(progress.earlier(GroupId::WORLD, waiting).is_empty(), "a thread that is in no call does not wait");
         }
     }
 }

@@ -87,7 +87,7 @@ fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     assert_eq!((handle.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
     registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");
-    assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "whoever is in it is told");
+    assert_eq!(newest.context.broken().map(|over| over.status), Some(Status::State), "a caller in it is told");
     let told = std::iter::from_fn(|| registry.state.next_command())
         .filter(|it| matches!(it, AgentCommand::Free(MADE)))
         .count();

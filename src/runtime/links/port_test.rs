@@ -57,7 +57,7 @@ fn the_oldest_that_is_silent_goes_and_not_a_hello_that_waits() {
     silent[0].hear_end(&mut side);
     side.form(&formed(0, [side.address(), nowhere()]));
     assert_eq!(early.hear(&mut side).header.kind, LinkKind::Accept as u8);
-    assert_eq!(side.mesh.connections.unproved(), 2, "who has proved itself is none of them");
+    assert_eq!(side.mesh.connections.unproved(), 2, "a peer that has proved itself is none of them");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn the_scheduler_says_who_is_awaited() {
     assert_eq!(
         found(Some(part(JobPhase::Recovering, nodes())), Later::Returning),
         left,
-        "who was found is asked about no more"
+        "a worker that was found is asked about no more"
     );
     for phase in [JobPhase::Forming, JobPhase::Running, JobPhase::Broken, JobPhase::Ending] {
         let nobody = (Vec::new(), false);
