@@ -108,7 +108,7 @@ pub enum ToPeer {
     Say(PeerWord),
     /// Look at its process and its kernel, at once.
     Look,
-    /// Close the connection: nothing comes of it here.
+    /// Close the connection; a close has no answer.
     Close,
 }
 

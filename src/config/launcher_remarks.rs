@@ -108,7 +108,7 @@ fn which(name: &str) -> &'static str {
     }
 }
 
-/// A launcher tells a place, but it is not that of a process.
+/// The launcher's variables give a rank, but not the rank of this process.
 fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
     let Launcher { name, rank, size, condition, .. } = launcher;
     if !launcher.has_place(environment) {
@@ -116,7 +116,7 @@ fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
     }
     let why = match condition {
         Condition::SrunStep if !matches!(number(environment, size), Some(0 | 1)) => {
-            format!("{SLURM_STEP} is not that of a step: {ALONE}. {TO_JOIN}")
+            format!("{SLURM_STEP} does not name a job step: {ALONE}. {TO_JOIN}")
         }
         Condition::OnePerNode(processes) => format!(
             "{size} or {processes} does not say that there is one process on each of so many nodes: {ALONE}. To start what \

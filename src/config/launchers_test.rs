@@ -288,7 +288,7 @@ fn what_is_half_there_or_tells_no_process_its_place_is_said_by_name() {
     }
     let found = settings(&SLURM, &[("SLURM_STEP_ID", "")]);
     let words =
-        "SLURM_PROCID and SLURM_STEP_NUM_TASKS are set, but SLURM_STEP_ID is not that of a step: this process is a";
+        "SLURM_PROCID and SLURM_STEP_NUM_TASKS are set, but SLURM_STEP_ID does not name a job step: this process is a";
     assert!(
         is_alone(&found) && found.warnings.len() == 1 && found.warnings[0].starts_with(words),
         "{:?}",

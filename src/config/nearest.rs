@@ -28,7 +28,7 @@ pub fn variable(unknown: &str) -> Option<String> {
 
 /// The sentence about a variable that is no setting, and is nearly this one.
 pub fn slip(name: &str, near: &str) -> String {
-    format!("{} is set, but nothing comes of it here; did you mean {near}?", show(name).trim_matches('"'))
+    format!("{} is set, but has no effect here; did you mean {near}?", show(name).trim_matches('"'))
 }
 
 /// The variable of the original that this one must be a slip of. One letter may differ, in a long name two, because

@@ -346,7 +346,7 @@ fn unknown_variables_are_one_warning_each() {
         [
             "MUSTER_SOMETHING_ELSE is set, but there is no such setting",
             "MUSTER_WORKR_NUM is set, but there is no such setting; did you mean MUSTER_WORKER_NUM?",
-            "MS_CLUSTER_TIMOUT is set, but nothing comes of it here; did you mean MS_CLUSTER_TIMEOUT?",
+            "MS_CLUSTER_TIMOUT is set, but has no effect here; did you mean MS_CLUSTER_TIMEOUT?",
         ]
     );
     let beside = [("MUSTER_LIBRARY", "libmuster.so"), ("MUSTER_JOINED_BY", "4711 MS_WORKER")];

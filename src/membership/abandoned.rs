@@ -58,9 +58,9 @@ impl Nodes {
         }
     }
 
-    /// Of the nodes that are not here, the one whose place was abandoned first, if that was before this node's, or if
-    /// this node's place never was. (A node may have heard that and have left this run. That is not written down, so
-    /// this node is not the cause.)
+    /// The absent node whose place was abandoned first. None if this node's place was abandoned before that.
+    /// (A node may have heard of the abandonment and have left this run. No record says so, and this node is then
+    /// not the cause.)
     pub(super) fn abandoned_earlier(&self, key: u32) -> Option<u32> {
         let own = self.get(&key)?.abandoned.nth().unwrap_or(usize::MAX);
         let earlier = self.iter().filter(|(_, node)| node.is_member() && node.conn().is_none());

@@ -191,7 +191,7 @@ impl Job {
         self.first_left
     }
 
-    /// What a word waits for by which a node may end: everything, if the job is at its end by what was written down.
+    /// Which records must be durable before a message that lets a node end: all of them, if a record ends the job.
     pub(super) fn behind_its_end(&self, otherwise: Behind) -> Behind {
         match self.is_abandoned() || self.first_left.is_some() {
             true => Behind::Everything,

@@ -302,13 +302,13 @@ impl Store {
         use StoreOperation::*;
         let (given, max) = (begin.keys.len(), self.limits.key_max);
         let takes = match begin.operation {
-            Set | Get | TryGet | Add | CompareSet | Delete | Append => (given != 1).then_some("one"),
-            Wait | Check | MultiSet | MultiGet | TryMultiGet => (given == 0).then_some("one or more"),
-            Count => (given != 0).then_some("none"),
-            List => (given != 2).then_some("two: a beginning, and the last of the list before"),
+            Set | Get | TryGet | Add | CompareSet | Delete | Append => (given != 1).then_some("one key"),
+            Wait | Check | MultiSet | MultiGet | TryMultiGet => (given == 0).then_some("one key or more"),
+            Count => (given != 0).then_some("no key"),
+            List => (given != 2).then_some("two keys: the prefix, and the last key of the previous list"),
         };
         if let Some(takes) = takes {
-            return Err((Status::Invalid, format!("a store request with {given} keys: it takes {takes}")));
+            return Err((Status::Invalid, format!("a store request with {given} keys: expected {takes}")));
         }
         if let Some(long) = begin.keys.iter().find(|key| key.len() > max) {
             return Err((Status::Limit, format!("a store key of {} bytes: the limit is {max}", long.len())));

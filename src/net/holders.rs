@@ -52,10 +52,10 @@ fn holder(port: u16, sockets: &[Socket]) -> Option<Socket> {
 
 fn who(socket: Option<Socket>, owners: &HashMap<u64, String>) -> String {
     match socket {
-        None => "a socket of which the kernel does not tell".to_owned(),
+        None => "a socket with an unknown owner".to_owned(),
         Some(Socket { inode: 0, .. }) => "a connection that is closing".to_owned(),
         Some(Socket { inode, user, .. }) => {
-            let hidden = || format!("a process of user {user} into which this one may not look");
+            let hidden = || format!("a process of user {user}, which this process may not inspect");
             owners.get(&inode).cloned().unwrap_or_else(hidden)
         }
     }
@@ -148,9 +148,9 @@ mod tests {
         let owners = HashMap::from([(5, "process 12 (nginx)".to_owned())]);
         assert_eq!(holder(7000, &[socket(1, 4), socket(LISTENS, 5)]), Some(socket(LISTENS, 5)));
         assert_eq!(who(Some(socket(1, 5)), &owners), "process 12 (nginx)");
-        assert_eq!(who(Some(socket(1, 6)), &owners), "a process of user 33 into which this one may not look");
+        assert_eq!(who(Some(socket(1, 6)), &owners), "a process of user 33, which this process may not inspect");
         assert_eq!(who(Some(socket(6, 0)), &owners), "a connection that is closing");
-        assert_eq!(who(None, &owners), "a socket of which the kernel does not tell");
+        assert_eq!(who(None, &owners), "a socket with an unknown owner");
         let many = in_words(1..=20);
         assert!(many.ends_with("and so are 12 more"), "{many}");
     }

@@ -22,9 +22,9 @@ pub fn address_towards(target: SocketAddr) -> io::Result<IpAddr> {
     socket.local_addr().map(|address| address.ip())
 }
 
-/// Whether the address is one of this host's. Unspecified addresses (`0.0.0.0`, `::`) are not: they are no address. Addresses of
-/// many hosts are not, either, although they can be bound. Nor are other hosts' where any address can be bound (the sysctl
-/// `net.ipv4.ip_nonlocal_bind`).
+/// Whether the address is one of this host's. Unspecified addresses (`0.0.0.0`, `::`) are not local. Multicast and broadcast
+/// addresses are not local, although they can be bound. Addresses of other hosts are not local, even if the system lets us bind
+/// them (the sysctl `net.ipv4.ip_nonlocal_bind`).
 pub fn is_local(address: SocketAddr) -> bool {
     let mut address = address;
     address.set_port(0);

@@ -49,7 +49,7 @@ pub fn tcp_pair() -> (TcpTransport, TcpTransport) {
     (dialled, accepted)
 }
 
-/// The test link. See the module's head.
+/// A link that uses every freedom of the contract.
 pub struct TestLink {
     inner: TcpTransport,
     /// Bytes per call, at most.

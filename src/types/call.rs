@@ -153,8 +153,8 @@ const FNV_ZEROS: [u64; 9] = {
     powers
 };
 
-/// 64 bits that differ, but for chance, where the words do (FNV-1a over their bytes, the low ones first; not against an
-/// adversary). Never 0. Each call hashes words that are mostly small: their zero bytes are taken together.
+/// A 64-bit hash; different words nearly always give different hashes. It is FNV-1a over the words' bytes, the low ones
+/// first, and does not resist an adversary. It is never 0. Most words are small, so their zero bytes are taken together.
 pub fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
     let mut hash = FNV_START;
     for mut word in words {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// How long one word may take on its way.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Tells the scheduler which workers have ended.
 pub struct ExitReport {
     host_id: Option<String>,
     scheduler: (String, u16),

@@ -53,7 +53,7 @@ enum Meaning {
     Done,
 }
 
-/// See the module.
+/// Watches how the job goes.
 pub struct JobCheck {
     bell: Arc<OwnedFd>,
     heard: Option<Receiver<Found>>,

@@ -48,7 +48,7 @@ enum Said {
     Nothing(String),
 }
 
-/// See the module.
+/// Shows how far the cluster is while it forms.
 pub struct Progress {
     scheduler: (String, u16),
     /// The scheduler runs on another host: the user must then know that it cannot be reached.

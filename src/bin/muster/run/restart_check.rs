@@ -45,7 +45,7 @@ pub enum Answer {
     Silence,
 }
 
-/// See the module.
+/// Asks the scheduler before a worker is started again.
 pub struct RestartCheck {
     scheduler: (String, u16),
     /// The scheduler runs on another host.

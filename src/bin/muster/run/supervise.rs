@@ -74,7 +74,7 @@ pub enum Verdict {
     JobOver,
 }
 
-/// See the module.
+/// Decides when to stop which process.
 pub struct Supervisor {
     children: Vec<ChildState>,
     /// No worker of the job runs elsewhere, or no longer.

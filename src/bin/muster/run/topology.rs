@@ -6,7 +6,7 @@ use super::number_set::NumberSet;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// See the module.
+/// The cores and NUMA nodes of this host.
 #[derive(Debug, Default)]
 pub struct Topology {
     /// The cores that are switched on.

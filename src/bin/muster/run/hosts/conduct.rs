@@ -87,7 +87,7 @@ struct Stop {
     give_up_at: Duration,
 }
 
-/// See the module.
+/// Decides which host is told what, and when.
 pub struct Conduct {
     members: Vec<Member>,
     /// Hosts on which something failed, in the order in which that became known.
