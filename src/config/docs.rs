@@ -94,7 +94,7 @@ Values:
 - *Text*: printable, without a blank at its beginning or end. The table says how long it may be.
 ";
 
-/// The kinds of which the table says too little.
+/// The kinds of values that need more words than the table has room for.
 const KINDS: [Kind; 10] = [
     Kind::Role,
     Kind::Host,

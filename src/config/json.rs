@@ -1,6 +1,5 @@
-//! JSON text, read strictly, as the standard has it. No key may stand twice in one object, for one of its values would
-//! be passed over in silence. What is wrong is said in words that follow the file's name. The caller, which has read
-//! the file, adds the name.
+//! JSON text, read strictly, as the standard has it. No key may stand twice in one object: one of its two values would be
+//! ignored in silence. An error's words follow the file's name. The caller, which has read the file, adds that name.
 
 use std::collections::BTreeSet;
 

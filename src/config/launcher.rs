@@ -106,7 +106,7 @@ pub fn placement(environment: &Environment, surroundings: &Surroundings) -> Opti
 }
 
 impl Placement {
-    /// Forgets the job: somebody puts it together himself, and knows better than the launcher.
+    /// Forgets the launcher's job: the user describes the job himself, and that counts more.
     pub fn forget_job(&mut self) {
         self.job = None;
     }
@@ -254,8 +254,8 @@ impl Launcher {
         copied(MASTER_ADDR).or_else(own).or_else(local).or_else(nodes)
     }
 
-    /// The variables with the nodes of which Slurm's first is that of rank 0. Under a launcher inside Slurm the steps
-    /// are that launcher's own.
+    /// The variables with Slurm's lists of nodes, of which the first node has rank 0. Under a launcher that runs inside Slurm
+    /// the step's list does not count, because that launcher made the step for itself.
     fn slurm_nodes(&self) -> &'static [&'static str] {
         match self.condition {
             Condition::SrunStep => &[SLURM_STEP_NODES, SLURM_JOB_NODES],
@@ -273,7 +273,7 @@ impl Launcher {
         let master = whole(shown).filter(|port| (lowest..=highest).contains(port));
         let text = master.map(|port| Text::Valid((port + MASTER_PORT_OFFSET).to_string())).ok_or_else(|| {
             Error::config(format!(
-                "{name} is {}: expected a whole number from {lowest} to {highest}, for the scheduler takes the port \
+                "{name} is {}: expected a whole number from {lowest} to {highest}, because the scheduler takes the port \
                  {MASTER_PORT_OFFSET} above it; or set MUSTER_SCHED_PORT",
                 show(shown)
             ))

@@ -1,5 +1,5 @@
-//! What is odd about launchers' variables if none of them tells a process its place, or one says that it is alone where another
-//! does not. They have no effect then, and a process that does not know that it is alone would work alone. So each oddity is named.
+//! Names what is odd about launchers' variables: no launcher tells the process its place, or one says that the process is alone
+//! and another does not. The process then works alone, and without these remarks its user would not know why.
 //! Tested in `launcher_test.rs`.
 
 use super::environment::Environment;
@@ -119,8 +119,8 @@ fn unfit(launcher: &Launcher, environment: &Environment) -> Option<String> {
             format!("{SLURM_STEP} does not name a job step: {ALONE}. {TO_JOIN}")
         }
         Condition::OnePerNode(processes) => format!(
-            "{size} or {processes} does not say that there is one process on each of so many nodes: {ALONE}. To start what \
-             {name} means, run the program by `muster run` or torchrun"
+            "{processes} is not 1, or {size} is no number: {ALONE}. To start what {name} means, run the program by \
+             `muster run` or torchrun"
         ),
         _ => return None,
     };

@@ -149,7 +149,7 @@ fn bad_numbers_of_a_launcher_name_its_variable() {
         assert_eq!(
             message(&TORCHRUN, &[("MASTER_PORT", port)]),
             format!(
-                "MASTER_PORT is \"{port}\": expected a whole number from 1024 to 65533, for the scheduler takes the \
+                "MASTER_PORT is \"{port}\": expected a whole number from 1024 to 65533, because the scheduler takes the \
                  port 2 above it; or set MUSTER_SCHED_PORT"
             )
         );
@@ -257,7 +257,7 @@ fn more_workers_than_the_launcher_has_started_are_named() {
     let warnings = |name, count, rank| settings(&OPEN_MPI, &[(name, count), ("OMPI_COMM_WORLD_RANK", rank)]).warnings;
     assert_eq!(
         warnings("MS_WORKER_NUM", "3", "0"),
-        ["OMPI_COMM_WORLD_SIZE is 2, but MS_WORKER_NUM is 3, which counts"]
+        ["OMPI_COMM_WORLD_SIZE is 2, but MS_WORKER_NUM is 3: MS_WORKER_NUM counts"]
     );
     for (count, rank) in [("3", "1"), ("2", "0"), ("1", "0")] {
         assert_eq!(warnings("MS_WORKER_NUM", count, rank), [""; 0], "the first one says it; the others may be servers");

@@ -26,7 +26,7 @@ impl Mark {
 pub enum Condition {
     /// Nothing else must hold.
     Always,
-    /// Slurm's own start of the programs has not set these variables: `srun --mpi=pmi2` does, and knows more than they say.
+    /// Slurm has not started the process itself. `srun --mpi=pmi2` sets these variables, too, but Slurm's own say more.
     NotSrun,
     /// The process is of one of Slurm's steps that have several tasks, and not of a batch script.
     SrunStep,

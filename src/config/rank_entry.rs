@@ -115,7 +115,7 @@ impl Settings {
         let (rank_id, device_id) = (self.origin(Key::RankId), self.origin(Key::DeviceId));
         let Some(own) = self.device_id else {
             return Err(self.rank_table_error(&format!(
-                "can't tell this process's rank, for neither {rank_id} nor {device_id} is set: expected one of them"
+                "can't tell this process's rank, because neither {rank_id} nor {device_id} is set: expected one of them"
             )));
         };
         let here = self.here(table, host);

@@ -113,7 +113,7 @@ fn another_launchers_local_rank_is_no_device_id() {
 fn what_is_not_in_the_table_is_named_with_what_is() {
     assert_eq!(
         error(&two_by_two(), &[]),
-        "can't tell this process's rank, for neither RANK_ID nor DEVICE_ID is set: expected one of them"
+        "can't tell this process's rank, because neither RANK_ID nor DEVICE_ID is set: expected one of them"
     );
     assert_eq!(
         error(&two_by_two(), &[("DEVICE_ID", "2")]),

@@ -121,7 +121,7 @@ impl RankTable {
             let rank = device.rank;
             if rank as usize > highest {
                 return Err(format!(
-                    "has {name} \"{rank}\": expected a rank from 0 to {highest}, for the table has {ranks} devices"
+                    "has {name} \"{rank}\": expected a rank from 0 to {highest}, because the table has {ranks} devices"
                 ));
             }
             if let Some(first) = seen.insert(rank, place(server, index)) {

@@ -145,7 +145,7 @@ fn what_must_be_unique_is() {
     );
     assert_eq!(
         wrong("/server_list/1/device/1/rank_id", "4".into()),
-        "has server_list[1].device[1].rank_id \"4\": expected a rank from 0 to 3, for the table has 4 devices"
+        "has server_list[1].device[1].rank_id \"4\": expected a rank from 0 to 3, because the table has 4 devices"
     );
     assert_eq!(
         wrong("/server_list/0/device/1/device_id", "4".into()),

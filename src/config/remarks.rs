@@ -25,7 +25,7 @@ impl Reader<'_> {
                 hints.into_iter().filter(|key| self.set_by(*key).is_some()).map(|key| self.name(key)).collect();
             if !set.is_empty() {
                 warnings.push(format!(
-                    "MS_ROLE is not set, so this process is a cluster of one and nothing comes of {}",
+                    "MS_ROLE is not set, so this process is a cluster of one and ignores {}",
                     set.join(", ")
                 ));
             }
@@ -33,14 +33,15 @@ impl Reader<'_> {
         warnings
     }
 
-    /// The launcher has started fewer processes than a setting of ours says, which counts. Somebody may have forgotten it. One of
-    /// them says so.
+    /// The launcher has started fewer processes than a setting of ours says. The setting counts, but its user may have forgotten
+    /// that it is set. Only rank 0 warns.
     fn too_few(&self, placement: &Placement) -> Option<String> {
         let (environment, launcher) = (&self.config.environment, placement.launcher);
         let told = number(environment, launcher.size).filter(|_| number(environment, launcher.rank) == Some(0))?;
         let workers = self.small(Key::WorkerNum).ok().flatten().filter(|workers| u64::from(*workers) > told)?;
         let size = spelled(launcher.size, environment);
-        Some(format!("{size} is {told}, but {} is {workers}, which counts", self.name(Key::WorkerNum)))
+        let name = self.name(Key::WorkerNum);
+        Some(format!("{size} is {told}, but {name} is {workers}: {name} counts"))
     }
 }
 

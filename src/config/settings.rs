@@ -197,8 +197,8 @@ impl Config {
     }
 
     /// The validated settings of a scheduler inside a program. The role does not count. The host is this one unless
-    /// another is set. The port may be 0, and is 0 unless another is set, for the caller can ask for it. Where a
-    /// launcher's variables place the scheduler of that launcher's own job does not count here.
+    /// another is set. The port is 0 unless another is set, because the caller can ask for it. A launcher's variables may
+    /// say where the scheduler of the launcher's own job is: they do not count here.
     pub fn scheduler_settings(&self) -> Result<Settings> {
         let reader = Reader::new(self)?;
         let is_set = |key| matches!(reader.set_by(key), Some(Origin::Code | Origin::Variable(_)));
@@ -278,7 +278,7 @@ impl Reader<'_> {
             let counts = matches!(self.set_by(key), Some(Origin::Code))
                 || matches!(self.set_by(key), Some(Origin::Variable(name)) if !key.setting().others.contains(&name.as_str()));
             let number = if counts { self.whole(key)? } else { None };
-            // A cluster of one has no servers, so this may be said.
+            // A cluster of one has no servers, so 0 servers are no contradiction.
             if let Some(number) = number.filter(|number| (key, *number) != (Key::ServerNum, 0)) {
                 let name = self.name(key);
                 return Err(Error::config(format!(

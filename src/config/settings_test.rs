@@ -108,7 +108,7 @@ fn settings_that_come_to_nothing_without_a_role_are_warned_of() {
     assert_eq!(settings.assignment, Assignment::Alone { node_id: None });
     assert_eq!(
         settings.warnings,
-        ["MS_ROLE is not set, so this process is a cluster of one and nothing comes of MS_SCHED_HOST, \
+        ["MS_ROLE is not set, so this process is a cluster of one and ignores MS_SCHED_HOST, \
           MUSTER_SCHED_PORT, RANK_SIZE, RANK_ID"]
     );
     let named = with(&[("MUSTER_NODE_ID", "solo")]).settings().unwrap();

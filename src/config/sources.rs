@@ -168,7 +168,7 @@ impl fmt::Debug for Config {
 fn known(key: &str) -> Result<&'static Setting> {
     Setting::named(key).ok_or_else(|| {
         let hint = nearest::key(key).map_or_else(
-            || "expected one of those in docs/settings.md".to_string(),
+            || "expected one of the names in docs/settings.md".to_string(),
             |near| format!("did you mean \"{near}\"?"),
         );
         Error::config(format!("there is no setting {}: {hint}", show(key)))

@@ -92,7 +92,7 @@ fn an_unknown_key_leads_to_the_nearest() {
         assert_eq!(message(config.get(key)), expected);
     }
     let far = message(config.set("frobnicate", "1"));
-    assert_eq!(far, "there is no setting \"frobnicate\": expected one of those in docs/settings.md");
+    assert_eq!(far, "there is no setting \"frobnicate\": expected one of the names in docs/settings.md");
 }
 
 #[test]
