@@ -32,8 +32,8 @@ pub fn names() -> [&'static str; 9] {
     KNOWN.map(|(name, _)| name)
 }
 
-/// Whether a link can last with this suite: its keys can be changed, or may seal as much as anybody can send. TLS 1.2
-/// changes no keys, and a key of AES-GCM seals 2^24 records.
+/// Whether a link can last with this suite: its keys can be changed, or one key may seal as much as anybody can send. TLS
+/// 1.2 changes no keys, and a key of AES-GCM seals only 2^24 records.
 pub fn lasts(suite: &SupportedCipherSuite) -> bool {
     match suite {
         SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit == u64::MAX,

@@ -232,7 +232,7 @@ impl Reader<'_> {
             [] => Vec::new(),
             unknown => {
                 let path = &self.settings.config_file.written;
-                vec![format!("nothing comes of what \"{path}\" says of {}", unknown.join(", "))]
+                vec![format!("\"{path}\" has keys that have no effect: {}", unknown.join(", "))]
             }
         }
     }
@@ -258,13 +258,13 @@ impl Reader<'_> {
         let Some(list) = &self.file.cipher_list else { return Ok(()) };
         let Some(chosen) = ciphers::choose(list) else {
             let known = ciphers::names().join(", ");
-            let why = format!("has a cipher_list of which nothing can be used: expected at least one of {known}");
+            let why = format!("has a cipher_list without a usable suite: expected at least one of {known}");
             return Err(self.settings.error(&why));
         };
         provider.cipher_suites = chosen.suites;
         if !chosen.unknown.is_empty() {
             let unknown = chosen.unknown.join(", ");
-            warnings.push(format!("the cipher_list has names of which no use can be made: {unknown}"));
+            warnings.push(format!("the cipher_list has names that stand for no usable suite: {unknown}"));
         }
         Ok(())
     }
@@ -282,10 +282,9 @@ impl Reader<'_> {
         })
     }
 
-    /// The CA's certificates. One that is out of its time is left out if there are others: a file may hold the next CA
-    /// beside the last. One that is no CA's is left out, too: here its key could sign for any name, and so its owner
-    /// could take another node's id. That holds for one that has signed itself as well: rustls trusts no certificate
-    /// for itself alone.
+    /// The CA's certificates. A certificate that is not valid now is left out if there are others: a file may hold the
+    /// next CA beside the last. A certificate that is not a CA's is left out, too. Its key could sign for any name here, and
+    /// so its owner could take another node's id. A self-signed certificate is no exception: rustls would let it sign others.
     fn roots(&self, warnings: &mut Vec<String>) -> Result<Roots> {
         let file = &self.file.ca_cert;
         let found = pem::certificates(&self.read(file)?).map_err(|why| self.error(file, &why))?;
@@ -295,13 +294,13 @@ impl Reader<'_> {
             if is_ca(&certificate) == Some(false) {
                 let whose = subject(&certificate).map(|name| name.to_string()).unwrap_or_default();
                 left_out.push(format!(
-                    "has a certificate of \"{whose}\" that is no CA's (it lacks basicConstraints=CA:TRUE)"
+                    "has a certificate of \"{whose}\" that is not a CA's (it lacks basicConstraints=CA:TRUE)"
                 ));
                 continue;
             }
             if let Some(kind) = useless_key(&certificate, Use::Ca) {
                 let right = Use::Ca.right_key();
-                return Err(self.error(file, &format!("has a CA whose key ({kind}) is of no use: expected {right}")));
+                return Err(self.error(file, &format!("has a CA whose key ({kind}) cannot be used: expected {right}")));
             }
             let name = subject(&certificate);
             if let Some(why) = out_of_time(&certificate, now) {
@@ -350,7 +349,9 @@ impl Reader<'_> {
             let (whose, used) = if nth == 0 { ("a certificate", Use::Own) } else { ("a CA's certificate", Use::Ca) };
             if let Some(kind) = useless_key(certificate, used) {
                 let right = used.right_key();
-                return Err(self.error(file, &format!("has {whose} whose key ({kind}) is of no use: expected {right}")));
+                return Err(
+                    self.error(file, &format!("has {whose} whose key ({kind}) cannot be used: expected {right}"))
+                );
             }
         }
         self.check_own_id(file, &own)?;

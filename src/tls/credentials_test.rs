@@ -51,7 +51,7 @@ fn a_certificate_that_is_no_ca_s_signs_for_nobody() {
     for no_ca in [own.pem(), itself.pem()] {
         files.write("ca.pem", &no_ca);
         let what =
-            "has a certificate of \"CN=rcgen self signed cert\" that is no CA's (it lacks basicConstraints=CA:TRUE)";
+            "has a certificate of \"CN=rcgen self signed cert\" that is not a CA's (it lacks basicConstraints=CA:TRUE)";
         let end = "expected a CA's certificate that is valid now";
         assert_eq!(wrong(&files), format!("has ca_cert_path \"ca.pem\", which {what}: {end}"));
         files.write("ca.pem", no_ca + &files.ca.pem());
@@ -169,7 +169,7 @@ fn a_revocation_list_is_kept_to() {
     let ended = "has crl_path \"crl.pem\", which is not in effect any more: it has ended on 20";
     assert!(wrong(&files).starts_with(ended), "{}", wrong(&files));
     files.write("crl.pem", list(&ca("another CA"), &[8], 9));
-    assert!(wrong(&files).ends_with("the revocation list (crl_path) says nothing"), "{}", wrong(&files));
+    assert!(wrong(&files).ends_with("the revocation list (crl_path) does not cover"), "{}", wrong(&files));
 }
 
 #[test]
@@ -263,13 +263,13 @@ fn an_end_that_is_near_and_what_has_no_use_are_warned_of() {
     assert_eq!(
         files.read().unwrap(),
         [
-            "nothing comes of what \"tls.json\" says of colour",
-            "the cipher_list has names of which no use can be made: ECDHE-R SA-AES128-GCM-SHA256",
+            "\"tls.json\" has keys that have no effect: colour",
+            "the cipher_list has names that stand for no usable suite: ECDHE-R SA-AES128-GCM-SHA256",
             "the certificate of server_cert_path (\"server.pem\") ends in 10 days: renew it",
         ]
     );
     files.configure(r#", "cipher_list": "RC4-SHA""#);
-    assert!(wrong(&files).starts_with("has a cipher_list of which nothing can be used"), "{}", wrong(&files));
+    assert!(wrong(&files).starts_with("has a cipher_list without a usable suite"), "{}", wrong(&files));
 }
 
 #[test]

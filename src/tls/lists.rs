@@ -1,8 +1,9 @@
 //! Which of the revocation lists in a file count: the newest of each CA.
 //!
 //! rustls asks the first list of a certificate's CA, and no other. Invariants: an older list never stands before a newer
-//! one, in whatever order the file has them. Every list that counts is in effect. A list that is not is left out only if
-//! its CA is left out, too; and at least one list is left, for without any nothing would be revoked.
+//! one, in whatever order the file has them. Every list that counts is in effect. A list that is not in effect is an
+//! error, unless its CA is left out: then the list is left out, too. At least one list remains: without a list nothing
+//! would be revoked.
 
 use super::parts::{moment, not_in_effect, NEW_LIST};
 use der::asn1::ObjectIdentifier;

@@ -60,8 +60,8 @@ use std::sync::Arc;
 pub struct Tls {
     /// Puts TLS around each connection.
     pub wrap: Wrap,
-    /// Puts TLS around a connection to the scheduler. If that is demanded, the scheduler's certificate must be for its
-    /// host.
+    /// Puts TLS around a connection to the scheduler. If the settings demand it, the scheduler's certificate must be for
+    /// its host.
     pub to_scheduler: Wrap,
     /// One sentence each.
     pub warnings: Vec<String>,

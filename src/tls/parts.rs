@@ -55,7 +55,7 @@ impl Use {
     }
 }
 
-/// The kind of this key in words, if it is of no use. Other code says what is wrong with a key that cannot be read.
+/// The kind of this key in words, if it cannot be used. Other code says what is wrong with a key that cannot be read.
 pub fn useless_key(certificate: &CertificateDer<'_>, used: Use) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let public = &certificate.tbs_certificate.subject_public_key_info;
@@ -110,7 +110,7 @@ pub fn is_ca(certificate: &CertificateDer<'_>) -> Option<bool> {
     is_a_ca(&Certificate::from_der(certificate).ok()?)
 }
 
-/// The same of a certificate that has been taken apart.
+/// Whether a certificate that is parsed already says of itself that it is a CA's.
 pub fn is_a_ca(certificate: &Certificate) -> Option<bool> {
     let certificate = &certificate.tbs_certificate;
     if certificate.version == Version::V1 {
@@ -124,7 +124,7 @@ pub fn is_a_ca(certificate: &Certificate) -> Option<bool> {
     Some(says_so().unwrap_or(false)) // what cannot be read says nothing
 }
 
-/// The name of the one that a certificate is for.
+/// The name of a certificate's subject.
 pub fn subject(certificate: &CertificateDer<'_>) -> Option<Name> {
     Certificate::from_der(certificate).ok().map(|certificate| certificate.tbs_certificate.subject)
 }

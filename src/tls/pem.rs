@@ -94,7 +94,7 @@ fn without_marks(text: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(plain.concat())
 }
 
-/// What rustls does not say of a line, or says in words that mislead.
+/// Better words where rustls says too little of a line, or misleads.
 fn judged(line: &[u8]) -> Said<()> {
     if line.starts_with(LEGACY) {
         let command = "openssl pkcs8 -topk8 -in OLD -out NEW";

@@ -74,7 +74,9 @@ fn encrypted_keys_open_with_their_password_only() {
 fn an_encryption_that_is_not_taken_is_no_wrong_password() {
     let folder = folder();
     let is_named = |wrong: Result<(), Wrong>| match wrong {
-        Err(Wrong::Content(why)) => why.starts_with("is encrypted in a way that is not taken: expected AES (openssl "),
+        Err(Wrong::Content(why)) => {
+            why.starts_with("is encrypted with a cipher that is not supported: expected AES (openssl ")
+        }
         _ => false,
     };
     let legacy = " -provider legacy -provider default";

@@ -3,9 +3,9 @@
 //! Invariants: connections that stand keep what they began with; new ones have what was read last. What is wrong with
 //! new files is said once, and the old ones go on serving. Such files are tried again each minute: by this host's clock
 //! a list may begin later. There is no thread for this. The files are looked at when a connection begins, at most once
-//! a second. Once a day all of it is read anew, so that an end that is near is told daily. Files that have just been
-//! written wait a little, for their writer may not be done. But once one of our certificates or a list has ended, new
-//! files are tried at once, for what is in use does not work any more.
+//! a second. Once a day all files are read anew, so that a daily warning tells of a certificate that ends soon. Files that
+//! have just been written wait a little, because their writer may not be done. But once one of our certificates or a list
+//! has ended, new files are tried at once: the old ones no longer work.
 
 use super::credentials::{self, Credentials, Noted};
 use crate::config::TlsSettings;
@@ -33,8 +33,8 @@ pub type Ends = (Arc<ClientConfig>, Arc<ServerConfig>);
 /// A function that reads the files: what is used, and what else is known of it.
 type Reads<E> = fn(&TlsSettings) -> Result<(E, Noted)>;
 
-/// What connections use now, and what is to be said of it: both ends of a node's connections, or the end of a process
-/// that only connects.
+/// The credentials that connections use now, and the remarks on them. They are those of both ends of a node's connections,
+/// or of one end for a process that only connects.
 pub struct Renewal<E> {
     settings: TlsSettings,
     reads: Reads<E>,
@@ -182,7 +182,7 @@ impl<E: Clone> Renewal<E> {
             Err(error) => {
                 let wrong = error.message().to_owned();
                 if state.wrong.as_ref() != Some(&wrong) {
-                    state.remarks.push(format!("{wrong}; what was read before goes on serving"));
+                    state.remarks.push(format!("{wrong}; the files that were read before stay in use"));
                 }
                 state.wrong = Some(wrong);
             }

@@ -24,10 +24,10 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::Revoked => "is revoked",
         CertificateError::UnknownIssuer => "is not signed by the CA that is trusted here (ca_cert_path)",
         CertificateError::UnknownRevocationStatus => {
-            "is signed by a CA of which the revocation list (crl_path) says nothing"
+            "is signed by a CA that the revocation list (crl_path) does not cover"
         }
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
-            "cannot be judged, for the revocation list (crl_path) has expired"
+            "cannot be judged, because the revocation list (crl_path) has expired"
         }
         CertificateError::BadSignature => {
             "names the CA that is trusted here (ca_cert_path) as its signer, and is not signed by it"
@@ -38,12 +38,12 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not taken: expected SHA-256 or SHA-384 (openssl x509 -req -sha256 ...)"
+            "is signed with an algorithm that is not accepted: expected SHA-256 or SHA-384 (openssl x509 -req -sha256 ...)"
         }
         CertificateError::BadEncoding => "is not X.509 as expected",
         other => match unnamed(other) {
             Some(what) => what,
-            None => return format!("its certificate is not taken: {other}"),
+            None => return format!("its certificate is not accepted: {other}"),
         },
     };
     format!("its certificate {what}")
@@ -74,14 +74,14 @@ fn unnamed(error: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// The reason why the revocation list is of no use, in words that follow its name.
+/// The reason why the revocation list cannot be used, in words that follow its name.
 pub fn of_list(error: &CertRevocationListError) -> String {
     use CertRevocationListError as Why;
     let what = match error {
         Why::BadSignature => "is not signed by the CA that it names: expected a list of the CA's (ca_cert_path)",
         Why::UnsupportedSignatureAlgorithmContext { .. }
         | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not taken: expected SHA-256 or SHA-384"
+            "is signed with an algorithm that is not accepted: expected SHA-256 or SHA-384"
         }
         Why::IssuerInvalidForCrl => {
             return "is of a CA whose certificate does not allow it to sign lists: expected keyUsage with cRLSign (openssl \
@@ -167,7 +167,7 @@ pub fn sentence(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => of_certificate(why),
         Error::InvalidCertRevocationList(why) => {
-            format!("its certificate cannot be judged, for the revocation list (crl_path) {}", of_list(why))
+            format!("its certificate cannot be judged, because the revocation list (crl_path) {}", of_list(why))
         }
         Error::NoCertificatesPresented => "it shows no certificate".to_owned(),
         Error::AlertReceived(alert) => of_alert(*alert),

@@ -278,7 +278,7 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path):
     curve = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-521", "-nodes", "-subj", "/CN=ca", "-days", "9")
     opens("req", *curve, "-addext", "keyUsage=keyCertSign", "-keyout", key, "-out", tmp_path / "certs" / "ca" / "ca.pem")
     key.chmod(0o600)
-    assert "has a key (ECDSA P-521) that is of no use: expected " in fails("node", tmp_path / "certs", "--name", "a")
+    assert "has a key (ECDSA P-521) that cannot be used: expected " in fails("node", tmp_path / "certs", "--name", "a")
     words = {"MUSTER_CLIENT_PASSWORD": "hunter1", "MUSTER_SERVER_PASSWORD": "hunter2"}
     sentence = fails("node", other, "--name", "a", "--format", "p12", env=words)
     assert "differ: expected one password" in sentence and "hunter" not in sentence

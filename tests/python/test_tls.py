@@ -71,7 +71,7 @@ def test_mindspores_published_list_of_ciphers_works_with_one_warning(tmp_path):
         assert [said(worker)["sum"] for worker in cluster.succeed(timeout=LIMIT)] == [3, 3]
         for process in cluster.processes:
             warning, = [line for line in process.stderr.splitlines() if "warning" in line]
-            told = warning.partition("the cipher_list has names of which no use can be made: ")[2].split(", ")
+            told = warning.partition("the cipher_list has names that stand for no usable suite: ")[2].split(", ")
             assert told == [name for name in PUBLISHED.split(":") if name not in USABLE] and told[0] == "ECDHE-R SA-AES128-GCM-SHA256"
 
 
@@ -114,7 +114,7 @@ def test_one_that_speaks_tls_and_one_that_does_not(tmp_path):
     with Cluster(node(), workers=1, started=0, env=files.env()) as cluster:
         plain = cluster.start_worker({"MUSTER_ENABLE_SSL": 0})
         refused(cluster, plain, "it speaks TLS, which is off here (enable_ssl)", "does not speak TLS as expected")
-        plain.wait_for("and this node do not take each other", LIMIT)
+        plain.wait_for("and this node do not accept each other", LIMIT)
         assert "not a muster scheduler" not in plain.stderr
     with Cluster(node(), workers=1, started=0) as cluster:
         encrypted = cluster.start_worker(files.env())
@@ -144,7 +144,7 @@ def test_a_certificate_of_another_ca_is_refused_on_both_sides(tmp_path):
     with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
         foreign = cluster.start_worker({**theirs.env(), "MS_CLUSTER_TIMEOUT": 3})
         assert foreign.wait(LIMIT) == 1
-        at_worker = "and this node do not take each other"
+        at_worker = "and this node do not accept each other"
         assert said(foreign)["error"] == "SECURITY" and at_worker in said(foreign)["sentence"], said(foreign)
         assert "is not signed by the CA that is trusted here (ca_cert_path)" in said(foreign)["sentence"]
     with Cluster(node(), workers=1, started=0, env=ours.env()) as cluster:
@@ -171,7 +171,7 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     files.configure(client_cert_path="ca.pem")
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "has a CA's certificate, and no key", "ca_cert_path")
     files.configure(ca_cert_path="client.crt")
-    alone_fails_at_once(files.env(), "CONFIG", "client.crt\", which has a certificate of \"CN=client\" that is no CA's")
+    alone_fails_at_once(files.env(), "CONFIG", "client.crt\", which has a certificate of \"CN=client\" that is not a CA's")
     files.configure()
     files.sign("client", "-sha256")  # without extensions OpenSSL makes version 1
     alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "version 1", "-extfile")
@@ -197,7 +197,7 @@ def test_keys_with_which_nobody_signs_are_named(key, kind, tmp_path):
 def test_signatures_that_nobody_takes_are_named(tmp_path):
     files = Certificates(tmp_path / "files")
     files.sign("client", "-extfile", "node.ext", "-sha1")
-    sentence = alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "signed in a way that is not taken")
+    sentence = alone_fails_at_once(files.env(), "CONFIG", "client_cert_path", "signed with an algorithm that is not accepted")
     assert "openssl x509 -req -sha256" in sentence
     files.sign("client")
     files.configure(crl_path="crl.pem")
@@ -206,7 +206,7 @@ def test_signatures_that_nobody_takes_are_named(tmp_path):
         assert alone.wait(timeout=LIMIT) == 0, alone.describe()
     files.list("crl.pem", md="sha1")
     command = "openssl ca -gencrl -md sha256"
-    alone_fails_at_once(files.env(), "CONFIG", "crl_path", "signed in a way that is not taken", command)
+    alone_fails_at_once(files.env(), "CONFIG", "crl_path", "signed with an algorithm that is not accepted", command)
     other = Certificates(tmp_path / "other")  # a CA of the same name, with another key
     other.list("crl.pem")
     (files.folder / "crl.pem").write_text((other.folder / "crl.pem").read_text())
@@ -295,10 +295,10 @@ def test_renewed_files_serve_new_connections_without_a_restart(tmp_path):
             assert time.monotonic() < deadline, "the old certificate goes on"
         (files.folder / "server.pem").write_text("nonsense")
         # Each question is a new connection.
-        while "what was read before goes on serving" not in cluster.scheduler.stderr:
+        while "the files that were read before stay in use" not in cluster.scheduler.stderr:
             assert shown() == "renewed"
             assert time.monotonic() < deadline, cluster.scheduler.stderr
-        assert cluster.scheduler.stderr.count("what was read before goes on serving") == 1
+        assert cluster.scheduler.stderr.count("the files that were read before stay in use") == 1
         assert shown() == "renewed"
 
 

@@ -95,7 +95,7 @@ impl Authority {
         let key = any_supported_type(key).map_err(|error| {
             let bytes = certificate.to_der().map(CertificateDer::from).ok();
             match bytes.and_then(|bytes| useless_key(&bytes, Use::Ca)) {
-                Some(kind) => format!("has a key ({kind}) that is of no use: expected {}", Use::Ca.right_key()),
+                Some(kind) => format!("has a key ({kind}) that cannot be used: expected {}", Use::Ca.right_key()),
                 None => format!("has a key that can't be used: {error}"),
             }
         })?;
