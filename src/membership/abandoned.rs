@@ -7,13 +7,13 @@
 //!   from anybody. It must name the process as the word of an end does; any life that had the place will do.
 //! - No epoch is formed with a node while such a word stands against it: most likely the node dies, and the end of its
 //!   connection is on its way. A lie delays the next epoch until the node's next heartbeat.
-//! - So a lie costs a job that has lost this very node, by other evidence, its next epoch. A liar could as well keep
+//! - So a lie costs the next epoch only if other evidence shows that this very node is lost. A liar could as well keep
 //!   the node from being started again. Nothing durable is lost: the job is not done, and goes on where it was when
 //!   all are started once more. A node that leaves then leaves this run of the job: it gets its Bye, and that is not
 //!   written.
 //! - The word is written down before anybody is told what follows from it: a launcher that has abandoned a place may
-//!   not be there to say it again when the scheduler dies. The next scheduler cannot know why it was started: for the
-//!   nodes that still wait, or with everybody else for the job to go on. So a written word counts once a node attaches
+//!   not be there to say it again when the scheduler dies. The next scheduler cannot know why it was started: only
+//!   for the nodes that still wait, or with all others so that the job goes on. So a written word counts once a node attaches
 //!   again that was in this epoch before. It counts no more once somebody is started in the place, or its node attaches
 //!   again. It is not written down when a sign of life disproves the word.
 
@@ -43,7 +43,7 @@ impl Nodes {
         is_news
     }
 
-    /// Takes up that a scheduler before this one was told: nobody is started in this place any more.
+    /// Takes up what an earlier scheduler was told: nobody is started in this place any more.
     pub(super) fn take_up_abandoned(&mut self, key: u32) {
         if let Some(node) = self.get_mut(key) {
             node.abandoned.take_up();

@@ -61,8 +61,8 @@ impl<'a> Newcomer<'a> {
         self.explicit_rank()
     }
 
-    /// Whether nothing says that this node, which knows its job from its launcher, belongs to this scheduler. If it
-    /// cannot stay, it is to look for its own scheduler. A member belongs here, whatever its launcher says.
+    /// Whether this node's launcher names a job that is not known to be this scheduler's. If the node is then refused, it
+    /// is to look for its own scheduler. A member belongs here, whatever its launcher says.
     pub(super) fn has_another_job(&self) -> bool {
         let (register, ours) = (self.register, &self.cluster.rules.derived_job);
         let is_new = register.instance.is_none() && self.cluster.nodes.of_life(register.incarnation).is_none();
@@ -131,9 +131,9 @@ impl<'a> Newcomer<'a> {
         }
     }
 
-    /// A process that comes in the name of a known life must be the node that this life is: its certificate was held
-    /// against the node id that it registers with. With recovery it must also have that life's token. Only this scheduler
-    /// was told the token's hash; every peer is told the incarnation.
+    /// A process that claims a known life must be that life's node. (Its certificate was checked against the node id that it
+    /// registers with.) With recovery it must also have that life's token. The incarnation alone proves nothing: every peer
+    /// is told it, but only this scheduler was told the token's hash.
     pub(super) fn check_same_life(&self, key: u32) -> Result<(), Refusal> {
         let Some(node) = self.cluster.nodes.get(&key) else { return Ok(()) };
         let token = |register: &Register| register.reentry.as_ref().map(|reentry| reentry.next);

@@ -399,7 +399,7 @@ fn of_many_strangers_one_is_told_and_the_others_are_counted() {
     bench.pass(crate::strangers::WINDOW + Duration::from_secs(2));
     let counted: Vec<&String> = bench.lines.iter().filter(|line| line.contains(" more connections ")).collect();
     assert_eq!(counted.len(), 1, "{:?}", bench.lines);
-    assert!(counted[0].starts_with("4999 more connections that began with what no node begins with, the last from "));
+    assert!(counted[0].starts_with("4999 more connections with a first message that no node sends, the last from "));
 }
 
 #[test]

@@ -128,9 +128,9 @@ impl Conductor {
         self.end_if_empty(now);
     }
 
-    /// Takes up what a node was told by this scheduler before it was started again: everybody is to know. A scheduler
-    /// that was not started again has told all of it itself, but for an abort, which nodes tell each other. Of a group's
-    /// end it believes only a member.
+    /// Takes up what an earlier start of this scheduler had told a node, and tells all nodes. A scheduler that was not
+    /// started again takes up only an abort, because nodes tell each other of aborts. It told all else itself. It
+    /// believes that a group is over only if a member says so.
     pub(super) fn known(&mut self, now: Time, key: u32, known: Known) {
         if known.epoch != self.cluster.epoch || !self.cluster.job.is_complete() {
             return;

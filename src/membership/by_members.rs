@@ -1,8 +1,8 @@
 //! Groups that their members make by themselves: nobody else takes part, and there is no parent whose sequence orders
 //! them. So each has a name, and all its members must use the same. Tested in `by_members_test.rs`.
 //!
-//! Two nodes disagree if both are in both of two lists, and each asks at the same time for another of the two under the
-//! same tag: each waits for the other. Anything less may be another order of the same calls.
+//! Two nodes disagree if each asks at the same time for another list under the same tag, and both lists have both nodes.
+//! Then each waits for the other. In all other cases they may only make the same calls in another order.
 
 use super::cluster_state::ClusterState;
 use super::conductor::Conductor;
@@ -20,7 +20,7 @@ impl Conductor {
         let (cluster, table) = (&mut self.cluster, &mut self.groups.table);
         let name = Name { members, tag, nth };
         if !name.can_be(cluster.rules.worker_num) || !name.members.contains(&key) {
-            return cluster.out.note(format!("node {key} makes a group of members that there cannot be: ignored"));
+            return cluster.out.note(format!("node {key} asks for a group of impossible members: ignored"));
         }
         if let Some(group) = table.pacts.made(&name) {
             table.uses(group, key);
@@ -109,12 +109,12 @@ fn refusal(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) ->
     // A member that was attached again asks once more for what it waits for.
     let open = table.pacts.open_by(key);
     (open >= OPEN_MAX && !table.pacts.waits(name, key)).then(|| {
-        let cause = format!("this node makes {open} groups at a time already: {OPEN_MAX} is the most");
+        let cause = format!("this node already makes {open} groups at a time: the limit is {OPEN_MAX}");
         cluster.failure(Status::Limit, None, cause)
     })
 }
 
-/// Names the members that have not asked: this is what a member is told that does not wait any more.
+/// Names the members that have not asked. A member that stops waiting is told this.
 fn awaited(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) -> Failure {
     let mut missing = name.members.iter().filter(|member| **member != key && !table.pacts.waits(name, **member));
     let first = missing.next().and_then(|member| cluster.nodes.get(member)).map(|node| node.culprit());

@@ -33,7 +33,7 @@ pub(super) struct ClusterState {
     /// Once the cluster has formed: every node, as the others are told of it.
     pub(super) table: MemberTable,
     pub(super) connections: ConnectionTable,
-    /// What those that watch the job were told last: whether it forms, and what has broken it.
+    /// What launchers that watch the job were told last: whether it forms, and what has broken it.
     watched: (bool, Option<Status>),
     pub(super) out: Outbox,
 }

@@ -31,13 +31,13 @@ impl Groups {
             return cluster.out.note(format!("node {key} revokes a group of another epoch, or none: ignored"));
         };
         if !self.table.is_in(group, key) {
-            return cluster.out.note(format!("node {key} revokes {group}, of which it is no member: ignored"));
+            return cluster.out.note(format!("node {key} revokes {group}, but is not a member of it: ignored"));
         }
         if let Some(Revocation { failure, .. }) = self.revoked.get(&group).cloned() {
             return cluster.send_to(key, Message::Revoked(Revoked { failure }));
         }
         if let Some(first) = cluster.job.verdict().cloned() {
-            // The job broke before: that is the cause here, too, and everybody has been told of it.
+            // The job broke before. The cause of that break is the cause here, too, and everybody has been told of it.
             let failure = Failure { group: failure.group, sequence: failure.sequence, ..first };
             self.revoked.insert(group, Revocation::new(now, failure.clone()));
             return cluster.send_to(key, Message::Revoked(Revoked { failure }));
@@ -200,7 +200,7 @@ impl Groups {
     }
 }
 
-/// The whole sentence, and the node that it blames; nothing where all of these calls are the same.
+/// The sentence that names the odd ranks, and the node that it blames. None if all calls are the same.
 fn blame_odd_ranks(
     cluster: &ClusterState,
     group: GroupId,

@@ -28,7 +28,7 @@ const REFUSED: Kind = Kind { name: "connections that were refused, or broke, bef
 const GARBAGE: Kind = Kind { name: "connections that sent what is not this protocol", lines: 1 };
 const CROWD: Kind = Kind { name: "connections that were closed to make room", lines: 1 };
 const SILENT: Kind = Kind { name: "connections that did not register in time", lines: 1 };
-const OUT_OF_TURN: Kind = Kind { name: "connections that began with what no node begins with", lines: 1 };
+const OUT_OF_TURN: Kind = Kind { name: "connections with a first message that no node sends", lines: 1 };
 
 /// How far a connection has been told how the job is.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 pub(super) struct Contact {
     /// Its last sign of life.
     pub(super) heard: Time,
-    /// When the newest message was sent that the node has shown to have heard, or a later time: at the earliest an
-    /// interval before it showed so.
+    /// When the newest message was sent that the node has shown to have heard. It may be a later time, but not before the
+    /// last interval before the node showed it.
     hearing: Time,
     /// Its newest heartbeat says that it has not heard what was sent before it.
     is_deaf: bool,

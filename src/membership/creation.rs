@@ -12,7 +12,7 @@ use crate::types::{hash, Call, CallKind, GroupId, Time};
 use crate::wire::{FreedRecord, GroupFreed, GroupMade, GroupWish, MakeGroup, Message, Record, COMPARED_WITHIN};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member that asks for so many groups at once is out of its mind.
+/// No sane member asks for so many groups at once.
 const TOO_MANY: Kind = Kind { name: "groups that were asked for beyond the limit", lines: 1 };
 
 impl Groups {
@@ -55,7 +55,7 @@ impl Groups {
         let Some(members) = self.table.members_of(parent).filter(|members| members.contains(&key)) else {
             return cluster
                 .out
-                .note(format!("node {key} makes a group of {parent}, of which it is no member: ignored"));
+                .note(format!("node {key} asks for a group of {parent}, but is not a member of it: ignored"));
         };
         if self.revoked.contains_key(&parent) || cluster.job.is_broken() {
             return; // it has been told
@@ -65,13 +65,13 @@ impl Groups {
             if distinct.len() != ranks.len() || ranks.iter().any(|rank| *rank as usize >= members.len()) {
                 return cluster
                     .out
-                    .note(format!("node {key} makes a group of ranks that {parent} does not have: ignored"));
+                    .note(format!("node {key} asks for a group of ranks that {parent} does not have: ignored"));
             }
         }
         if !(1..u64::from(GROUPS_MAX)).contains(&nth) {
-            return cluster
-                .out
-                .note(format!("node {key} makes group {nth} of {parent}, as which there is none: ignored"));
+            return cluster.out.note(format!(
+                "node {key} asks for group number {nth} of {parent}, a number that no group can have: ignored"
+            ));
         }
         if !self.table.may_begin(parent, nth) {
             let line =

@@ -46,8 +46,8 @@ pub(super) struct Forming {
     pub(super) turned_away: TurnedAway,
 }
 
-/// The connections that never came to a registration, because TLS, the job's secret or what it sent was the matter. One of
-/// them may be the node that is missing.
+/// The connections that never registered, because of TLS, the job's secret or what they sent. One of them may be the node that
+/// is missing.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
     number: u32,

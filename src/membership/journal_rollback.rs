@@ -7,11 +7,11 @@
 //! the journal, so that a scheduler that knows one change knows all before it. Each life of a node is counted by
 //! itself: so nothing that others do with the copy hides the rollback, however often the copy is started.
 //!
-//! This cannot see what was acknowledged to nodes that have ended since, or have left. And others are served until the
-//! first node registers that was told more.
+//! This cannot see what was acknowledged to nodes that have since ended or left. The scheduler serves nodes until the first
+//! node registers that was told more than the scheduler knows.
 //!
-//! Only the word of a known life, with its token, ends a scheduler. Anybody else's word is a reason to refuse him, for
-//! anybody can reach the port. Tested in `journal_rollback_test.rs`.
+//! Only the word of a known life, with its token, ends a scheduler. Any other process with such a word is only
+//! refused, because anybody can reach the port. Tested in `journal_rollback_test.rs`.
 //!
 //! [`Formed`]: crate::wire::Formed
 //! [`GroupMade`]: crate::wire::GroupMade

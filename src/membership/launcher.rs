@@ -6,7 +6,7 @@
 //!
 //! Decision: anybody that reaches the port can say such a thing, so the word never puts out a node by itself.
 //!
-//! - It must name the process as that registered: host, number, start time and pid namespace. No stranger is told
+//! - It must name the process as the process registered: host, number, start time and pid namespace. No stranger is told
 //!   those, and a later process with the same number has another start time. Where the kernel does not tell the start
 //!   time the word counts for nothing.
 //! - Or it must know what stood in the environment of the node ([`LaunchId`]): the launcher's child may be a script

@@ -94,7 +94,7 @@ impl Conductor {
         self.end_broken();
     }
 
-    /// The time is up of a node that has come back, and waits for the cluster to be whole again.
+    /// A node that has come back has waited in vain for the cluster to be whole again: its time is up.
     pub(super) fn gives_up_returning(&mut self, now: Time, key: u32) {
         let Some(node) = self.cluster.nodes.get_mut(key).filter(|node| node.is_back()) else { return };
         let Some(conn) = node.attachment.release() else { return };

@@ -33,8 +33,8 @@ pub(super) type Loss = (u32, String);
 pub(super) struct FailureDetector {
     /// Which nodes each open probe is for.
     probes: HashMap<Process, Vec<u32>>,
-    /// While this scheduler stood still, nodes whose connections ended could not come back: until then a witness does
-    /// not count.
+    /// Until this time a witness does not count. While this scheduler stood still, nodes whose connections had ended could not
+    /// come back.
     witnesses_count_from: Time,
 }
 

@@ -37,8 +37,8 @@ impl Witness {
         !self.is_disproved(heard) && (self.by.is_none() || how == Closed::Ended)
     }
 
-    /// Whether the node, which was heard at that time, cannot have ended when this was said. What was on its way at
-    /// that moment is no proof.
+    /// Whether the node was heard so long after this was said that it cannot have ended then. A message that was on its way
+    /// at that moment proves nothing.
     pub(super) fn is_disproved(&self, heard: Time) -> bool {
         heard >= self.at + HELD
     }

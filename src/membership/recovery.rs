@@ -156,7 +156,7 @@ impl Recovery {
         self.awaited(cluster).in_words()
     }
 
-    /// A lost node has not called it, whatever it did before.
+    /// The nodes that are awaited. A lost node counts as one that never called `muster_recover`, whatever it did before.
     fn awaited(&self, cluster: &ClusterState) -> Awaited {
         let mut awaited = Awaited::default();
         for (key, node) in cluster.nodes.iter().filter(|(key, node)| !node.is_ready(self.holds(**key))) {

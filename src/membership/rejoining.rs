@@ -30,7 +30,7 @@ impl Conductor {
         self.recover_if_complete(now);
     }
 
-    /// Revokes every group that still holds, so that nobody waits for this node, which has given everything up.
+    /// Revokes every group that still holds. This node has given up all groups, and nobody shall wait for it.
     fn revoke_all(&mut self, now: Time, key: u32) {
         let culprit = self.cluster.nodes.get(&key).map(|node| node.culprit());
         let groups: Vec<GroupId> = self.groups.all().filter(|group| !self.groups.is_revoked(*group)).collect();

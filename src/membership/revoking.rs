@@ -12,7 +12,7 @@ use std::time::Duration;
 impl Groups {
     /// Keeps the first cause, and tells every member that has not freed the group.
     pub(super) fn revoke_group(&mut self, cluster: &mut ClusterState, now: Time, group: GroupId, failure: Failure) {
-        // While the members are being asked what they called, that is the first cause, and is told soon.
+        // While the members are being asked what they called, their difference is the first cause, and is told soon.
         let is_known = self.revoked.contains_key(&group) || self.disputes.contains_key(&group);
         let Some(members) = self.table.members_of(group).filter(|_| !is_known) else { return };
         cluster.out.warn(format!("{group} is revoked: {failure}"));

@@ -16,8 +16,8 @@
 //! A place is abandoned when its launcher says that no process is started in it any more. The next sign of life takes
 //! that word back. `suspicion.rs` decides which loss is a culprit's and which is a consequence.
 //!
-//! These are enums of their own, for they do not exclude each other: a lost node may still be connected, and one that is back may
-//! be lost once more.
+//! Each of these is an enum of its own, because they do not exclude each other: a lost node may still be connected, and a node
+//! that is back may be lost once more.
 
 use super::contract::{Closed, ConnId};
 use super::timers::HELD;
@@ -255,8 +255,8 @@ impl Abandonment {
         matches!(self, Abandonment::Since(_))
     }
 
-    /// Whether the word stands, although the node was heard at this time. What was on its way when the word was said is
-    /// no proof.
+    /// Whether the word stands, although the node was heard at this time. A message that was on its way when the word was
+    /// said proves nothing.
     pub(super) fn stands(self, heard: Time) -> bool {
         matches!(self, Abandonment::Since(at) if heard < at + HELD)
     }

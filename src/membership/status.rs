@@ -1,9 +1,9 @@
 //! How the job is, told on a connection that never registers (`muster status`). Tested in `status_test.rs`.
 //!
-//! Tells a part at a time, each when it is asked for: so nothing is kept of a question but how far its connection has
-//! been told. Invariants: telling changes nothing else; nobody is asked anything for it, for what heartbeats have told
-//! must do; no part is longer than a frame before registration may be; no secret, token or value of the store is in it.
-//! It promises nothing, so it waits for no disk.
+//! Each part is told when it is asked for. So the only thing that is kept of a question is how far its connection has been
+//! told. Invariants: telling changes nothing else; no node is asked anything for it, because the heartbeats have told enough;
+//! no part is longer than a frame before registration may be; no secret, token or value of the store is in it. It promises
+//! nothing, so it waits for no disk.
 
 use super::admission::{versions, Refusal};
 use super::cluster_state::ClusterState;
@@ -34,7 +34,7 @@ const LOOKED_AT_MAX: usize = 1 << 15;
 pub(super) const CALLS_MAX: usize = 8;
 
 /// Questions that are refused: the log names some of them.
-const REFUSED: Kind = Kind { name: "questions how the job is that were refused", lines: 8 };
+const REFUSED: Kind = Kind { name: "refused questions about the job's status", lines: 8 };
 
 impl Scheduler {
     /// Tells the next part.

@@ -4,9 +4,9 @@
 //! holds.
 //!
 //! Invariants:
-//! - Keys and values stay within the total, and so does, for itself, what open requests have announced, except for
-//!   requests that are repeated after they were carried out. A request that brings no value, and waits for nothing, is
-//!   refused for neither: a full store can be read and emptied.
+//! - The keys and values stay within the total. The bytes that open requests have announced stay within the same total,
+//!   counted apart. (Requests that are repeated after they were carried out do not count.) A request that brings no value,
+//!   and waits for nothing, is never refused for a full total: a full store can be read and emptied.
 //! - A request is carried out at most once, however often it comes.
 //! - No size that a node announces makes it allocate.
 //!

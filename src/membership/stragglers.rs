@@ -54,7 +54,7 @@ impl Stragglers {
     ) {
         let WhereAre { query, group, sequence, about } = question;
         let Some(members) = groups.table.members_of(group).filter(|members| members.contains(&key)) else {
-            cluster.out.note(format!("node {key} asks after members of {group}, of which it is no member"));
+            cluster.out.note(format!("node {key} asks about members of {group}, but is not a member of it"));
             return cluster.send_to(key, Message::Absent(Absent { query, total: 0, members: Vec::new() }));
         };
         let same = |open: &&mut Query| {
@@ -274,7 +274,7 @@ impl View<'_> {
         waits.iter().filter(holds).map(aged).collect()
     }
 
-    /// What carries a group's collectives, as the first member says that tells it; all members have found out the same.
+    /// What carries a group's collectives, from the first member that tells it. All members have found out the same.
     pub(super) fn carrier_of(&self, group: GroupId, members: &[u32]) -> Option<GroupCarrier> {
         let told = members.iter().filter_map(|key| self.cluster.nodes.get(key)).flat_map(|node| &node.course.carriers);
         told.into_iter().find(|carried| carried.group == group).cloned()

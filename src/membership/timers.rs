@@ -7,9 +7,8 @@ use crate::types::{GroupId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long the answer "nothing is wrong with it" is held back: the node's own end may be about to be noticed. What a
-/// node said within this time of its loss may have crossed it on the way. So may what it said within this time of a
-/// launcher's word of its end.
+/// How long the answer "nothing is wrong with it" is held back: the node's end may be noticed in a moment. A node's message
+/// that comes within this time of its loss, or of a launcher's word of its end, may have been sent before that.
 pub(super) const HELD: Duration = Duration::from_millis(150);
 
 /// How long the nodes that are asked may take to answer.
