@@ -187,7 +187,7 @@ fn one_that_is_not_taken_is_told_with_a_status_of_its_own() {
     let error = failed(&bench);
     let start =
         "the cluster was not complete within 5 s (MS_CLUSTER_TIMEOUT is 10), and what listens at 10.0.0.1:8118 and \
-                 this node do not take each other (";
+                 this node do not accept each other (";
     assert_eq!(error.status(), Status::Security);
     assert!(error.message().starts_with(start) && error.message().ends_with(&format!(" s): {reason}")), "{error}");
 

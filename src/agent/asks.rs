@@ -23,9 +23,9 @@ pub(super) struct Asks {
     locates: BTreeMap<Ask, u32>,
     creations: BTreeMap<(GroupId, u64), MakeGroup>,
     by_members: BTreeMap<Ask, MakeByMembers>,
-    /// Groups that are freed, where the scheduler has not said that this is kept. Never more than the groups that this
-    /// node had at one time: no other group is made before that is said, for both answers come in the order in which
-    /// they are durable.
+    /// Groups that are freed, where the scheduler has not yet confirmed that the free is durable. There are never more than the
+    /// groups that this node had at one time: answers come in the order in which they are durable, so no other group is made
+    /// before the confirmation.
     freed: BTreeSet<GroupId>,
     abort: Option<Abort>,
     recover: Option<Recover>,
@@ -158,7 +158,7 @@ impl Asks {
         !self.freed.contains(&group)
     }
 
-    /// The scheduler keeps it that this group is freed.
+    /// The scheduler confirms that the free of this group is durable.
     pub(super) fn freed(&mut self, group: GroupId) {
         self.freed.remove(&group);
     }

@@ -42,7 +42,7 @@ pub(super) fn check_formed(register: &Register, formed: &Formed) -> Result<(), S
     let members = &formed.members;
     if members.len() as u64 > all || !members.are_in_order_below(all) {
         return Err(format!(
-            "its table of {} nodes names nodes twice, or others than the {all} that there are",
+            "its table of {} nodes names a node twice, or a node beyond the {all} of this cluster",
             members.len()
         ));
     }
@@ -55,7 +55,7 @@ pub(super) fn check_formed(register: &Register, formed: &Formed) -> Result<(), S
     }
     match formed.creations.len() {
         count if count > CREATIONS_MAX => {
-            Err(format!("it lists {count} groups with groups made of them: the most is {CREATIONS_MAX}"))
+            Err(format!("it lists {count} groups that other groups were made of: the limit is {CREATIONS_MAX}"))
         }
         _ => Ok(()),
     }
@@ -69,7 +69,7 @@ pub(super) fn check_made(register: &Register, made: &GroupMade) -> Result<(), St
     let is_sound = |index: &u32| u64::from(*index) < all && seen.insert(*index);
     match made.members.iter().all(is_sound) {
         true => Ok(()),
-        false => Err(format!("it makes a group with nodes twice, or with others than the {all} that there are")),
+        false => Err(format!("it makes a group that has a node twice, or a node beyond the {all} of this cluster")),
     }
 }
 

@@ -55,13 +55,13 @@ fn what_cannot_be_is_refused_before_anything_follows_from_it() {
         ("a place that does not exist", Box::new(|formed| formed.index = u32::MAX)),
         ("number 1 of 1 on its host", Box::new(|formed| formed.local_rank = 1)),
         ("number 0 of 2 on its host", Box::new(|formed| formed.local_size = 2)),
-        ("names nodes twice", Box::new(|formed| formed.members = table(&[0, 0]))),
+        ("names a node twice", Box::new(|formed| formed.members = table(&[0, 0]))),
         ("does not name this node", Box::new(|formed| formed.members = table(&[]))),
-        ("or others than the 1", Box::new(|formed| formed.members = table(&[1]))),
+        ("or a node beyond the 1", Box::new(|formed| formed.members = table(&[1]))),
         ("heartbeat time-out is 0 ms", Box::new(|formed| formed.agreed.heartbeat_timeout_ms = 0)),
         ("heartbeat time-out is", Box::new(|formed| formed.agreed.heartbeat_timeout_ms = u64::MAX)),
         (
-            "groups with groups made of them",
+            "groups that other groups were made of",
             Box::new(|formed| {
                 let one = crate::wire::Creations { parent: GroupId(0), count: 1 };
                 formed.creations = vec![one; CREATIONS_MAX + 1];

@@ -60,8 +60,7 @@ impl Agent {
     fn recover(&mut self, is_inside: bool) {
         let Some(member) = self.stage.member() else { return };
         let is_in_vain = member.is_put_out() || member.is_aborted();
-        // This is told also to a caller that has stopped waiting: otherwise the scheduler's answer to that would hide
-        // it.
+        // A caller that stops waiting is told, too: otherwise it would only learn the scheduler's answer to that.
         let why_not = if is_in_vain { member.first_cause().cloned() } else { self.asks.no_next_epoch() };
         if let Some(failure) = why_not {
             self.out.tell(Event::NotRecovered(failure));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How long after the beginning it first says so.
 pub(super) const AFTER: Duration = Duration::from_secs(3);
-/// How soon after a line the next may follow, and how soon a line is repeated for the first time.
+/// The shortest time between two lines, and the time until a line is first repeated.
 const LEAST: Duration = Duration::from_secs(1);
 /// How long it is silent at most before it repeats a line: the pauses between the repetitions double up to this.
 const MOST: Duration = Duration::from_secs(30);

@@ -36,7 +36,7 @@ impl Agent {
         self.line.lost(now, loss, reason, is_awaited, &mut self.out);
     }
 
-    /// The other side is not, or does not behave like, this job's scheduler.
+    /// The other side is not this job's scheduler, or does not behave like it.
     pub(super) fn refuse(&mut self, now: Time, reason: String) {
         self.lost(now, Loss::Refused, reason);
     }

@@ -1,8 +1,8 @@
 //! Where a node looks for its scheduler: at one place, or at several in turn.
 //!
-//! A node looks only for the scheduler of this job. If it is not at a place, the node tries the next place at once, and
-//! pauses after the last one. When the connection to the scheduler has ended, the node first tries the place where it
-//! was found.
+//! A node looks only for the scheduler of this job. If the scheduler is not at a place, the node tries the next place at once,
+//! and pauses after the last one. When the connection to the scheduler has ended, the node first tries the place where the
+//! scheduler was found.
 
 use std::time::Duration;
 

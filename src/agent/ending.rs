@@ -2,9 +2,9 @@
 //!
 //! A node that leaves says so, and waits for the scheduler's Bye, but never for long. While the scheduler is in reach,
 //! the wait is the finalize time-out. Without it, the wait ends 5 s after the scheduler was last there (but not sooner
-//! than 1 s after the wish to leave), for nobody but the scheduler misses the goodbye. A node leaves a broken cluster
+//! than 1 s after the wish to leave), because only the scheduler misses the goodbye. A node leaves a broken cluster
 //! within 1 s, and at once if the scheduler is away. There is one exception, with recovery: a scheduler that does not
-//! know yet that the job was aborted has to be told, for it would wait for nodes that nobody starts again.
+//! know yet that the job was aborted has to be told. Otherwise it would wait for nodes that nobody starts again.
 
 use super::contract::{Event, Output};
 use super::{Agent, Stage};
@@ -93,7 +93,7 @@ impl Agent {
         }
     }
 
-    /// A node has ended the job without the scheduler. If this node has a scheduler, it passes that on.
+    /// A node has ended the job without the scheduler. If this node has a scheduler, it tells the scheduler.
     pub(super) fn heard_of_abort(&mut self, now: Time, failure: Failure) {
         let is_known = self.stage.member().is_some_and(|member| member.is_aborted());
         if failure.status != Status::Aborted || is_known {

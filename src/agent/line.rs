@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// How long a member is without its scheduler before it says so in the log.
 const WARN_AWAY: Duration = Duration::from_secs(1);
-/// A connection that stood so long was a success, answered or not. One that ends sooner may lead to a port that closes
-/// whatever comes. The attempt after the first such connection is made at once, too. After more of them in a row each
-/// attempt waits longer.
+/// A connection that stood so long was a success, answered or not. A shorter one may lead to a port that closes every
+/// connection. The attempt after the first short connection is made at once, too. After more of them in a row each attempt
+/// waits longer.
 const STOOD: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ struct Away {
     since: Time,
     /// When the scheduler had been heard last.
     heard: Time,
-    /// How the connection was lost at the beginning of this time.
+    /// Why the connection was lost at the beginning of this time.
     loss: Loss,
     attempt: Attempt,
     is_told: bool,
@@ -63,7 +63,7 @@ enum Attempt {
 /// How the scheduler of a member has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// Its end was seen, or it may go on: it has judged nobody without this node's seeing it.
+    /// Its end was seen, or it may go on. It has judged nobody unseen by this node.
     Seen,
     /// It fell silent, and accepts no connection now. In between it may have judged nodes, this one too.
     Unseen,
@@ -199,8 +199,8 @@ impl Line {
         out.put(Output::Connect { place, within: self.form_by.since(now).clamp(Duration::from_millis(1), most) });
     }
 
-    /// Says in the log that the scheduler is away. A job goes on while its nodes live, but not without a word. A
-    /// connection that is soon there again needs none.
+    /// Says in the log that the scheduler is away: a job goes on without it, but its user should know. A connection that is
+    /// soon there again needs no line.
     fn warn_of_absence(&mut self, now: Time, out: &mut Outputs) {
         let Some(away) = &mut self.away else { return };
         let span = now.since(away.since);
@@ -384,7 +384,7 @@ impl Line {
         }
     }
 
-    /// When the scheduler's silence is too long to be one late echo.
+    /// When the scheduler has been silent for too long for a single late echo.
     pub(super) fn doubt_at(&self) -> Time {
         match self.is_up() {
             true => self.pulse.doubt_at(),

@@ -26,8 +26,8 @@ impl Pulse {
         self.timeout - self.interval()
     }
 
-    /// This time-out holds for all nodes. It is five milliseconds at least, so that the interval is never nothing. If a
-    /// heartbeat is due sooner by it, it is sent sooner: by it the scheduler knows that this node hears.
+    /// This time-out holds for all nodes. It is five milliseconds at least, so that the interval is never zero. If a shorter
+    /// interval makes the next heartbeat due sooner, it is sent sooner: it shows the scheduler that this node hears.
     pub(super) fn agree(&mut self, now: Time, timeout: Duration) {
         self.timeout = timeout.max(Duration::from_millis(5));
         self.beat_at = self.beat_at.min(now + self.interval());
@@ -79,7 +79,7 @@ impl Pulse {
         self.heard_at
     }
 
-    /// When its silence is more than one late echo: two echoes were missed then.
+    /// When the silence is too long for a single late echo: two echoes were missed then.
     pub(super) fn doubt_at(&self) -> Time {
         self.heard_at + self.interval() * 5 / 2
     }

@@ -209,7 +209,7 @@ impl Agent {
     fn rejected(&mut self, now: Time, Rejected { status, reason }: Rejected) {
         match &self.stage {
             Stage::Forming(_) => self.end(Event::Failed(Error::new(status, reason))),
-            // Its own scheduler puts a member out for a newer life alone. Any other refusal is that of one that does not know it.
+            // Its own scheduler puts a member out only for a newer life. Any other scheduler that refuses it does not know it.
             Stage::Member(member) if status != Status::Fenced && !member.is_leaving() => {
                 self.refuse(now, format!("it is not this job's scheduler: {reason}"));
             }

@@ -7,7 +7,7 @@ use super::seconds::seconds;
 use crate::types::Time;
 use std::time::Duration;
 
-/// Whom this node has met at the scheduler's address.
+/// The kind of listener that this node has met at the scheduler's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
     /// Nobody accepts connections.
@@ -32,7 +32,7 @@ pub(super) struct Search {
     met: Met,
     /// Why the last attempt failed, or the last connection ended.
     last_reason: String,
-    /// Why it was a stranger, or one side did not accept the other, the last time.
+    /// Why the last stranger was one, or why one side last refused the other.
     why_not: String,
     /// Whether the last connection ended because the scheduler wants to be asked again later.
     sent_away: bool,
@@ -214,7 +214,7 @@ impl Search {
             Met::Nobody => format!("the scheduler at {scheduler} could not be reached"),
             Met::Scheduler => format!("the scheduler at {scheduler} was lost"),
             Met::Stranger => format!("what listens at {scheduler} is not a muster scheduler"),
-            Met::Untrusted => format!("what listens at {scheduler} and this node do not take each other"),
+            Met::Untrusted => format!("what listens at {scheduler} and this node do not accept each other"),
             Met::Somebody(_) => {
                 format!("what listens at {scheduler} does not answer as a muster scheduler of this version does")
             }

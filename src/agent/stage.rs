@@ -300,7 +300,7 @@ impl Member {
         }
     }
 
-    /// Whether it still matters to this node that its scheduler is absent, and what becomes of the others.
+    /// Whether the scheduler's absence, and the fate of the other nodes, still matter to this node.
     pub(super) fn cares(&self) -> bool {
         matches!(self.presence, Presence::Stays) && self.end_cause().is_none()
     }

@@ -3,15 +3,15 @@
 //! One of them keeps the watch, the *coordinator*: the one with the lowest index that answers. All others connect to
 //! it; it connects to those that do not. A node tells the coordinator what it suspects. The coordinator finds out,
 //! decides and tells all. So all nodes that reach each other name the same dead node; of several dead nodes, the
-//! lowest. If the coordinator itself is dead, all find that out, and there is none lower. The first loss ends a job
+//! lowest. If the coordinator itself is dead, all find that out, and it is the lowest dead node. The first loss ends a job
 //! without recovery, so nobody need keep the watch after that.
 //!
 //! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. A
-//! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers, it is stopped. If one
-//! is dead, and a lower one has been silent for nearly as long, that one is waited for. A node is not dead if it said
+//! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers, it is stopped. If a node
+//! is dead, and a lower one has been silent for nearly as long, the verdict waits for the lower one. A node is not dead if it said
 //! before it went that it leaves, or why it gives up. A node that hears nobody at all is cut off itself, and says so.
-//! So does one that has heard nobody and finds all gone, if its scheduler had fallen silent before: they may have ended
-//! because it was lost.
+//! A node also says so if it has heard nobody, finds all gone, and its scheduler had fallen silent before: the others may
+//! have ended because this node was lost.
 //!
 //! Deliberately absent: judging others with recovery, for the scheduler comes back and does that; there a node only
 //! says that it is cut off. Nobody judges while a node is heard that has its scheduler. `watching` feeds the watch and
@@ -26,7 +26,7 @@ use crate::wire::{Member, Members};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many nodes beside the coordinator are asked when that does not answer, to know whether anybody does.
+/// How many nodes beside the coordinator are asked if it does not answer, to know whether any node answers.
 const OTHERS_ASKED: usize = 64;
 
 /// What a node knows of the others by itself.

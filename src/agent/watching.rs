@@ -214,8 +214,8 @@ impl Watch {
         (peer.standing, peer.heard, peer.seen) = (Standing::Up, around.now, None);
         self.look_at.get_or_insert(around.now);
         self.ask(index, around);
-        // Tells the peer what it would have heard if it had been in reach. A node that has its scheduler tells it, too:
-        // that may have judged the peer.
+        // Tells the peer what it would have heard if it had been in reach. A node that has its scheduler does so, too: the
+        // scheduler may have judged the peer.
         if let Some(failure) = around.member.and_then(Member::end_cause) {
             around.say(index, PeerWord::GivesUp(failure.clone().to_others()));
         }
@@ -381,7 +381,7 @@ impl Watch {
         let (status, culprit, cause) = match finding {
             Finding::Followed(failure) => return Failure { group: None, ..failure },
             Finding::Lost(index, why) => {
-                let cause = format!("was lost: {why} (found by the ranks themselves, for the scheduler is away)");
+                let cause = format!("was lost: {why} (found by the ranks themselves, because the scheduler is away)");
                 (Status::PeerLost, index, cause)
             }
             Finding::CutOff(silent) => {
