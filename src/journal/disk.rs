@@ -1,7 +1,7 @@
 //! What this room needs of a directory. Names are plain file names in it.
 //!
-//! Invariant: an implementation promises nothing of what was not synced: not of bytes before [`Appender::sync`], nor of
-//! names before [`Disk::sync`]. Tested through all that uses it.
+//! Invariant: an implementation promises only what was synced: bytes by [`Appender::sync`], and names by [`Disk::sync`].
+//! Tested through all that uses it.
 
 use crate::error::{Error, Result, Status};
 use std::io;

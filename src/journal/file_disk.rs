@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A missing directory is made with mode 0700, and durable in its parent.
 //! - Every file has mode 0600, and one that is laxer is mended when it is opened.
-//! - Symbolic links are not followed, and no file is read or written that has a second name or is another user's.
+//! - Symbolic links are not followed. A file that has a second name, or is another user's, is neither read nor written.
 //! - A directory in which others may rename and remove files, or that is another user's, is refused.
 //! - A file that stays open is opened through the [`Keep`] that the caller gives.
 //!
@@ -42,7 +42,7 @@ pub struct FileDisk {
     users: Users,
 }
 
-/// The user of this process, the superuser, and the directory's owner, whom a process of the superuser trusts.
+/// The user of this process, the superuser, and, for a process of the superuser, the directory's owner.
 #[derive(Clone, Copy)]
 struct Users {
     own: u32,

@@ -39,7 +39,7 @@ pub struct Identity {
     pub node_id: String,
     /// The entry of the job that it was started for last.
     pub own: Entry,
-    /// The entries of other jobs, as long as it is not known that the job of `own` has this node; the newest first.
+    /// The entries of other jobs, the newest first. They are kept until it is known that the job of `own` has this node.
     pub aside: Vec<Entry>,
 }
 

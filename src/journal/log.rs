@@ -113,8 +113,8 @@ impl Journal {
             let (path, end) = (path.display(), scan.end);
             format!("{path}: {torn} bytes at offset {end} were being written when the scheduler ended, and are cut off")
         });
-        // What is read may be in the system's memory only. Perhaps the last scheduler died before it synced it, or its
-        // sync failed; a later sync of that file would not say so again. So it is written anew.
+        // These bytes may only be in the system's memory: the last scheduler may have died before its sync, or the sync
+        // failed. A later sync of that file would not report the failure again. So the records are written anew.
         let begun = begin(&*disk, salt, scan.payloads.iter().map(|payload| &bytes[payload.clone()]))?;
         // After several starts at the latest, what was appended cannot be told from the snapshot any more. The next rewrite shows
         // how much a snapshot takes.

@@ -2,7 +2,7 @@
 //!
 //! A process that takes more memory than its group may have is killed, and the kernel does not warn it. So code that takes
 //! much memory at once asks here first. A quota of time limits how much a group computes, but not on which processors: its
-//! processes see all processors, and are held back together.
+//! processes see all processors, and the kernel holds them back together.
 //!
 //! Both versions of control groups are read, and all groups above a process's own, as far as they are mounted. What cannot be read
 //! does not count.

@@ -2,8 +2,8 @@
 //!
 //! On one host there is no path to share, and pacing only holds the sender up. Where BBR is the system's default, an
 //! allreduce of 1 MiB among 8 ranks of one host takes half as long again. Reno is in every Linux, may be chosen by any
-//! process, and does not pace. It is chosen before a connection is made, for once BBR has begun, the kernel paces for
-//! good. So a listener chooses Reno for all, and gives a connection from another host the system's choice back.
+//! process, and does not pace. It is chosen before a connection is made: once BBR has begun, the kernel paces for
+//! good. So a listener chooses Reno for all connections. A connection from another host then gets the system's choice.
 
 pub(super) use super::interface::stays_here;
 use super::socket::tcp_socket;

@@ -2,8 +2,8 @@
 //! name, which is in no file system.
 //!
 //! A sleeper watches its own doorbell. To ring it, another process sends a byte to its name. A doorbell that is full has
-//! been rung, so nothing is lost if there is no room for the byte. But what others have not taken yet also counts against
-//! the sender's own buffer (some 270 rings), and a ring for which that has no room is lost. So a sender asks for a buffer of that
+//! been rung, so nothing is lost if there is no room for the byte. But rings that sleepers have not taken yet fill the
+//! sender's own buffer (some 270 rings). If that buffer is full, a ring is lost. So a sender asks for a buffer of that
 //! size where the host's default is less. It rings each sleeper once, and a sleeper takes its rings when it wakes. A
 //! stranger on the host can ring, too: that costs the sleeper one look.
 //!
@@ -72,8 +72,8 @@ impl Doorbell {
         self.0.as_raw_fd()
     }
 
-    /// Rings another doorbell. Nothing need be done if that is full, or gone. Returns false if the system
-    /// had no memory for it: then it is to be rung at the next opportunity.
+    /// Rings another doorbell. A full doorbell has been rung already, and one that is gone needs no ring. Returns false if
+    /// the system had no memory for the ring: then the caller must ring again at the next opportunity.
     pub fn ring(&self, other: &Address) -> bool {
         let rung = if self.0.is_inherited() { Ok(1) } else { self.0.send_to(&[0], &other.0) };
         !matches!(rung.map_err(|error| error.raw_os_error()), Err(Some(libc::ENOBUFS | libc::ENOMEM)))
@@ -137,7 +137,7 @@ impl Doorbell {
                 (Ok(_), Some((true, user))) => {
                     let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
                     return Err(io::Error::other(format!(
-                        "{user} has sent it, and this process is of user {}",
+                        "it is from {user}, and this process belongs to user {}",
                         host::real_user()
                     )));
                 }
@@ -148,7 +148,7 @@ impl Doorbell {
                 _ => {} // a ring, or something from a stranger
             }
         }
-        Err(io::Error::other("too much else has come"))
+        Err(io::Error::other("too many other datagrams came before it"))
     }
 
     /// Why a datagram has come without its descriptor. If no descriptor is free the kernel delivers the rest, and gives no error.

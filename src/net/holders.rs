@@ -1,5 +1,5 @@
 //! Which processes have a port of this host, as far as the kernel tells: /proc/net/tcp says which sockets there are, and the
-//! descriptors in /proc/PID/fd say which processes have them. This is for a sentence in an error; nothing is decided by it.
+//! descriptors in /proc/PID/fd say which processes have them. Only the words of an error use this.
 //!
 //! The files are read only if no port is free, and at most for [`LOOK_MAX`]. Tested below.
 

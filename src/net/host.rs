@@ -32,8 +32,8 @@ pub fn boot_id() -> String {
     String::from_utf8_lossy(id).trim().to_string()
 }
 
-/// Returns what the kernel tells in a file, with one read: it tells all at once, if there is room. Every start pays for
-/// each call.
+/// Returns the whole of a kernel's file with one read: the kernel gives all at once, if there is room. Each call makes every
+/// start slower.
 fn told<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let read = |buffer: &mut [u8]| {
         let mut file = fs::File::open(path)?;
@@ -43,7 +43,7 @@ fn told<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     Ok(&buffer[..length])
 }
 
-/// How many processors this process may run on. Asks the kernel once and reads no file, for every start pays for it.
+/// How many processors this process may run on. Asks the kernel once and reads no file: each call makes every start slower.
 pub fn cores() -> u32 {
     // SAFETY: an all-zero set is a valid empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -139,8 +139,8 @@ pub enum Liveness {
     Unknown,
 }
 
-/// Whether the process with this number and start time still lives. Without a start time (0) another process with the
-/// same number is taken for it.
+/// Whether the process with this number and start time still lives. Without a start time (0) any process with this number
+/// counts as the one that is meant.
 ///
 /// A process closes its sockets shortly before the kernel calls it dead. A process whose threads are all on their way
 /// out counts as gone. So a caller that has just seen its connection end is not told "alive".

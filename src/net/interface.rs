@@ -71,7 +71,7 @@ pub fn on_each_link(address: SocketAddr) -> Vec<SocketAddr> {
     }
 }
 
-/// The addresses without those that stand for all addresses of a family which this host lacks. If none remains, all are returned.
+/// The addresses, without the wildcard of a family (`::`, `0.0.0.0`) that this host lacks. If none remains, all are returned.
 pub fn of_families(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_there = |address: &SocketAddr| {
         !address.ip().is_unspecified() || Guarded::create(|| UdpSocket::bind((address.ip(), 0))).is_ok()

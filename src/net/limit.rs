@@ -21,14 +21,14 @@ const KEPT_PART: u64 = 8;
 /// ... and so many at most.
 const KEPT_MAX: u64 = 256;
 
-/// Whether so few descriptors are left that strangers are to have none of them. The kernel gives the lowest number that is free,
-/// so the number of a new descriptor says how many are in use at least.
+/// Whether so few descriptors are left that strangers get none. The kernel gives the lowest free number, so the number of a new
+/// descriptor says how many are in use at least.
 pub fn is_short(newest: RawFd) -> bool {
     // If the limit cannot be read, the answer is no.
     descriptors(0).is_ok_and(|most| newest as u64 + (most / KEPT_PART).min(KEPT_MAX) >= most)
 }
 
-/// Makes room for so many connections, or returns an error if that cannot be. If possible, it makes room for `more` besides.
+/// Makes room for so many connections, or returns an error. If possible, it makes room for `more` connections besides.
 pub fn room_for(connections: u64, more: u64) -> Result<()> {
     let needed = connections + OTHERS;
     let limit = descriptors(needed + more + SPARE)

@@ -230,7 +230,7 @@ fn accept_from(listener: &TcpListener, usual: Option<&Name>) -> io::Result<(TcpT
         };
         match result {
             Ok(accepted) => return Ok(accepted),
-            // The connection broke between the kernel's queue and us: that is as if it had never existed.
+            // The connection broke in the kernel's queue: it counts as never made.
             Err(_) => continue,
         }
     }

@@ -31,8 +31,8 @@ pub fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAdd
     resolve_in_spans(host, port, timeout, Ok)
 }
 
-/// The same, in a wait that something else may end. `span` says how long to sleep next, out of the time that is left; its error
-/// ends the wait.
+/// As [`resolve`], in a wait that something else may end. `span` gets the time that is left, and says how long to sleep next. Its
+/// error ends the wait.
 pub fn resolve_in_spans(
     host: &str,
     port: u16,
@@ -204,7 +204,7 @@ where
     Ok(Stage::Asked(receiver, thread))
 }
 
-/// Each address once, and only addresses of one host. An error says why there is none.
+/// Each address once, without those that many hosts share. An error says why no address is left.
 fn usable(addresses: Vec<SocketAddr>) -> std::result::Result<Vec<SocketAddr>, String> {
     let mut unique: Vec<SocketAddr> = Vec::new();
     let mut of_many = None;

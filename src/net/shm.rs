@@ -9,8 +9,8 @@
 //! - A forked child has no such memory (`MADV_DONTFORK`). What the child inherits of this type does nothing when it is dropped.
 //! - The memory has no name: it is gone when the last process that has it mapped is gone, however that ended.
 //!
-//! The kernel makes a page when it is first touched. If no memory were left, the process would be killed then. So each writer
-//! has the pages that it writes made before ([`Segment::populate`]), when a refusal is only an error. The caller must know
+//! The kernel makes a page when it is first touched. If no memory is left then, it kills the process. So each writer first has
+//! the kernel make the pages ([`Segment::populate`]): a refusal there is only an error. The caller must know
 //! that there is room (`cgroup`): beyond a group's limit the kernel does not refuse, but sends a SIGKILL.
 //!
 //! The users of a segment decide what lies where, and what it means.
@@ -158,8 +158,8 @@ impl Drop for Segment {
     }
 }
 
-/// Has the kernel make these pages of a segment's file. It knows this in every version that has such files; the first access to a
-/// page is slower then.
+/// Has the kernel make these pages of a segment's file. Every kernel with such files can do this, but the first access to a page
+/// is then slower.
 fn allocate(file: &File, at: usize, length: usize) -> io::Result<()> {
     let range = |bytes: usize| libc::off_t::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG));
     let (at, length) = (range(at)?, range(length)?);

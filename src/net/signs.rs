@@ -1,4 +1,4 @@
-//! What a link may know of the other end's system, apart from the bytes that come: whether it still answers.
+//! Signs of life of a link's other end, apart from the bytes that come: whether the peer's kernel still answers.
 
 use std::time::Duration;
 

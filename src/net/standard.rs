@@ -5,8 +5,8 @@
 //! while something of ours is opened, a timer that never runs occupies each closed number. It can be neither written
 //! nor read, as if the number were still closed.
 //!
-//! What the program opens meanwhile, from another thread, may get another number than it would have. What it puts there with
-//! `dup2` stays, unless that happens between our last look and our close.
+//! If another thread of the program opens something meanwhile, it may get another number than usual. A descriptor that the
+//! program puts on such a number with `dup2` stays, unless that happens between our last look and our close.
 //!
 //! The state is part of the table in [`super::fork`], and changes under its lock. Tested in `standard_test.rs`, in children without
 //! standard streams.

@@ -3,9 +3,8 @@
 //! Invariants: TCP_NODELAY is set; it holds no bytes of its own, so `flush` is nothing and `holds_readable` is false.
 //! A connection can be used once `finish_connect` has said [`Connect::Ready`].
 //!
-//! Deliberately not here: trying several addresses, retrying, time limits. That is for the side that dials. No
-//! keepalive either, unless its user asks for signs: the control plane has heartbeats. Tested in `tcp_test.rs` over
-//! loopback.
+//! Deliberately not here: trying several addresses, retrying, time limits. The side that dials does these. There is no
+//! keepalive unless a user asks for signs, because the control plane has heartbeats. Tested in `tcp_test.rs` over loopback.
 
 use super::congestion::{self, Name};
 use super::fork::Guarded;

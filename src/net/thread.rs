@@ -24,8 +24,8 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     spawned.map_err(|error| Error::system(format_args!("cannot start the thread {name}"), &error))
 }
 
-/// Keeps the object that this code is part of mapped until the process ends: for a thread of ours that is left behind in
-/// a call which does not return. If the code is part of a program, and of no shared library, nothing happens.
+/// Keeps the shared library of this code mapped until the process ends. A thread of ours that was left behind, in a call that
+/// does not return, needs that. If the code is linked into a program, nothing happens.
 pub fn stay_mapped() {
     // SAFETY: an all-zero `Dl_info` is a valid one for the call to fill in.
     let mut object: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -19,8 +19,8 @@
 //! **Sleeping.** A caller may sleep in the poller, or leave a transport to a thread that does, only under these conditions. For each
 //! transport that it wants to read, the last `read` said `WouldBlock`, and `holds_readable()` is false. For each that it
 //! wants to write, the last `write` or `flush` said `WouldBlock`. For a group's link, which may be no socket, `may_sleep`
-//! said yes after all that. The poller reports what comes from then on. It need not report what came before. A `read` takes
-//! that back, and so does a `write` for which there was no room.
+//! said yes after all that. The poller then reports what comes later, and need not report what came before. A `read` ends this
+//! permission to sleep, and so does a `write` for which there was no room.
 //!
 //! **Ending.** `flush` to `Ok`, then `shutdown_write`, then read to `Ok(0)`, then drop. Any error other than
 //! `WouldBlock` ends the transport: it is of no more use than to be dropped. Dropping without that order may lose bytes
@@ -101,7 +101,7 @@ pub trait Transport: Signs + Send {
     /// Whether there are readable bytes unknown to the poller: then the caller must not sleep.
     fn holds_readable(&self) -> bool;
 
-    /// Whether the caller may sleep now, or leave it to the poller: no, if there is something to do already.
+    /// Whether the caller may sleep now, or leave the link to the poller. False if there is something to do already.
     fn may_sleep(&mut self) -> bool {
         !self.holds_readable()
     }

@@ -87,7 +87,7 @@ impl Stream {
         loop {
             inner.write_all(&std::mem::take(&mut session.outgoing))?;
             inner.flush()?;
-            // No proof is awaited of what has shown that it knows no secret: the reader sees what it is.
+            // The other end may have shown that it knows no secret. Then no proof is awaited: the reader sees its bytes.
             if session.held() == 0 || session.is_refused() || session.reads_freely() {
                 return Ok(());
             }

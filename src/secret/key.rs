@@ -1,6 +1,6 @@
 //! The secret of a job, and what is derived from it.
 //!
-//! Invariant: what is derived for one use is of no use for another: each has its own text.
+//! Invariant: a key that is derived for one purpose does not work for another, because each purpose has its own text.
 
 use crate::config::{Lock, Password};
 use crate::error::Result;
@@ -70,8 +70,8 @@ impl JobSecret {
         kept(&self.derive([b"muster job secret, version 1: link", proof, &epoch.0.to_le_bytes()]))
     }
 
-    /// Hides tokens on the way to the scheduler from readers that do not know the secret. Done twice, it shows them again. A life
-    /// shows the same tokens each time, so the bytes that hide them never hide anything else.
+    /// Hides tokens on the way to the scheduler from readers that do not know the secret. A second call makes them readable
+    /// again. A life shows the same tokens each time, so the bytes that hide them never hide anything else.
     pub fn mask(&self, life: Incarnation, tokens: &mut [Token]) {
         for (nth, token) in (0u64..).zip(tokens) {
             let pad = self.derive([b"muster job secret, version 1: token", &life.0, &nth.to_le_bytes()]);

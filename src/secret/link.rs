@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How much is read at a time before the other end has proved itself.
 const READ_BYTES: usize = 4096;
 
-/// What the end of a connection means before the other end's proof. An end that has asked for this end's proof has a secret itself.
+/// Why a connection may have ended before the other end's proof. An end that has asked for this end's proof has a secret itself.
 pub(super) fn end_of(session: &Session) -> &'static str {
     match session.is_asked() {
         true => "it ended the connection before it answered",

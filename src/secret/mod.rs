@@ -55,7 +55,7 @@ impl Guard {
         Guard { wrap, to_scheduler, node_ids: None, secret: None, warnings, remarks }
     }
 
-    /// The same guard for another part of this process, which has nothing to tell its user.
+    /// The same guard for another part of this process, without the remarks for the user.
     pub fn shared(&self) -> Guard {
         let (node_ids, secret) = (self.node_ids.clone(), self.secret.clone());
         Guard { node_ids, secret, ..Guard::of(Arc::clone(&self.wrap)) }

@@ -5,9 +5,9 @@
 //! accepter's covers the dialler's MAC, too. What comes later is the same as without a secret.
 //!
 //! Invariants: no byte of a side that has not proved the secret is passed on, with two exceptions, which can do no more
-//! than end the connection. A refusal as of a stranger is passed on: a side that has another secret, or none, must be able
-//! to say so. Each other refusal needs its proof, for it may end more. Bytes that are no frame at all are passed on, for
-//! their reader says best what is wrong with them. Tested in `session_test.rs`.
+//! than end the connection. A refusal that anybody may send is passed on: a side that has another secret, or none,
+//! must be able to say so. Any other refusal may end more than this connection, so it needs its proof. Bytes that are no
+//! frame at all are passed on, because their reader can best say what is wrong with them. Tested in `session_test.rs`.
 
 use super::key::JobSecret;
 use crate::error::Status;
@@ -25,7 +25,7 @@ const ACCEPTER: &[u8] = b"muster job secret, version 1: the accepter's first mes
 /// How much of what is written is held before the other side has proved itself; it is refused beyond that.
 const HELD_MAX: usize = 64 << 10;
 
-/// Why a connection comes to nothing.
+/// Why a connection fails.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     /// One side refuses the other.
