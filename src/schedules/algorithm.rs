@@ -126,8 +126,8 @@ pub fn choose(shape: &Shape<'_>, thresholds: &Thresholds) -> &'static Algorithm 
     lines.iter().find(fits).expect("the last of each kind works and suits always")
 }
 
-/// The places in [`ALGORITHMS`] where each kind's lines begin, by its number: a call need not look at the lines of
-/// other kinds.
+/// The places in [`ALGORITHMS`] where each kind's lines begin, by the kind's number. So a call looks only at the lines of its
+/// own kind.
 static FIRST_LINES: [usize; CallKind::ALL.len() + 1] = {
     let mut firsts = [0; CallKind::ALL.len() + 1];
     let mut line = ALGORITHMS.len();
@@ -207,7 +207,7 @@ thresholds! {
     allreduce_gather_bytes = 64 << 10;
     /// All-gather by the circulant algorithm; of the whole result.
     allgather_circulant_bytes = 512 << 10;
-    /// All-reduce by halving and doubling; two ranks always do that beyond small sizes.
+    /// All-reduce by halving and doubling. Beyond small sizes two ranks always use it.
     allreduce_halving_bytes = 64 << 20;
     /// All-reduce by the circulant algorithm.
     allreduce_circulant_bytes = 1 << 20;

@@ -1,4 +1,4 @@
-//! All-gather: every rank's part comes to lie in everyone's output, in order of rank.
+//! All-gather: every rank's output gets the parts of all ranks, in order of rank.
 
 use super::phases::{rounds, Phases};
 use super::shape::around;

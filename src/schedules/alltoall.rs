@@ -1,12 +1,12 @@
-//! All-to-all: part r of a rank's input comes to lie in rank r's output, as the part of the rank that it came from. Parts may
-//! differ in size, but for [`bruck`].
+//! All-to-all: rank r gets part r of every rank's input. Its output has these parts in order of the ranks that gave them. Parts
+//! may differ in size, except in [`bruck`].
 
 use super::phases::{rounds, Phases};
 use super::{Action, Buffer, Landing, Shape, Span};
 
 /// Pairwise: n rounds, in each of which a rank exchanges with one other, or has its own part to copy. In round t two
-/// ranks meet if they add up to t, going round. So a part that is given away makes room for the one that comes. It
-/// goes by way of scratch, for within a round nothing that is sent is written.
+/// ranks meet if their numbers add up to t, modulo n. So a part that is given away makes room for the one that comes. It
+/// goes through scratch, because within a round no byte that is sent is also written.
 pub(super) fn pairwise(shape: &Shape<'_>, step: u32) -> Action {
     let Some(at) = Phases::of(step).within(2 * shape.size) else { return Action::Done };
     let (peer, second) = (super::shape::around(at / 2, shape.size - shape.rank, shape.size), at % 2 == 1);

@@ -1,5 +1,4 @@
-//! Broadcast: the content of the root's output comes to lie in everyone's output. Ranks are counted from the root,
-//! going round.
+//! Broadcast: every rank's output gets the content of the root's output. Ranks are counted from the root, going round.
 
 use super::phases::{rounds, Phases};
 use super::pipeline::{flow, Pieces};

@@ -5,12 +5,12 @@ use crate::error::{Error, Result, Status};
 use crate::types::{Call, CallKind, DType, ReduceOp};
 use std::fmt::Display;
 
-/// Every buffer is smaller than this. Steps are counted in 32 bits, for which this leaves room.
+/// Every buffer is smaller than this. The limit is so low that 32 bits can count a call's steps.
 const MAX_BYTES: u128 = DType::ADDRESSABLE_BYTES as u128;
 
 impl Shape<'_> {
-    /// Finds whatever makes no sense. A shape that passes has a schedule; its byte counts fit in memory's
-    /// addresses.
+    /// Returns an error for a call that makes no sense. A shape that passes has a schedule, and its byte counts fit in an
+    /// address.
     pub fn check(&self) -> Result<()> {
         let Call { kind, dtype, op, root, .. } = self.call;
         if self.rank >= self.size {

@@ -1,5 +1,5 @@
-//! Sums that are exact: all elements of all ranks are added at once, and the sum is rounded once. So the result does not
-//! depend on which rank brings what, nor on the order in which it comes. Addends move, not sums of some of them.
+//! Sums that are exact: all elements of all ranks are added at once, and the sum is rounded once. So the result depends neither
+//! on which rank brings an element nor on the order of the elements. The ranks exchange addends, and no partial sums.
 //!
 //! An all-reduce may add as many vectors as each rank brings; in other calls each rank brings one. The ranks' vectors
 //! are called *rows* here, because a sum has a column for each element.
@@ -14,7 +14,7 @@ use crate::types::{CallKind, ReduceOp};
 /// The scratch in which [`pairwise`] collects rows: so much is still in the cache when it is summed.
 const ROOM_BYTES: usize = 512 << 10;
 
-/// The least part of one row that moves at a time, if there are many rows: smaller frames cost more than a full cache.
+/// The least part of one row that moves at a time, if there are many rows. Smaller frames would cost more than the cache saves.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
 /// Gather, then sum: a Bruck all-gather of rows in ceil(log2 n) rounds, then everyone adds everything. For few bytes. Rows are counted

@@ -1,4 +1,4 @@
-//! Gather: every rank's part comes to lie in the root's output, in order of rank. Nobody else has an output.
+//! Gather: the root's output gets every rank's part, in order of rank. The other ranks have no output.
 
 use super::broadcast::{place, rank_at};
 use super::phases::Phases;

@@ -4,7 +4,7 @@ use super::phases::Phases;
 use super::{Buffer, Shape, Span};
 use crate::types::DType;
 
-/// The size of a piece: large enough that its fixed costs vanish, small enough that it is still in the cache when it is
+/// The size of a piece: so large that its fixed costs do not matter, and so small that it is still in the cache when it is
 /// passed on. If the elements' size does not divide it, a piece holds as many elements as fit.
 const PIECE_BYTES: usize = 128 * 1024;
 

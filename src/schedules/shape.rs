@@ -224,8 +224,8 @@ impl Shape<'_> {
         self.call.op == Some(ReduceOp::Avg) && self.size > 1
     }
 
-    /// How many bytes from the beginning of the input come to the beginning of the output in a group of one, where the call is no
-    /// more than that: its schedule would do the same. None: the call may be more.
+    /// In a group of one, many calls only copy the beginning of the input to the beginning of the output. Returns how many bytes
+    /// such a call copies; None if the call may do more.
     pub fn copy_alone(&self) -> Option<usize> {
         let is_plain = self.size == 1 && self.layout.is_none() && !self.is_exact();
         let stays = self.in_place || matches!(self.call.kind, CallKind::Barrier | CallKind::Broadcast);

@@ -44,7 +44,7 @@ pub struct Sharing<'a> {
     told_longest: Option<usize>,
 }
 
-/// The fault in what a rank has told of its parts.
+/// Why the sizes that a rank has told of its parts are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistold {
     /// The rank gives this one so many elements, where so many are expected.

@@ -1,8 +1,8 @@
 //! The connections of one port that have proved nothing yet, by the address from which they come.
 //!
-//! If there are too many, one has to go. Of the connections that have said nothing, it is the oldest of the address that has
-//! most of them. So a flood from one address takes places from itself, and a connection that speaks at once, as every node's
-//! does, stays. Only if all have spoken, one of those goes, by the same rule.
+//! If there are too many, one has to go. It is a connection that has said nothing: the oldest from the address with most of them.
+//! So a flood from one address only takes its own places, and a connection that speaks at once stays. (Every node's does.) If all
+//! have spoken, one of them goes by the same rule.
 //!
 //! Invariant: to come, to speak, to go and to be chosen each cost no more than the logarithm of how many there are.
 //! Deliberately absent: any limit (the owner knows how many are too many), deadlines, and the closing itself.
@@ -61,7 +61,7 @@ impl<I: Copy + Eq + Hash + Debug, A: Clone + Ord + Debug> Crowd<I, A> {
         true
     }
 
-    /// Only these stay.
+    /// Keeps only these connections.
     pub fn retain(&mut self, stays: impl Fn(&I) -> bool) {
         let gone: Vec<I> = self.all.keys().filter(|id| !stays(id)).copied().collect();
         gone.into_iter().for_each(|id| _ = self.leave(id));

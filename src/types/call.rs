@@ -106,7 +106,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// 64 bits that differ, but for chance, where calls differ.
+    /// A 64-bit hash of the call; different calls nearly always give different hashes.
     pub fn signature(&self) -> u64 {
         let words = [
             self.kind as u64,
@@ -120,7 +120,7 @@ impl Call {
     }
 }
 
-/// All that a rank has called on a group, in 64 bits that differ, but for chance, where ranks have not called the same.
+/// A 64-bit hash of all that a rank has called on a group. Ranks with different calls nearly always have different hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallDigest(u64);
 

@@ -1,4 +1,4 @@
-//! What the scheduler asks members about a collective that they have left behind, to know which rank called what.
+//! The scheduler asks members about an earlier collective, to know which rank called what.
 
 use super::codec::record;
 use crate::types::{Call, GroupId};

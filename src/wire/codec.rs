@@ -207,7 +207,7 @@ impl<T: Wire + Default + PartialEq> Wire for Later<T> {
         }
         let value = T::take(from)?;
         if value == T::default() {
-            return Err(WireError("a last field that says nothing: it is left out then".to_owned()));
+            return Err(WireError("a last field with its default value: such a field must be left out".to_owned()));
         }
         Ok(Later(value))
     }

@@ -66,7 +66,7 @@ pub struct Register {
 }
 
 record! {
-    /// The newest that a member was told, of each kind: all of it was durable before. A scheduler that does not know it has an
+    /// The newest fact of each kind that a member was told. Each was durable before. A scheduler that does not know it has an
     /// older copy of its journal.
     pub struct Told {
         /// The newest epoch; 0: none yet.

@@ -64,7 +64,7 @@ impl Carrier {
 }
 
 record! {
-    /// What carries a group's collectives: found out before its fourth, by all members alike.
+    /// What carries a group's collectives. All members find that out alike, before the group's fourth collective.
     pub struct GroupCarrier {
         /// Which group.
         pub group: GroupId,

@@ -126,7 +126,7 @@ record! {
 record! {
     /// A sign of life on a watch.
     pub struct LinkBeat {
-        /// Whether the sender is connected to its scheduler. Then that judges.
+        /// Whether the sender is connected to its scheduler. Then the scheduler judges.
         pub has_scheduler: bool,
         /// The number of a question, which is to be answered at once. 0: this is no question.
         pub asks: u32,

@@ -1,8 +1,7 @@
 //! The nodes of a cluster, as each node is told of them.
 //!
-//! A table stays as it lies on the wire. So a table for all nodes is put together once, and a node, which needs only two or
-//! three of its peers at first, does not make thousands of strings of it. A table that comes in is checked at once: every
-//! table here is valid.
+//! A table keeps the bytes that it has on the wire. So a table for all nodes is made once. A node needs only two or three of its
+//! peers at first, and does not make thousands of strings. A table that comes in is checked at once: every table here is valid.
 
 use super::codec::{take_name, take_text, Decoder, Encoder, Wire, WireError};
 use super::{ADDRESSES_MAX, NAME_MAX};
@@ -82,7 +81,7 @@ impl Wire for Member {
 }
 
 impl Member {
-    /// Checks a member as [`take`](Wire::take) does, but makes nothing of it.
+    /// Checks a member as [`take`](Wire::take) does, but makes no value.
     fn look_through(from: &mut Decoder<'_>) -> Result<(), WireError> {
         u32::take(from)?;
         Role::take(from)?;

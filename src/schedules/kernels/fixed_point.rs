@@ -16,8 +16,8 @@ const FRACTION_BITS: u32 = 53;
 pub(super) enum Rounding {
     /// It is rounded to the nearest, ties to even.
     Nearest,
-    /// Bits that do not fit make the lowest that does a 1. What is rounded again, to fewer bits, is as if it had been rounded
-    /// once.
+    /// If any lost bit is 1, the lowest bit that is kept becomes 1. A later rounding to fewer bits then gives the same result as a
+    /// single rounding.
     Odd,
 }
 
