@@ -447,7 +447,7 @@ static void is_told_of_nonsense(muster_cluster_t *cluster, int rank, struct rank
         status = calls(world, call, rank, counts[call / 5 % 4]);
     }
     CHECK(status == MUSTER_ERR_TIMEOUT || status == MUSTER_ERR_MISMATCH || status == MUSTER_ERR_CORRUPT);
-    if (strstr(muster_last_error(), "in the memory that its host's ranks share was damaged there") != NULL) {
+    if (strstr(muster_last_error(), "wrote to shared memory was damaged") != NULL) {
         CHECK_IS(MUSTER_ERR_CORRUPT, status);
         atomic_fetch_add(damaged, 1);
     }

@@ -357,7 +357,7 @@ static const struct scene scenes[] = {
     {"one that never comes", never_comes, MUSTER_ERR_TIMEOUT, {"never entered allreduce #", "on world within the ", "its last was allreduce #5"}, SHORT_MS, NAMED, 0},
     {"one that is elsewhere", is_elsewhere, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it is in reduce #"}, SHORT_MS, NAMED, 0},
     {"one that is stopped", is_stopped, MUSTER_ERR_TIMEOUT, {"never entered barrier #", "on world within the ", "it does not answer the scheduler"}, SHORT_MS, NAMED, 0},
-    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "s that it may take are over"}, SHORT_MS, 0, 0},
+    {"time is up in the middle", time_is_up, MUSTER_ERR_TIMEOUT, {"allreduce #", "on world timed out after "}, SHORT_MS, 0, 0},
     {"cancelled in the middle", is_cancelled, MUSTER_ERR_ABORTED, {"cancelled allreduce #", "before it had ended"}, 0, 0, 0},
     {"another root, and all have returned", all_have_returned, MUSTER_ERR_MISMATCH, {"root 0", "root 3", "as collective #6 on world"}, 0, 0, 0},
     {"a broadcast of another length", other_length, MUSTER_ERR_MISMATCH, {"count 2,", "count 3,"}, 0, NAMED | BY_TWO, 3},

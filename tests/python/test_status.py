@@ -333,7 +333,7 @@ ANSWERS = {
     "unknown message": (wire.frame(200, b"?"), "speaks another protocol than this command"),
     "refusal": (
         wire.frame(wire.REJECTED, (-7).to_bytes(4, "little", signed=True) + wire.text("not in\x1b[2J this one")),
-        "does not tell: not in\\u{1b}[2J this one",
+        "gave no status: not in\\u{1b}[2J this one",
     ),
 }
 

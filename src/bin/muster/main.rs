@@ -120,8 +120,8 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         _ => {
             let command = command.to_string_lossy();
             complain(format!(
-                "muster: there is no command {command:?}: run, ps, stop, bench, scheduler, status, ranktable, trace, \
-                 certs, man, completion, --help and --version are what it knows\n"
+                "muster: there is no command {command:?}: the commands are run, ps, stop, bench, scheduler, status, ranktable, trace, \
+                 certs, man, completion, --help and --version\n"
             ));
             code::USAGE
         }

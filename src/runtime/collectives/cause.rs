@@ -1,7 +1,7 @@
 //! The reason why a collective could not go on, as its ranks are told it. The scheduler helps to find out who is to blame.
 //!
-//! A peer's closed link is evidence, not a verdict. So the scheduler is asked, and its word is waited for, but no longer
-//! than [`VERDICT_WAIT`]; without it the error says "unconfirmed". Tested in `failure_test.rs`.
+//! A peer's closed link is evidence, not a verdict. So the rank asks the scheduler, and waits for its answer, but no
+//! longer than [`VERDICT_WAIT`]. Without an answer the error says "unconfirmed". Tested in `failure_test.rs`.
 
 use super::call_log::CallLog;
 use super::stop::{Awaited, Running, Stop};
@@ -32,7 +32,7 @@ impl Running<'_> {
             Stop::Ended(peer, end @ (LinkEnd::Ended(_) | LinkEnd::Silent(_))) => self.judge(peer, &end),
             Stop::Unreached(peer, evidence) => (self.failure_of(Unsaid::Alive, peer, &evidence), false),
             Stop::Ended(_, LinkEnd::Over(failure)) => {
-                // A link that cannot be had is no call's matter.
+                // The failure of a link may name no call: then it gets this call's number.
                 let sequence = if failure.sequence == 0 { self.sequence } else { failure.sequence };
                 (Failure { sequence, ..self.context.state.heard(self.context.formed(), *failure) }, false)
             }
@@ -40,9 +40,7 @@ impl Running<'_> {
             Stop::Ended(peer, LinkEnd::Unsupported(what)) => (self.on_link(Status::Unsupported, peer, &what), false),
             Stop::Damaged(rank) => {
                 let (title, rank) = (self.title(), self.context.describe(rank));
-                let cause = format!(
-                    "{title}: what {rank} laid down in the memory that its host's ranks share was damaged there"
-                );
+                let cause = format!("{title}: data that {rank} wrote to shared memory was damaged");
                 (self.failure(Status::Corrupt, None, cause), false)
             }
             Stop::Left(peer) => self.judge_left(peer),
@@ -73,7 +71,7 @@ impl Running<'_> {
         }
     }
 
-    /// The failure of a collective that lacks something which this process needs.
+    /// The failure of a collective for which this process lacks something.
     pub(crate) fn failed(&self, error: &Error) -> Failure {
         if error.status() == Status::Unreachable {
             let cause = format!("{}: {}", self.title(), error.message()); // the scheduler is gone: no rank is to blame
@@ -136,7 +134,7 @@ impl Running<'_> {
     }
 
     /// A peer has left. While the scheduler is away, it may have left because the group was over for another reason. This
-    /// node hears of that soon, too. So this waits a moment, and tells that first cause if it comes.
+    /// node hears of that soon, too. So this waits a moment, and returns that first cause if it comes.
     fn judge_left(&self, peer: u32) -> (Failure, bool) {
         let (state, id, epoch) = (&self.context.state, self.context.id(), self.context.formed().epoch);
         if state.view().away.is_some() {
@@ -151,7 +149,7 @@ impl Running<'_> {
     fn left(&self, peer: u32, culprit: Option<Culprit>) -> Failure {
         let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
         let cause = format!("{who}{}, and {} needs it", self.context.roster.parted(), self.title());
-        // It may have called something else before it went: the scheduler compares.
+        // The peer may have called something else before it left: the scheduler compares.
         self.turns.with_log(CallLog::doubt);
         self.context.ask(Command::Report);
         self.failure(Status::PeerLeft, culprit, cause)
@@ -167,8 +165,7 @@ impl Running<'_> {
         }
         self.turns.with_log(CallLog::doubt);
         state.ask(AgentCommand::Brain(Command::Report));
-        // The time of the other ranks is up soon after this call's. They would then say so first, and blame this rank
-        // as absent.
+        // The other ranks time out soon after this call. They would then fail first, and blame this rank as absent.
         let deadline = self.deadline.min(state.clock.now() + COMPARED_WITHIN);
         state.wait(deadline, |view| self.context.first_cause(view))
     }
@@ -232,7 +229,7 @@ impl Running<'_> {
     /// rank.
     fn timed_out(&self, awaited: Option<Awaited>) -> (Failure, bool) {
         let limit = self.limit_ms as f64 / 1000.0;
-        // The scheduler is waited for so long here, whatever it says first, and as long again in `agree_on_cause`.
+        // The wait for the scheduler here takes so long at most, and as long again in `agree_on_cause`.
         let until = self.context.state.clock.now() + VERDICT_WAIT;
         let (title, absent) = (self.title(), self.ask_absent(until));
         let (peer, fault) = awaited.map_or((None, None), |awaited| (Some(awaited.peer), awaited.fault));
@@ -258,12 +255,12 @@ impl Running<'_> {
                     _ => "it did not end: a slow link, or a rank that is stopped",
                 };
                 let all = "all ranks have entered it, but";
-                (None, format!("{title}: the {limit} s that it may take are over; {all} {why}{waits}"))
+                (None, format!("{title} timed out after {limit} s; {all} {why}{waits}"))
             }
             None => {
                 let why = "the scheduler does not answer, so the missing ranks are unknown";
                 let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
-                (None, format!("{title}: the {limit} s that it may take are over; {why}{waits}{fault}"))
+                (None, format!("{title} timed out after {limit} s; {why}{waits}{fault}"))
             }
         };
         (self.failure(Status::Timeout, who, cause), false)

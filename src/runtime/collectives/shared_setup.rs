@@ -109,7 +109,7 @@ pub(super) fn find_way(
         Err(why) => required(context, Err(why)),
         Ok(Ok(hosts)) if hosts.most() > FOLDED_MAX => {
             let (most, of) = (hosts.most(), if hosts.count() == 1 { "" } else { " on one host" });
-            required(context, Err(format!("it has {most} members{of}, and {FOLDED_MAX} can at most")))
+            required(context, Err(format!("it has {most} members{of}: at most {FOLDED_MAX} can share memory")))
         }
         Ok(Ok(hosts)) => {
             let outcome = Setup { group, context, driver, running, hosts: &hosts }.take_rounds()?;
@@ -205,8 +205,8 @@ impl Setup<'_> {
         Ok(self.round(mapped)?.map(|_| shared.flatten()))
     }
 
-    /// The layout of the memory of this host's members; none if the memory is too little. The rank that has least then
-    /// says so.
+    /// The layout of the memory of this host's members; none if there is too little memory. In that case the rank with
+    /// the least memory returns the error.
     fn floor(&self, rank: u32, records: &[MemoryRecord]) -> Result<Option<Floor>, String> {
         let here = self.hosts.here();
         let free_of = |rank: &u32| records[*rank as usize].free;
@@ -253,7 +253,8 @@ impl Setup<'_> {
         for rank in self.hosts.here().iter().copied().skip(1) {
             let record = &records[rank as usize];
             let handed = Address::of(&record.name).and_then(|to| own.hand(&to, &self.proof(rank, record), &file));
-            handed.map_err(|error| refused(format_args!("{} is not reached", self.context.describe(rank)), error))?;
+            handed
+                .map_err(|error| refused(format_args!("{} cannot be reached", self.context.describe(rank)), error))?;
         }
         Ok((segment, file))
     }

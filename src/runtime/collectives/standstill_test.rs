@@ -211,8 +211,8 @@ fn a_time_out_where_all_have_entered_names_whom_this_rank_waits_for() {
     let failure = ends(&bench, None);
     assert_eq!((failure.status, failure.culprit), (Status::Timeout, None), "{}", failure.cause);
     let words =
-        "the 6 s that it may take are over; all ranks have entered it, but it did not end: a slow link, or a rank \
-                 that is stopped; rank 0 (";
+        " on world timed out after 6 s; all ranks have entered it, but it did not end: a slow link, or a rank that is \
+                 stopped; rank 0 (";
     assert!(failure.cause.contains(words) && failure.cause.contains(") waits for rank 3 ("), "{}", failure.cause);
 }
 

@@ -186,7 +186,7 @@ impl Mesh {
         while !settled.is_empty() {
             settled.drain(..).for_each(|key| self.look_at_dial(key, poller));
             settled = self.connections.dial_on(now, poller).0;
-            next = now; // what has come of it may have to be done at once
+            next = now; // what was found may have to be done at once
         }
         next
     }
@@ -284,7 +284,7 @@ impl Mesh {
     /// Moves a handshake on as far as it goes.
     pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
         if !(0..STEPS_MAX).any(|_| !self.advance_once(token, poller)) {
-            self.turn_away(token, &WireError(format!("it says {STEPS_MAX} things at once")));
+            self.turn_away(token, &WireError(format!("it sent {STEPS_MAX} words at once")));
         }
     }
 
@@ -414,11 +414,11 @@ impl Mesh {
         let judged = self.rosters.judge(hello);
         match judged {
             Judged::Member(key) if !key.is_link() => judged, // two nodes that tell or watch each other use two connections
-            // A peer that dials anew, before it has confirmed, did not understand that it was let in: it is let in again.
+            // If a peer dials again before it has confirmed, it did not receive the *Accept*: it is let in again.
             Judged::Member(key) if self.open.contains(&key) && self.connections.accepting(key).is_none() => {
                 Judged::Refused(LinkRejectReason::Duplicate)
             }
-            // An attempt of ours whose connection is not established yet gives way: it might never be.
+            // An attempt of ours whose connection is not established yet gives way: it may never be established.
             Judged::Member(key) if self.connections.dialled(key).is_some() && hello.to < hello.from => {
                 Judged::Refused(LinkRejectReason::Crossing)
             }
@@ -488,7 +488,8 @@ impl Mesh {
     }
 
     fn deliver(&mut self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
-        // Mail is about links only. Nobody waits until a word is told: a member that cannot be reached is not told.
+        // Mail is about links only. Nobody waits until a word (that a group is over, say) has reached a member: one
+        // that cannot be reached is not told.
         if self.rosters.group(key.group).is_some() && key.is_link() {
             self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
         }

@@ -1,8 +1,8 @@
-//! A node's port: how it lets connections in. It lets in all of them at once, so that a peer never waits behind
-//! strangers. Those that have proved nothing yet are a [`Crowd`](crate::strangers::Crowd) with a limit, which is lower
-//! where the process is short of descriptors. Beyond it the crowd says which one is closed. A peer that meets with that
-//! dials again (`redial`). A second crowd is that of the members' connections that are no links: each member knows the secret, and one
-//! may open many. Tested in `port_test.rs`.
+//! A node's port: how it lets connections in. It lets in all of them at once, so that a peer never waits behind strangers. Those
+//! that have proved nothing yet are a [`Crowd`](crate::strangers::Crowd) with a limit, which is lower where the process is short
+//! of descriptors. If there are more, the crowd says which one is closed. A peer whose connection is closed dials again
+//! (`redial`). A second crowd is that of the members' connections that are no links: each member knows the secret, and one may
+//! open many. Tested in `port_test.rs`.
 
 use super::complaints::CROWD;
 use super::handshake::{Stage, HELLO_WAIT};
@@ -58,7 +58,8 @@ impl Mesh {
     /// Closes one connection of those that have proved nothing. Returns whether there was one.
     fn put_out_one(&mut self) -> bool {
         let Some(shake) = self.connections.take_first_to_go() else { return false };
-        let why = "too many have proved nothing yet, and it is the oldest from there";
+        let why =
+            "too many connections have not yet proved that they belong to the job, and it is the oldest from there";
         self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);
         true
     }
@@ -67,8 +68,7 @@ impl Mesh {
     /// there were.
     fn keep_staying(&mut self, spare: usize) -> bool {
         let most = 2 * self.rosters.nodes() + spare;
-        let (mut any, why) =
-            (false, "too many connections wait beside the links, and most are of the member that it shows");
+        let (mut any, why) = (false, "too many connections wait beside the links, and its member has most of them");
         while let Some(shake) = self.connections.take_beyond(most) {
             any = true;
             self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);

@@ -1,7 +1,8 @@
 //! A link between two processes of one host: two rings in memory that they share, beside the connection on which they agreed on it.
 //!
 //! The connection stays. A byte on it wakes the end that sleeps, and says nothing else. When it ends, the link ends: so the death
-//! of a process is noticed as on any link. The memory has no name, and no descriptor once both have it. It is gone when both are.
+//! of a process is noticed as on any link. The memory has no name, and once both ends have mapped it no descriptor. It is freed
+//! when both processes are gone.
 //!
 //! How the ends come to share the memory: the accepter asks. It names its doorbell, the proof to show there, and how long
 //! rings it can have. The dialler makes the memory, hands it to that doorbell, and says how long the rings are. The
@@ -63,8 +64,8 @@ enum Stage {
 pub(super) struct SharedLink {
     connection: Box<dyn Transport>,
     stage: Stage,
-    /// What is still to be said on the connection before anything else; whether that has not been passed on as a whole yet;
-    /// and what has come of the other end's next word.
+    /// Three things about the connection: what is still to be said on it; whether some of that has not gone out yet; and
+    /// what has come so far of the other end's next word.
     outbound: Vec<u8>,
     is_speaking: bool,
     inbound: Vec<u8>,
@@ -275,7 +276,7 @@ fn hand_over(local_size: u32, question: &Question) -> Result<(Segment, usize), S
     let name = host::random_bytes().map_err(in_words("no random number"))?;
     let own = Doorbell::bind(&name).map_err(in_words("a local socket cannot be made"))?;
     let handed = Address::of(&question.name).and_then(|to| own.hand(&to, &question.proof, &file));
-    handed.map_err(in_words("the other process is not reached"))?;
+    handed.map_err(in_words("the other process cannot be reached"))?;
     Ok((segment, length))
 }
 
@@ -322,7 +323,7 @@ fn is_much(error: &io::Error) -> bool {
 }
 
 fn odd() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "what it says of memory that is to be shared makes no sense")
+    io::Error::new(ErrorKind::InvalidData, "its words about the memory to be shared make no sense")
 }
 
 fn in_words<E: Display>(what: &str) -> impl Fn(E) -> String + '_ {

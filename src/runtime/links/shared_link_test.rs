@@ -251,7 +251,7 @@ fn what_makes_no_sense_is_damage() {
             });
             let why = String::from_utf8_lossy(&said[HEAD_BYTES..]);
             let expected =
-                if word == question(3) { "rings cannot have 3 bytes" } else { "the other process is not reached" };
+                if word == question(3) { "rings cannot have 3 bytes" } else { "the other process cannot be reached" };
             assert!(said[0] == 0 && why.contains(expected), "{why}");
         }
     }

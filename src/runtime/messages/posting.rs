@@ -21,7 +21,7 @@ impl Transfers {
         }
     }
 
-    /// The rank to which one of these sends, and how much of that may have to be kept here, if it is to oneself.
+    /// The rank to which one of these posts sends; and how many bytes may have to be kept here, if that is this rank.
     pub(super) fn keeps(&self, first: &Post, second: Option<&Post>) -> (Option<u32>, usize) {
         let send = [Some(first), second].into_iter().flatten().find_map(|post| match post.direction {
             Direction::Send { to, .. } => Some((to, post.bytes())),
@@ -114,7 +114,7 @@ impl Transfers {
     fn reach_sender(&mut self, from: Option<u32>) -> Option<Error> {
         let sender = match from {
             Some(from) => Some(from).filter(|from| *from != self.own),
-            // In a group of two, only the other rank can be the sender.
+            // In a group of two only the other rank can be the sender.
             None if self.all_left() || self.roster.members.len() == 2 => {
                 (0..self.roster.members.len() as u32).find(|rank| *rank != self.own)
             }
@@ -123,8 +123,8 @@ impl Transfers {
         sender.and_then(|rank| self.reach(rank))
     }
 
-    /// Refuses a message to oneself that nobody would ever take: it would hang. `beside`: what a receive asks for that
-    /// is posted just before it.
+    /// Refuses a message to oneself that no receive could ever take: the call would hang. `beside`: what the receive
+    /// asks for that is posted just before the send.
     fn check_own(&self, post: &Post, beside: Option<Wanted>) -> Result<()> {
         let Direction::Send { to, tag } = post.direction else { return Ok(()) };
         let bytes = post.bytes() as u64;
@@ -144,7 +144,7 @@ impl Transfers {
         let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
             let why =
-                format!("what it has sent to itself and not received fills the {EAGER_CREDIT} bytes that are kept, of which each message takes {EAGER_COST} more than it has");
+                format!("the messages that it has sent to itself and not received fill the {EAGER_CREDIT} bytes that are kept for them (each counts {EAGER_COST} bytes more than it has)");
             return Err(Error::new(Status::Limit, what(&why)));
         }
         Ok(())

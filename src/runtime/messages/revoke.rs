@@ -32,7 +32,7 @@ impl Messages {
         }
     }
 
-    /// Something may be wrong with a peer. What the scheduler says of it is looked for at each turn.
+    /// Something may be wrong with a peer. Each turn checks what the scheduler says of it.
     pub(super) fn judge(
         &self,
         handle: &EngineHandle,
@@ -94,7 +94,7 @@ impl Messages {
             give_up_recalled(operation);
         }
         let ended = answered.or_else(|| request.test()).or_else(|| {
-            let cause = format!("was interrupted in {title}, of which a part has gone");
+            let cause = format!("was interrupted in {title}, when a part of it was done");
             let own = self.context.culprit(self.context.own_rank());
             self.revoke(self.context.failure(Status::Aborted, own, cause, 0), true);
             request.wait(None)

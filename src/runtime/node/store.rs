@@ -190,7 +190,7 @@ impl Store<'_> {
         let values = parts(&value, title)?;
         match values.len() == keys.len() {
             true => take(&values),
-            false => Err(odd(title, "it has not as many values as keys")),
+            false => Err(odd(title, "it does not have as many values as keys")),
         }
     }
 
@@ -199,7 +199,7 @@ impl Store<'_> {
         let (_, there) = self.ask(StoreCall::new(StoreOperation::Check, keys, title), Some(wait))?;
         match there.len() == count {
             true => Ok(there.into_iter().map(|there| there != 0).collect()),
-            false => Err(odd(title, "it does not speak of each key")),
+            false => Err(odd(title, "it does not answer for each key")),
         }
     }
 

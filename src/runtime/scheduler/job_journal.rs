@@ -151,7 +151,7 @@ impl Read {
                 check_job(&journal, job, &new, setting)?;
                 job.clone()
             }
-            Some(_) => return Err(senseless(&journal, raw.offset(0), "it does not begin with its job")),
+            Some(_) => return Err(senseless(&journal, raw.offset(0), "its first record does not name its job")),
             None => {
                 journal.append(&[Record::Job(new.clone()).encode()])?;
                 new
@@ -251,7 +251,7 @@ fn check_job(journal: &Journal, job: &JobRecord, own: &JobRecord, setting: &str)
     }
     let (path, theirs, ours) = (journal.path(), words(job), words(own));
     let message = format!(
-        "the journal {} is that of another job that has not ended ({theirs}) than this scheduler's ({ours}): expected \
+        "the journal {} belongs to another job that has not ended ({theirs}); this scheduler's job is {ours}: expected \
          another directory ({setting}), or the journal to be moved away if that job is over",
         path.display()
     );

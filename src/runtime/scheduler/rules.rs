@@ -50,7 +50,7 @@ fn thresholds(settings: &Settings, measured: Thresholds) -> Result<Vec<u64>> {
     let mut set = vec![false; numbers.len()];
     for part in settings.thresholds.iter().flat_map(|text| text.split(',')) {
         let read = threshold(part).and_then(|(place, number)| match std::mem::replace(&mut set[place], true) {
-            true => Err(format!("{} is in it before: expected each name once", Thresholds::NAMES[place])),
+            true => Err(format!("{} occurs twice: expected each name once", Thresholds::NAMES[place])),
             false => Ok((place, number)),
         });
         let (place, number) = read.map_err(|wrong| {
@@ -130,7 +130,7 @@ mod tests {
             (
                 "barrier_tree_ranks=1,barrier_tree_ranks=2",
                 "barrier_tree_ranks=2",
-                "barrier_tree_ranks is in it before: expected each name once".to_owned(),
+                "barrier_tree_ranks occurs twice: expected each name once".to_owned(),
             ),
         ] {
             assert_eq!(said(text), format!("thresholds has {part:?} in it: {wrong}"));

@@ -438,7 +438,7 @@ fn a_job_goes_on_until_it_is_done_and_another_is_refused() {
     let other = settings(|config| config.set("worker_num", "2").unwrap());
     let error = begin(&other, || Ok(Box::new(disk.clone()))).err().expect("refused");
     assert_eq!(error.status(), Status::Journal);
-    let words = "/memory/scheduler.journal is that of another job that has not ended (no job id, 1 workers";
+    let words = "/memory/scheduler.journal belongs to another job that has not ended (no job id, 1 workers";
     assert!(error.message().contains(words), "{error}");
     let writer = writer(&disk);
     writer.append(1, Record::Done);

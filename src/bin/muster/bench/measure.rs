@@ -42,7 +42,7 @@ pub fn measure(rank: &Rank, options: &Options, mut each: impl FnMut(&Row)) -> Re
 /// A buffer of so many zero bytes, or why there is none.
 pub fn zeros(bytes: usize) -> Result<Vec<u8>, String> {
     let mut zeros = Vec::new();
-    let why = |_| format!("a buffer of {bytes} bytes, for the largest of the sizes, is more memory than there is");
+    let why = |_| format!("there is not enough memory for a buffer of {bytes} bytes, which the largest size needs");
     zeros.try_reserve_exact(bytes).map_err(why)?;
     zeros.resize(bytes, 0);
     Ok(zeros)

@@ -74,7 +74,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
         if ["--help", "-h", "help"].iter().any(|help| name == *help) {
             return answer(options::COMMAND.name, &pages());
         }
-        let what = "new, node, revoke, show and check are what it knows";
+        let what = "the actions are new, node, revoke, show and check";
         complain(format!("muster certs: there is no action {name:?}: {what}\n"));
         return code::USAGE;
     };
@@ -115,7 +115,7 @@ fn new(words: &Words) -> Result<String, Refused> {
 
 fn node(words: &Words) -> Result<String, Refused> {
     let what = options::node(words).map_err(Refused::Usage)?;
-    // What is renewed may need none of them, whatever they are.
+    // A renewal may need no password, so wrong ones must not stop it.
     let now = if what.renew { None } else { Some(passwords_for(&what)?) };
     let given = || now.map_or_else(|| passwords::given(what.password_file.as_deref(), std::env::vars_os()), Ok);
     let mut said = String::new();
@@ -157,7 +157,7 @@ fn show(words: &Words) -> Result<String, Refused> {
     let path = options::path(words, "FILE").map_err(Refused::Usage)?;
     match passwords::given(words.value("password_file"), std::env::vars_os()) {
         Ok(given) => Ok(show::file(&path, &given)?),
-        // A file that needs none of the environment's passwords is shown all the same.
+        // If a file needs no password, it is shown even if the environment's passwords are wrong.
         Err(why) if words.value("password_file").is_none() => {
             Ok(show::file(&path, &[]).map_err(|own| format!("{own} ({why})"))?)
         }

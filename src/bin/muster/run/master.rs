@@ -177,8 +177,7 @@ fn cannot_bind(address: &SocketAddr, error: &io::Error, all_here: bool) -> Strin
     };
     let hosts = match error.kind() {
         io::ErrorKind::AddrInUse if !all_here => {
-            ". If it is another launcher of this job that has it: the launchers of one job run on different hosts, and \
-             one on each"
+            ". If another launcher of this job has it: run the launchers of one job on different hosts, one on each"
         }
         _ => "",
     };

@@ -13,7 +13,7 @@ pub const COMMAND: Command = Command {
             starts them on many hosts, over ssh, and waits for them.",
     options: OPTIONS,
     notes: "With --join, a signal (Ctrl-C is SIGINT; SIGTERM, SIGHUP, SIGQUIT) asks all processes to end, by SIGTERM. What has not ended \
-            5 s later is killed, and what was killed is said. A second signal kills at once; the same one within 0.3 s is none. The first failure of a worker \
+            5 s later is killed, and what was killed is said. A second signal kills at once; the same one within 0.3 s does not count. The first failure of a worker \
             stops the others within a second. If the launcher is killed (kill -9), all that came of it is killed.\n\nWithout \
             --join, `muster ps` lists what runs, and `muster stop` ends it.",
     examples: EXAMPLES,

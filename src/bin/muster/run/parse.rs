@@ -276,9 +276,9 @@ fn dry_run(words: &Words, worker_num: u32) -> Result<Option<DryRun>, String> {
     let rank = rank.and_then(|rank| u32::try_from(rank).ok());
     match (level.is_some_and(|level| level >= 0), rank) {
         (false, None) => Ok(None),
-        (false, Some(rank)) => {
-            Err(format!("--sim_rank_id is \"{rank}\", but without --sim_level the run is none that only shows"))
-        }
+        (false, Some(rank)) => Err(format!(
+            "--sim_rank_id is \"{rank}\", but without --sim_level it has no effect: give --sim_level 0 to 3, too"
+        )),
         (true, rank) => Ok(Some(rank.map_or(DryRun::All, DryRun::Rank))),
     }
 }

@@ -55,7 +55,7 @@ pub struct Outcome {
     pub never_formed: bool,
     /// Children that ended while others waited for them to join.
     pub never_joined: Vec<usize>,
-    /// The child to blame had left a cluster that was whole: its failure is its own.
+    /// The child to blame had left a cluster that was whole: no other failure caused its own.
     pub had_left: bool,
     /// How many processes could not be killed.
     pub left: usize,
@@ -74,7 +74,8 @@ pub fn summary(outcome: &Outcome) -> (String, i32) {
             let words = outcome.scheduler.as_deref();
             let cause = words.map(|words| cause(words, *first, outcome.endings[*first], &outcome.children));
             let ending = outcome.endings[*first].code();
-            // One that was told to end before it had ended by itself, or ended with code 0, has no code but that of its abort.
+            // If a child was told to end before it had ended by itself, or ended with code 0, its only code is that of its
+            // abort.
             let has_none = match cause {
                 Some(Cause::Another(_)) => true,
                 Some(Cause::First) => ending == 0,
@@ -165,7 +166,7 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>
 /// Where to look if a launcher elsewhere has ended the process that the scheduler names.
 fn of_its_launcher(words: &str) -> &'static str {
     match words.contains(ENDED_BY_LAUNCHER) {
-        true => "    that may be its launcher's own doing: what the launcher on that host says comes first\n",
+        true => "    its launcher may have ended it: if the launcher on that host names another failure, that one came first\n",
         false => "",
     }
 }
@@ -213,9 +214,9 @@ pub fn with_code_0(words: Option<&str>) -> &'static str {
     }
 }
 
-/// Why the job failed: as it was told when the first failure was noticed here, else as it was `said` in the end. If the job was
-/// whole then, a child that this launcher has told to end since is no cause. If the child that failed had left a
-/// cluster that was whole, its failure is its own, and what was lost since came of it.
+/// Why the job failed: what the scheduler said when the first failure was noticed here, or otherwise what it `said` in the end.
+/// If the job was whole at that time, a child that this launcher told to end later is not the cause. If the child that failed
+/// had left a whole cluster, it is the cause, and later losses follow from its failure.
 pub fn why(
     at_first: &AtFirst,
     said: Option<String>,

@@ -32,7 +32,7 @@ impl From<String> for NoAnswer {
     }
 }
 
-/// Asks, and hears the answer: the whole of it, unless the job is such that the rest is not wanted.
+/// Asks, and returns the whole answer, or only its first part if the job is such that the rest is not wanted.
 pub fn ask(host: &str, port: u16, timeout: Duration, wanted: impl Fn(&StatusJob) -> bool) -> Result<Told, NoAnswer> {
     let deadline = Instant::now() + timeout;
     let (stream, address) = connect(host, port, deadline)?;
@@ -93,7 +93,7 @@ impl Watching {
 /// Why there is no news on a connection, and none will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unheard {
-    /// The scheduler does not tell, or no longer tells: it may do so later.
+    /// The scheduler gives no news, or no more news; it may do so later.
     Rejected,
     /// The connection has ended, in words.
     Ended(String),
@@ -110,7 +110,7 @@ fn asker() -> Result<&'static Asker, String> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     let opened = config.tls_settings().and_then(|tls| {
-        let recovery = config.recovery_directory().unwrap_or_default(); // the processes that need it say what is wrong with it
+        let recovery = config.recovery_directory().unwrap_or_default(); // the processes that need it report errors
         Asker::open(tls.as_ref(), &config.job_secret()?, recovery.as_deref())
     });
     let opened = opened.map_err(|error| error.to_string())?;
@@ -148,7 +148,10 @@ fn connect_to(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, timeout)?;
     if stream.local_addr()? == stream.peer_addr()? {
         // If nobody listens there, the kernel may choose the destination's port as ours, and join the socket to itself.
-        return Err(io::Error::new(ErrorKind::ConnectionRefused, "nobody listens: the connection met itself"));
+        return Err(io::Error::new(
+            ErrorKind::ConnectionRefused,
+            "nobody listens there: the kernel connected the socket to itself",
+        ));
     }
     stream.set_nodelay(true)?;
     Ok(stream)
@@ -184,7 +187,7 @@ impl Line {
     fn not_told(&self, answer: &Message) -> String {
         match answer {
             Message::Rejected(Rejected { reason, .. }) | Message::PassBy(PassBy { reason }) => {
-                format!("the scheduler at {} does not tell: {reason}", self.address)
+                format!("the scheduler at {} gave no status: {reason}", self.address)
             }
             other => self.no_scheduler(&format!("it answers with a message of kind {}", other.kind())),
         }

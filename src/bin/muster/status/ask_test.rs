@@ -81,7 +81,7 @@ fn why_there_is_no_answer() {
         let (status, reason) = (Status::Rejected, "none in common".to_owned());
         say(&mut stream, &Message::Rejected(Rejected { status, reason }));
     });
-    assert_eq!(said, "the scheduler at ADDRESS does not tell: none in common");
+    assert_eq!(said, "the scheduler at ADDRESS gave no status: none in common");
     let said = refusal(|mut stream| {
         hear(&mut stream);
         let mut frame = Vec::new();

@@ -127,7 +127,7 @@ fn said_of(clocks: &Clocks) -> String {
         Clocks { count: 0 | 1, .. } => String::new(),
         Clocks { count, error_us: Some(error) } => format!("{count} hosts' clocks agree to {error:.0} us\n"),
         Clocks { count, error_us: None } => {
-            format!("of {count} hosts' clocks some were set by the forming alone: no collective joins them with the first\n")
+            format!("some of the {count} hosts' clocks were set only by the time of forming: no collective connects them with the first\n")
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn command(mut words: Vec<OsString>) -> i32 {
             return answer(COMMAND.name, &help::page(&COMMAND, COMMAND.name));
         }
         _ => {
-            complain(format!("muster trace: there is no action {action:?}: merge is what it knows\n"));
+            complain(format!("muster trace: there is no action {action:?}: the only action is merge\n"));
             return code::USAGE;
         }
     }
