@@ -19,10 +19,10 @@ const BATCH_BYTES: usize = 64 << 10;
 /// Bulk messages go out together up to this size: a request to the store and its short value are one packet, and wake
 /// one thread once.
 const BULK_BATCH_BYTES: usize = 4 << 10;
-/// How much may wait in our kernel to be sent. What lies there is past our queues, so an urgent message waits behind it;
-/// without a bound the kernel takes several MiB.
+/// How much may wait in our kernel to be sent. An urgent message waits behind these bytes; without a bound the kernel
+/// takes several MiB.
 const UNSENT_BYTES: u32 = 128 << 10;
-/// How many messages may wait to go out. A peer for which more gather does not read.
+/// How many messages may wait to go out. If more are waiting, the peer does not read.
 const QUEUE_MAX: usize = 1 << 16;
 /// How much is read from one connection before others get their turn.
 const ROUND_BYTES: usize = 1 << 20;
@@ -57,7 +57,7 @@ impl ControlEnd {
         }
     }
 
-    /// The end that an error of the transport means.
+    /// How an error of the transport has ended the connection.
     pub fn from_io(error: &io::Error) -> ControlEnd {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
@@ -123,7 +123,7 @@ impl ControlLink {
         if self.unwritable.is_some() {
             return Ok(());
         }
-        // This message is for a stranger, and long: one is kept for it, and no more.
+        // A part of a status is long, and its reader may be a stranger: only one waits in the queue.
         if matches!(message, Message::StatusPart(_)) && self.has_outbound() {
             return Err(ControlEnd::Garbage("it asks for more before it has read what it was told".to_owned()));
         }

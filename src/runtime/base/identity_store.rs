@@ -1,8 +1,8 @@
 //! What a node keeps in its recovery directory: the tokens that let its next life in.
 //!
 //! A life draws its token, and keeps it beside the token that holds, before it registers with the new one. Once the
-//! cluster is complete, the new token holds. A life that ends before that leaves a token that may have come to hold:
-//! the next life shows both, and registers with the same one again.
+//! cluster is complete, the new token holds. If a life ends before that, its new token may be valid or not: the next
+//! life shows both tokens, and registers with the new one again.
 //!
 //! A start with another job's id, perhaps by mistake, loses nothing: what earlier jobs have is put aside until the
 //! cluster of this job is complete. Tested in `identity_store_test.rs`, and by `src/sim`, whose nodes keep their tokens

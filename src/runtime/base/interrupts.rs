@@ -1,10 +1,10 @@
 //! The interruptions that end a call's wait before its time: by the program's hook, and by `muster_interrupt`.
 //!
 //! The thread that waits asks the hook itself, so that a language's handlers run on the thread to which they belong. A
-//! call says that it begins by its [`Attention`]: any later interruption of the node is meant for it, and no earlier
-//! one is. A wait looks at it while it holds the lock under which it is woken, and asks the hook with no lock held
-//! ([`wait_until`]). An interruption first counts itself, and then wakes all that sleep: so no thread sleeps through it
-//! (`loom_test.rs`).
+//! call takes an [`Attention`] when it begins: every later interruption of the node ends its waits, and no earlier one
+//! does. A wait looks at the attention while it holds the lock under which it is woken, and asks the hook with no lock
+//! held ([`wait_until`]). An interruption first counts itself, and then wakes all that sleep: so no thread sleeps
+//! through it (`loom_test.rs`).
 //!
 //! Deliberately absent: any list of the threads that wait. Each place where calls sleep knows how to wake them
 //! ([`nudge`]).
@@ -140,7 +140,7 @@ pub(crate) fn wait_until<S, T>(
             held = lock(state);
             match answer {
                 Ok(()) => continue,
-                // It may have come while the hook ran, and then it counts.
+                // What `check` looks for may have come while the hook ran: then it counts.
                 Err(why) => return check(&mut held).map(Some).ok_or(why),
             }
         }

@@ -26,7 +26,7 @@ impl Signal {
         self.bell.wake();
     }
 
-    /// Whether there is a reason to look up of which no earlier call has told.
+    /// Whether there is a reason to look up that no earlier call has returned.
     fn take(&self) -> bool {
         self.is_up.load(Ordering::Relaxed) && self.is_up.swap(false, Ordering::Acquire)
     }
@@ -63,7 +63,7 @@ impl<M> Mailbox<M> {
         self.signal.raise();
     }
 
-    /// Whether there is a reason to look up of which no earlier call has told.
+    /// Whether there is a reason to look up that no earlier call has returned.
     pub(crate) fn take_signal(&self) -> bool {
         self.signal.take()
     }

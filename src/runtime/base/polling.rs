@@ -4,10 +4,10 @@
 //!
 //! Letting others run helps where they are ranks that are waited for, and does no harm where there is nobody. A program
 //! that computes keeps the processor for its whole time slice, some milliseconds, whatever comes meanwhile; but a
-//! thread that sleeps is woken at once. So yields that come back late end polling for the whole node, once they have
-//! cost more time than those that came back soon: waits sleep at once, for as long as [`Trust`] says. A late yield now
-//! and then is no reason: a rank computes between two calls, and a virtual machine is stopped now and then. Pure but
-//! for [`Polling`], and tested below.
+//! thread that sleeps is woken at once. So late yields end polling for the whole node, once they have cost more time
+//! than quick ones: waits then sleep at once, for as long as [`Trust`] says. A few late yields do not end it: a rank
+//! computes between two calls, and a virtual machine is stopped now and then. Pure but for [`Polling`], and tested
+//! below.
 
 use super::clock::Clock;
 use crate::net::{cgroup, host};

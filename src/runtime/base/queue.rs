@@ -152,8 +152,8 @@ impl<I, T> Queue<I, T> {
         }
     }
 
-    /// A thread waits for an item that is there, and does not borrow it. If the queue's thread dozes or polls, it takes
-    /// the item at once.
+    /// A caller waits for an item that is in the queue, and does not borrow it. If the queue's thread dozes or polls,
+    /// that thread takes the item at once.
     pub(crate) fn hurry(&self) {
         let mut state = lock(&self.state);
         if !state.lent && !state.items.is_empty() {

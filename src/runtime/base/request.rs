@@ -42,7 +42,7 @@ pub(crate) trait RequestEngine: Send + Sync {
         Ok(())
     }
 
-    /// A thread waits for operations that it cannot carry out: the engine's own thread is not to doze.
+    /// A caller waits for operations that it cannot carry out itself: the engine's own thread must not doze.
     fn hurry(&self) {}
 }
 

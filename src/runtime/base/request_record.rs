@@ -50,7 +50,7 @@ pub(super) struct Life {
     /// How many ends of the request have not been dropped, and where the record goes with the last of them.
     pub ends: u32,
     pub home: Option<Requests>,
-    /// See `Request::take_shell`.
+    /// The memory of an earlier request, kept for the next one (`Request::take_shell`).
     pub shell: Option<Box<dyn Any + Send>>,
 }
 
@@ -97,7 +97,7 @@ impl Drop for Notified {
     }
 }
 
-/// The threads and functions that are told of an end. They are told with the record unlocked, because they want it
+/// The threads and functions that are told of an end. They are told after the record is unlocked, because they lock it
 /// next.
 #[derive(Default)]
 struct Hearers {

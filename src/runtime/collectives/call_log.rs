@@ -1,16 +1,17 @@
 //! How far a node is in a group's sequence of collectives, as its heartbeats tell it.
 //!
-//! Also remembers the calls before the newest. A collective need not hold up its ranks: if one rank takes another for
-//! the root of a broadcast, the others may have finished several more calls while that rank still waits. The scheduler
-//! compares what ranks called under the same number. So a rank that has gone on says, once it has to wait itself, what
-//! it called before. Beyond [`REMEMBERED`] calls the difference is not found; then the time-out names the rank.
+//! Also remembers the calls before the newest. Ranks do not always wait for each other in a collective: if one rank
+//! expects the wrong root in a broadcast, the others may finish several more calls while that rank still waits. The
+//! scheduler compares what ranks called under the same number. So a rank that has gone on says, once it has to wait
+//! itself, what it called before. If more than [`REMEMBERED`] calls lie between, the difference is not found, and the
+//! time-out names the rank.
 
 use crate::types::{Call, GroupId, Time};
 use crate::wire::{GroupProgress, WAITS_AFTER};
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 256;
-/// When a rank goes, it tells of so many calls before the newest.
+/// How many calls before the newest a rank reports when it leaves.
 const PARTING: usize = 64;
 
 /// The call log of one group. The group's turns write it and lock it, and heartbeats read it.
@@ -59,8 +60,8 @@ impl CallLog {
         (entered > 0).then_some(GroupProgress { group, entered, finished, call, age_ms })
     }
 
-    /// What this rank says of its newest call, and of some before it, when it goes. So ranks that called something
-    /// else, and come to need this rank, hear of the difference.
+    /// What this rank reports of its newest call, and of some before it, when it leaves. So ranks that called something
+    /// else, and later need this rank, learn of the difference.
     pub(crate) fn parting(&self, group: GroupId, now: Time) -> Vec<GroupProgress> {
         self.newest(group, now).into_iter().chain(self.before(group).take(PARTING)).collect()
     }

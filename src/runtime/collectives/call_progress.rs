@@ -1,4 +1,4 @@
-//! How far a call is, between two moments at which its thread may sleep: what another thread needs to go on with it.
+//! How far a call is each time its thread may sleep: what another thread needs to continue the call.
 
 use crate::runtime::base::patience::WARN_AFTER;
 use crate::runtime::links::peers::{Links, Slot};
@@ -45,7 +45,7 @@ pub(crate) enum CallProgress {
     Woven(Box<Woven>),
 }
 
-/// How far a call is whose chunks are under way within the host and between hosts at the same time.
+/// The progress of a call whose chunks move within the host and between hosts at the same time.
 #[derive(Default)]
 pub(crate) struct Woven {
     /// How many steps are done through memory, and where the next is.
@@ -65,8 +65,8 @@ pub(crate) struct Exchange {
     pub opening: Opening,
 }
 
-/// The side that opens a link which the exchange needs. The sender opens a link; if two ranks send to each other, the
-/// lower one does. This is only asked where that is the peer.
+/// Which side opens a link that the exchange needs: the sender, or, if two ranks send to each other, the lower rank.
+/// This matters only where that side is the peer.
 pub(crate) enum Opening {
     /// The peer.
     Peer,
@@ -90,7 +90,7 @@ impl Exchange {
         [self.receive.map(|(peer, _)| peer), self.send.map(|(peer, _)| peer)]
     }
 
-    /// Whether this rank still leaves it to its peer to open their link, if nobody has asked for it.
+    /// Whether a link for which nobody has asked yet is left to the peer to open.
     pub fn leaves_opening(&self) -> bool {
         !matches!(self.opening, Opening::Own)
     }

@@ -1,7 +1,7 @@
-//! Started calls whose time is up sooner than that of a call ahead of them: the group's time-out was made shorter in between.
+//! Started calls that time out sooner than a call ahead of them, because the group's time-out was shortened in between.
 //!
 //! A group's calls end one after another, so nobody looks at the time of such a call before its turn comes. The thread
-//! that has the turn ahead, or waits for it, does it instead. As a rule there is no such call, and a look is one load.
+//! that has the turn ahead, or waits for it, does it instead. Usually there is no such call, and the check is one load.
 
 use crate::runtime::base::sync::{lock, Mutex};
 use crate::runtime::state::context::TimeLimit;
@@ -13,7 +13,7 @@ pub(crate) type CallBehind = (u64, Call, TimeLimit);
 
 /// The calls of one group that are behind a call with a later deadline.
 pub(crate) struct DeadlinesBehind {
-    /// The first of their deadlines; never, if there is no such call.
+    /// The earliest of their deadlines; never, if there is no such call.
     first: AtomicU64,
     state: Mutex<Behind>,
 }
@@ -32,13 +32,13 @@ impl Default for DeadlinesBehind {
 }
 
 impl DeadlinesBehind {
-    /// The first deadline of such a call.
+    /// The earliest deadline of the calls behind; never, if there are none.
     pub(crate) fn first(&self) -> Time {
         Time(self.first.load(Ordering::Relaxed))
     }
 
-    /// A call is started; nothing is ahead of it if its turn `has_come`. Returns whether it is such a call. Then the thread that
-    /// has the turn ahead is to look up.
+    /// Notes a started call; nothing is ahead of it if its turn `has_come`. Returns whether its deadline is before that of a
+    /// call ahead. Then the thread that has the turn must look again.
     pub(crate) fn started(&self, (number, call, time): CallBehind, has_come: bool) -> bool {
         let (mut state, deadline) = (lock(&self.state), time.deadline());
         if has_come || deadline >= state.latest {
@@ -50,7 +50,7 @@ impl DeadlinesBehind {
         true
     }
 
-    /// The turn with this number has come, and its thread keeps to the time itself.
+    /// The turn with this number has come: from now on its thread checks the deadline itself.
     pub(crate) fn begins(&self, number: u64) {
         if self.first() != Time::NEVER {
             let mut state = lock(&self.state);

@@ -53,7 +53,7 @@ impl Collectives {
         let summed = shape.summed();
         let arithmetic = summed.dtype.zip(summed.op).map(|(dtype, op)| Arithmetic { dtype, op, function });
         let expect = || arithmetic.expect("a schedule that reduces has a type and an operation");
-        let mut head = None; // what is sent nowhere needs none
+        let mut head = None; // a call that sends nothing needs no head
         let (first, mut begun) = match std::mem::take(&mut driver.progress) {
             CallProgress::Exchange(number, exchange) => (number, Some(exchange)),
             _ => {
@@ -129,7 +129,7 @@ impl Collectives {
             let got = self.move_in(driver, running, exchange, memory)?;
             goes_on = sent || got;
             if goes_on {
-                driver.peers.silence.end(); // what is under way now began later than the silence
+                driver.peers.silence.end(); // what is under way now began after the silence
             }
             if exchange.send.is_none() && exchange.receive.is_none() {
                 return Ok(());
@@ -170,7 +170,7 @@ impl Collectives {
                 Ok(true)
             }
             Ok(moved) => Ok(moved == Moved::Some),
-            // The peer's last word tells more than the fact that its link has closed.
+            // The peer's last word tells more than the closed link does.
             Err(end) => match link.peek() {
                 Ok(Some(Arrival::Revoke(failure))) => Err(Stop::Heard(Box::new(failure))),
                 Ok(Some(Arrival::Leave)) => Err(Stop::Left(peer)),
@@ -253,14 +253,14 @@ impl Collectives {
         self.wait_and_serve(driver, running, until, receiving)
     }
 
-    /// A call does this before it sleeps: it stops if its caller has interrupted it, tells others if it has waited
-    /// for long, and looks at the time of calls behind it. Returns whether it is to look again before it sleeps.
+    /// What a call does before it sleeps: it stops if its caller has interrupted it, reports a long wait, and checks
+    /// the deadlines of the calls behind it. Returns whether the call must look again before it sleeps.
     pub(super) fn tell_of_waiting(&self, driver: &mut Driver, running: &Running<'_>, now: Time) -> Result<bool, Stop> {
         let patience = &mut driver.patience;
         running.attention.ask().map_err(Stop::Interrupted)?;
         if now >= patience.report_at {
-            // Ahead of the next heartbeat: ranks that called different things and whose frames do not meet are to be
-            // found within a second, however rare the heartbeats are.
+            // This does not wait for the next heartbeat: if ranks called different things and exchange no frames, that
+            // must be found within a second, however rare heartbeats are.
             patience.report_at = Time::NEVER;
             self.context.state.ask(AgentCommand::Brain(Command::Report));
         }
@@ -286,8 +286,8 @@ impl Collectives {
         watch.add(Token(WAKER), self.bell(), true, false);
         for Entry { rank, slot, .. } in peers.links.used_mut() {
             let (peer, Some(link)) = (*rank as usize, slot.opened()) else { continue };
-            // A rank that gives up says why after all that it sent before. This rank may not come to read that for
-            // long.
+            // A rank that gives up says why behind all that it sent before. It may take long until this rank reads
+            // that.
             if receiving != Some(peer) {
                 link.peers_last_word().map_or(Ok(()), |failure| peers.later.hear(running, failure))?;
             }
@@ -374,8 +374,8 @@ fn agree(running: &Running<'_>, peer: u32, header: &FrameHeader, data: &DataHead
     Ok(())
 }
 
-/// Looks whether the call is over, for one that never sleeps because each of its exchanges goes on at once. It looks seldom: a time-out
-/// of 0 leaves time for what can be done at once.
+/// Checks whether a call is over that never sleeps, because each of its exchanges goes on at once. It checks seldom: a call with
+/// a time-out of 0 still does what can be done at once.
 fn keep_to_time(
     group: &Collectives,
     driver: &mut Driver,

@@ -63,7 +63,7 @@ pub(crate) struct Driver {
     pub patience: Patience,
     /// When the present call began.
     pub begun: Time,
-    /// From when on a call that begins checks whether peers have revoked the group.
+    /// The time from which a new call checks again whether peers have revoked the group.
     pub next_check: Time,
     /// How often an exchange of the present call has gone on.
     pub turns: u32,

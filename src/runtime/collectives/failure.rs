@@ -1,5 +1,5 @@
 //! What a rank does when a collective cannot go on: it tells the group's other members, and returns the one first cause that all
-//! of them return. `cause` finds that out before.
+//! of them return. `cause` has found that first cause before.
 
 use super::engine::{Collectives, Driver};
 use super::stop::{Running, Stop};
@@ -34,8 +34,8 @@ impl Collectives {
         first
     }
 
-    /// Passes on that the scheduler has ended the group, if no call is in the group that would do so: a peer that the
-    /// scheduler does not reach may be waiting for this rank.
+    /// If no call is under way in the group, tells the peers that the scheduler has ended it: a peer that the scheduler
+    /// does not reach may be waiting for this rank.
     pub(crate) fn pass_on_if_idle(&self) {
         let Some(cause) = self.context.told() else { return };
         let Some(mut exclusive) = self.exclusive_if_idle() else { return };
@@ -45,7 +45,7 @@ impl Collectives {
     }
 }
 
-/// Ends the group if the time of a started call is up that waits behind others. Returns whether there was one.
+/// Ends the group if a started call that waits behind others has timed out. Returns whether there was one.
 pub(super) fn give_up_for_one_behind(group: &Collectives, now: Time) -> bool {
     let Some((number, call, time)) = group.behind.late(now) else { return false };
     let attention = Attention::none();
@@ -53,11 +53,11 @@ pub(super) fn give_up_for_one_behind(group: &Collectives, now: Time) -> bool {
     true
 }
 
-/// Whether a call that goes on without a sleep is late, which has this deadline. Looks at the time of calls behind it, too.
+/// Whether a call with this deadline, which does not sleep, is late. Looks at the time of calls behind it, too.
 pub(super) fn is_late(group: &Collectives, deadline: Time) -> bool {
     let now = group.context.state.clock.now();
     if now >= group.behind.first() {
-        give_up_for_one_behind(group, now); // the call hears of it as of any end
+        give_up_for_one_behind(group, now); // the call learns of it as it learns of any end
     }
     now >= deadline
 }

@@ -30,7 +30,7 @@ impl Later {
         Ok(())
     }
 
-    /// Whether this call, which begins, ends by the word that was kept.
+    /// Fails this call, which begins, if the kept last word ends it.
     pub(crate) fn hear_again(&self, running: &Running<'_>) -> Result<(), Stop> {
         self.0.as_ref().map_or(Ok(()), |failure| running.ends_by((**failure).clone()))
     }

@@ -40,8 +40,8 @@ pub(crate) struct QueuedCall {
 }
 
 impl QueuedCall {
-    /// Whether a thread that waits for the request may carry the call out. Such a thread may have to leave it in the
-    /// middle, and of the other calls something is left to do then that nothing keeps.
+    /// Whether a thread that waits for the request may carry the call out. Such a thread may have to stop in the
+    /// middle. Of a sum of addends, and of a call whose input was copied, nothing keeps what is left to do then.
     pub fn may_change_threads(&self) -> bool {
         self.work.call.op != Some(ReduceOp::SumOfAddends) && self.work.buffers.copied_bytes() == 0
     }

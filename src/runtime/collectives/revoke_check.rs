@@ -1,7 +1,7 @@
 //! What a rank hears of its peers beside the frames that it waits for: that a peer has given up, or is gone.
 //!
 //! A rank that gives up says why after all that it sent before, and then sends nothing more. A call whose own frames
-//! are there already would not come to read that, and would end well although its group is over. So a call that begins
+//! are there already would not read that last word, and would succeed although its group is over. So each call first
 //! looks for links that have ended, and for the last word on them. That is one system call, so it is done once in a
 //! while ([`INTERVAL`]). A last word that was read together with a frame is looked at each time (in `drive`). If the
 //! connection had no room for it behind a long frame, it comes by the scheduler, or by `links/revoke_broadcast`.
@@ -11,14 +11,14 @@ use super::stop::{Running, Stop};
 use crate::net::Token;
 use std::time::Duration;
 
-/// How long after one look nobody looks again, for each [`LINKS`] links. A look costs more the more links there are; so
-/// all looks take a thousandth of the time.
+/// The least time between two looks, for each [`LINKS`] links. A look costs more if there are more links. So looks take
+/// about a thousandth of the time.
 const INTERVAL: Duration = Duration::from_millis(1);
 const LINKS: usize = 8;
 
 impl Collectives {
     /// Checks whether peers have revoked the group since the last check. A call that begins now must not succeed
-    /// because of what they sent before. One of which they had sent all before ranks called different things may.
+    /// because of what they sent before. It may succeed if they sent all its data before the disagreement.
     pub(crate) fn check_revokes(&self, driver: &mut Driver, running: &Running<'_>) -> Result<(), Stop> {
         driver.peers.later.hear_again(running)?;
         if running.since < driver.next_check {

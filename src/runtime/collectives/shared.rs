@@ -200,7 +200,7 @@ pub(super) struct HostMemory {
     pub members: Vec<u32>,
     pub own: Doorbell,
     pub others: Vec<Address>,
-    /// The sleep out of which this rank has rung each of them last.
+    /// For each of them, the sleep in which this rank rang it last.
     pub rung: Vec<Cell<u64>>,
     /// How often this rank has fallen asleep.
     pub sleeps: Cell<u32>,
@@ -256,8 +256,8 @@ impl HostMemory {
         self.segment.load(self.floor.line(rank, call)) >= call
     }
 
-    /// Publishes that this rank has come to a call, and what it called. Its contribution, if it is a short one, lies there by now.
-    /// Most programs call the same again and again. Then the header is there already.
+    /// Publishes that this rank has come to a call, and what it called. Its contribution, if it is a short one, lies there by
+    /// now. Most programs repeat the same call. Then the header is there already.
     pub(super) fn come(&mut self, call: u64, running: &Running<'_>, scratch: &mut Vec<u8>) {
         let (data, line) = (&running.data, self.floor.line(self.rank, call));
         let called = &mut self.called[(call % SETS) as usize];
@@ -345,7 +345,7 @@ impl HostMemory {
         })
     }
 
-    /// Says that this rank is about to sleep for a peer. Then it is to look once more for what it waits for.
+    /// Says that this rank is about to sleep for a peer. Before it sleeps it must look once more for what it waits for.
     pub(super) fn fall_asleep(&self, peer: u32) {
         self.sleeps.set(self.sleeps.get().wrapping_add(1));
         let at = self.floor.counter(self.rank, Counter::Asleep);
@@ -359,8 +359,8 @@ impl HostMemory {
     }
 }
 
-/// A check of a call. It differs, but for chance, if ranks are in different calls, have called something else before, or have not
-/// counted as many `pieces` before: then a count was damaged that another rank had told.
+/// A check of a call. The check differs (except by chance) if ranks are in different calls, called something else before, or
+/// counted another number of `pieces` before. In the last case another rank's count was damaged.
 fn check_of(data: &DataHeader, pieces: u64) -> u64 {
     let before = u64::from(data.digest) << 32 | data.sequence & 0xffff_ffff;
     data.signature.rotate_left(23) ^ (before ^ pieces.rotate_left(48)).wrapping_mul(0x9e37_79b9_7f4a_7c15)

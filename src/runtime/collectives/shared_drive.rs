@@ -440,7 +440,7 @@ impl Sharer<'_> {
             self.done.taken = 0;
         }
         self.shared.pieces = base + number;
-        // A later call must not wait for what this one has left out.
+        // A later call must not wait for the stages that this call has left out.
         for counter in [Counter::Put, Counter::Folded, Counter::Taken] {
             self.shared.publish(counter, base + number);
         }

@@ -10,8 +10,8 @@ use crate::runtime::base::sync::{fence, Ordering};
 use crate::runtime::base::words::Words;
 
 /// Publishes a word of this rank, and rings the others that sleep for this rank. Each of `others` has the place where
-/// it says so. Waking the rest would cost both sides, for nothing. `ring` is given the sleep, too: a rank that was rung
-/// out of it once looks, and need not be rung again.
+/// it says so. Waking the rest would cost both sides, for nothing. `ring` also gets the number of the sleep: a rank
+/// that was rung once in a sleep wakes from it, and need not be rung again.
 #[inline]
 pub(super) fn publish<T>(
     words: &impl Words,
@@ -36,8 +36,8 @@ fn sleeps_for(peer: u32) -> u32 {
     peer + 1
 }
 
-/// Says, at this place, that this rank is about to sleep for a peer, for the `nth` time. Then it is to look once more for what
-/// it waits for.
+/// Says, at this place, that this rank is about to sleep for a peer, for the `nth` time. Before it sleeps it must look once
+/// more for what it waits for.
 pub(super) fn fall_asleep(words: &impl Words, at: usize, nth: u32, peer: u32) {
     words.store(at, u64::from(nth) << 32 | u64::from(sleeps_for(peer)));
     fence(Ordering::SeqCst);

@@ -32,7 +32,7 @@ impl Peers {
         Ok(())
     }
 
-    /// The one of these peers that a call waits for; rather one whose link is at fault.
+    /// One of the peers that a call waits for; preferably one whose link is at fault.
     pub(crate) fn awaited(&mut self, context: &Context, peers: [Option<u32>; 2], now: Time) -> Option<Awaited> {
         let waited = self.silence.waited(now);
         let awaited = |peer: u32| Awaited { peer, fault: fault(&mut self.links, context, peer, waited, now) };

@@ -88,9 +88,9 @@ impl Running<'_> {
         format!("{} #{} on {}", self.call.kind, self.sequence, self.data.group)
     }
 
-    /// The end of this call that follows from a peer's last word, if one follows. None does where the peer says that ranks called
-    /// different things later than this. As a rule it has sent all that belongs to this call. This rank is to come to that later call
-    /// and say what it calls there, for the ranks are counted. See `Later`.
+    /// Whether a peer's last word ends this call. It does not if the peer says that ranks called different things in a later
+    /// call: usually the peer has sent all that belongs to this call. This rank must reach the later call and say what it calls
+    /// there, because the scheduler counts the ranks. See `Later`.
     pub(crate) fn ends_by(&self, failure: Failure) -> Result<(), Stop> {
         match failure.status == Status::Mismatch && failure.sequence > self.sequence {
             true => Ok(()),

@@ -2,10 +2,10 @@
 //! the caller waits for them or not.
 //!
 //! A turn's number is the sequence number of its collective. A thread that has taken one must end it, whatever happens
-//! in between, or no later turn comes. It need not wait until the turn comes: one that was given up is passed over. A
-//! thread that holds a turn which another took may pass it on. A call is entered in the log under the same lock as its
-//! turn, if the turn comes at once. So a call takes one lock at its beginning, and one at its end. Tested below, and in
-//! every order of threads by `turns_loom_test.rs`.
+//! in between, or no later turn comes. The thread need not wait until the turn comes: a turn that was given up is
+//! passed over. A thread that holds a turn which another took may pass it on. A call is entered in the log under the
+//! same lock as its turn, if the turn comes at once. So a call takes one lock at its beginning, and one at its end.
+//! Tested below, and in every order of threads by `turns_loom_test.rs`.
 
 use super::call_log::CallLog;
 use crate::error::Result;
@@ -98,7 +98,7 @@ pub(crate) struct Turn<'a> {
     number: u64,
     /// None once it has been entered in the log.
     called: Cell<Called>,
-    /// Whether it is known that the turn has come. A turn lasts until it is ended, so nobody need look again.
+    /// Whether it is known that the turn has come. It then lasts until it is ended, so one look is enough.
     come: Cell<bool>,
     /// Whether another thread took it.
     is_held: bool,

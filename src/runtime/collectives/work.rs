@@ -44,8 +44,8 @@ const COPY_ALIGNMENT: usize = 16;
 /// less time than waking another thread.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 
-/// A call that waits for its turn looks this often whether its group is over. If a function of the program has the call ahead, its
-/// turn may never come.
+/// How often a call that waits for its turn checks whether its group is over. If a user's function never returns in the call
+/// ahead, the turn never comes.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Collectives {
@@ -231,7 +231,7 @@ impl Collectives {
         let driver = &mut exclusive.driver;
         running.data.digest = driver.digest.in_short();
         if matches!(driver.progress, CallProgress::Beginning) {
-            // What a call waited for its turn is no wait for others.
+            // The wait for the turn does not count as a wait for other ranks.
             let is_soon = turn.came_at_once() && self.track.is_none();
             driver.begun = if is_soon { time.since } else { self.context.state.clock.now() };
             driver.patience = Patience::since(driver.begun);
@@ -419,7 +419,8 @@ impl RequestEngine for Collectives {
 
     fn carry_out(&self, operation: &RequestedOperation, attention: &Attention<'_>) -> Result<()> {
         let RequestedOperation::Collective(_, last) = operation else { return Ok(()) };
-        // A thread must not leave the search for what carries a group's calls in the middle.
+        // The call that finds out what carries a group's calls must not change threads, because it cannot be left in
+        // the middle.
         let finds_way = |queued: &QueuedCall| {
             let stays_apart = || self.apart.get().is_some_and(|hosts| !takes_two(&queued.work.call, hosts));
             self.context.size() > 1 && self.carrier.get().is_none() && !stays_apart()

@@ -78,7 +78,7 @@ impl Registry {
             };
         }
         if let Some(Ok(late)) = state.view().by_members.remove(&ask).flatten() {
-            outcome = Ok(Some(Ok(late))); // it came when the wait was over
+            outcome = Ok(Some(Ok(late))); // it was made after this wait had ended
         }
         let silent = || {
             let away = state.view().away.as_ref().map_or_else(String::new, |why| format!(": it is away ({why})"));
@@ -92,7 +92,7 @@ impl Registry {
 
 /// The answer to the wish, as soon as it is known.
 fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>> {
-    // A group that is made stays made, whatever came later: to the others it is.
+    // Once the scheduler has made a group, this returns it, whatever happened since: the other members have it.
     if let Some(answer) = view.by_members.get_mut(&ask).and_then(Option::take) {
         return Some(answer);
     }
@@ -110,7 +110,7 @@ fn answer(view: &mut NodeView, ask: Ask, epoch: Epoch) -> Option<Result<GroupId>
 fn members(world_ranks: &[i32], formed: &Formed) -> Result<Vec<u32>> {
     let workers = formed.worker_num;
     let mut places = HashMap::new();
-    let mut members = Vec::with_capacity(world_ranks.len().min(workers as usize)); // more are none twice
+    let mut members = Vec::with_capacity(world_ranks.len().min(workers as usize)); // a longer list names a rank twice
     for (at, rank) in world_ranks.iter().enumerate() {
         let fits = u32::try_from(*rank).ok().filter(|rank| *rank < workers);
         let last = i64::from(workers) - 1;

@@ -29,7 +29,7 @@ impl Registry {
     /// call.
     pub fn create(&self, group: &Group, ranks: &[i32]) -> Result<Option<Arc<GroupHandle>>> {
         let mut places = HashMap::new();
-        let mut checked = Vec::with_capacity(ranks.len().min(group.size() as usize)); // more are none twice
+        let mut checked = Vec::with_capacity(ranks.len().min(group.size() as usize)); // a longer list names a rank twice
         for (at, rank) in ranks.iter().enumerate() {
             let fits = u32::try_from(*rank).ok().filter(|rank| *rank < group.size());
             let rank = fits.ok_or_else(|| {
@@ -100,7 +100,8 @@ impl Registry {
         let outcome = loop {
             let until = running.deadline.min(report_at).min(warn_at);
             let told = |view: &mut NodeView| {
-                // A group that is made stays made, whatever came later: to the others it is.
+                // Once the scheduler has made a group, this returns it, whatever happened since: the other members have
+                // it.
                 if let Some(made) = view.made.remove(&key) {
                     return Some(made.map_err(Stop::Failed));
                 }
@@ -134,7 +135,7 @@ impl Registry {
             view.made.remove(&key)
         };
         if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
-            self.free(&handle.present()); // it came when the wait was over
+            self.free(&handle.present()); // it was made after this wait had ended
         }
         let gone = || Stop::Failed(left_error());
         outcome?.map(|id| self.handle(id).ok_or_else(gone)).transpose()
@@ -174,8 +175,8 @@ impl Registry {
     }
 }
 
-/// The error of a call that was to make a group which the others have made already. They take no part in that, so it takes no turn
-/// among the collectives, and its failure revokes nothing.
+/// The error of a call that makes a group which the other members have made already. The others take no part in the call. So it
+/// takes no turn among the collectives, and its failure revokes nothing.
 fn not_made_again(group: &Group, call: Call, stop: Stop) -> Error {
     match stop {
         Stop::Told(failure) => (*failure).into(),

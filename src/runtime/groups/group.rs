@@ -27,7 +27,7 @@ pub struct Group {
     pub(crate) context: Arc<Context>,
     pub(crate) collectives: Arc<Collectives>,
     pub(crate) messages: Arc<Messages>,
-    /// How many groups this node's program has made of this one, as far as it has come; with recovery, in all epochs.
+    /// How many groups this node's program has made of this one so far; with recovery, in all epochs.
     pub(crate) creations: AtomicU64,
     pub(super) remaking: Remaking,
 }

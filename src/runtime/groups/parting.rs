@@ -33,8 +33,8 @@ pub(crate) fn tell_last_calls(groups: &[Arc<Group>], state: &NodeState) {
 }
 
 impl Group {
-    /// Ends the group's use, and all calls on it. If the group was over already, the peers are told why, and not that
-    /// this member goes: a node that is cut off hears of the reason from its peers only.
+    /// Ends the group's use, and all calls on it. If the group was over already, this tells the peers the cause, and
+    /// not that this member leaves: a node that is cut off learns the cause only from its peers.
     pub(crate) fn close(&self, over: Failure, leave: &[u8]) {
         let context = &self.context;
         let told = context.told();

@@ -204,9 +204,9 @@ impl Registry {
             failure.status == status
                 && failure.culprit.as_ref().is_some_and(|culprit| culprit.node_id == member.node_id)
         };
-        // A call mostly learns over its link that a member has left: then the group's first cause says so, or, after a
-        // message, which ends alone, the group's messages. In the case of a group that was made, this may mean that the
-        // member left the group only.
+        // A call usually learns over its link that a member has left. Then the group's first cause says so, or the
+        // group's messages do (if only a message ended). In a group that the program made, the member may have left
+        // only that group.
         let left = |group: &Arc<Group>| {
             let ended_by_it = || group.context.told().is_some_and(|failure| blames(&failure, Status::PeerLeft));
             !group.is_made() && (ended_by_it() || group.messages.has_missed(index))

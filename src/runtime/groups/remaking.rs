@@ -1,22 +1,24 @@
-//! One thread at a time makes groups again that the others have made already: each takes the next of those.
+//! After a restart, a node makes again the groups that the others have already. One thread at a time does that, and
+//! takes the next of these groups.
 
 use crate::error::Result;
 use crate::runtime::base::interrupts::{nudge, wait_until, Attention};
 use crate::runtime::base::sync::{lock, Condvar, Mutex};
 use std::time::Duration;
 
-/// Whether a thread does.
+/// Whether a thread makes such a group now.
 #[derive(Default)]
 pub(crate) struct Remaking {
     is_busy: Mutex<bool>,
     changed: Condvar,
 }
 
-/// The thread that holds this does, until this is dropped.
+/// The right of one thread to make such a group. It ends when this is dropped.
 pub(super) struct Remaker<'a>(&'a Remaking);
 
 impl Remaking {
-    /// Waits until no other thread does, at most so long, unless the program interrupts the call. None if the time is up.
+    /// Waits until no other thread makes such a group, at most so long, unless the program interrupts the call. None if
+    /// the time is up.
     pub(super) fn begin(
         &self,
         limit: impl Fn() -> Option<Duration>,

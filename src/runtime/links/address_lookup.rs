@@ -1,8 +1,8 @@
 //! Links to members that `Formed` does not list, as in a large cluster: the scheduler is asked where they are. While it is away
 //! the links wait, as long as the operation that needs them may wait.
 //!
-//! Invariant: a member is asked for once at a time, and no more than [`ASKED_MAX`] members are, for the brain remembers
-//! only so many questions. Tested below, and through `mesh_test.rs`.
+//! Invariant: there is one question at a time about a member, and at most [`ASKED_MAX`] questions in all, because the
+//! brain remembers only so many. Tested below, and through `mesh_test.rs`.
 
 use crate::agent::Ask;
 use crate::runtime::base::link_key::LinkKey;

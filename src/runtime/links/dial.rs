@@ -1,6 +1,6 @@
 //! Connecting to one of several addresses of the same peer, in the manner of RFC 8305: one after another is tried, each a
-//! little later than the one before, or at once if that has failed. No attempt is given up meanwhile, and the first that
-//! succeeds wins. So an address that leads nowhere costs little, and of two good addresses the first counts.
+//! little later than the one before, or at once if that has failed. Earlier attempts go on meanwhile, and the first that
+//! succeeds wins. So a dead address costs little time, and of two good addresses the first is used.
 //!
 //! A connection that is established may lead to another program. So the caller keeps the dial until the peer has answered on it, and
 //! goes on with the other addresses if it does not.
@@ -74,8 +74,8 @@ impl Dial {
         dial
     }
 
-    /// Adds further addresses of the peer. Those whose attempt has failed are tried again: a peer may have begun to listen at one,
-    /// while the attempt at another address goes on, because that swallows what is sent there.
+    /// Adds further addresses of the peer. Those whose attempt has failed are tried again: a peer may have begun to listen at
+    /// one, while the attempt at another address goes on, because what listens there never answers.
     pub fn add(&mut self, addresses: &[SocketAddr], poller: &Poller, next_token: impl FnMut() -> Token) {
         let each: Vec<SocketAddr> = addresses.iter().flat_map(|address| interface::on_each_link(*address)).collect();
         for address in alternating(&each) {
@@ -95,7 +95,7 @@ impl Dial {
     /// Notes why there are no addresses, or no more of them.
     pub fn note_reason(&mut self, reason: String) {
         let reason = NotDialled::Other(reason);
-        // The addresses are asked for again and again, and the reason may be the same.
+        // The look-up is repeated, and its reason may be the same each time.
         if !self.failures.contains(&reason) {
             self.failures.push(reason);
         }
@@ -143,13 +143,13 @@ impl Dial {
         self.known.len() > 1
     }
 
-    /// The connection that it has handed out ended for this reason, and no peer had answered on it. It goes on with the addresses
-    /// that wait.
+    /// The connection that the dial handed out ended for this reason before a peer answered on it. The dial goes on with the next
+    /// addresses.
     pub fn not_answered(&mut self, why: NotDialled) {
         self.failures.push(why);
     }
 
-    /// Nothing was said on the connection that it has handed out. It begins anew, and comes to this address last.
+    /// Nothing was said on the connection that the dial handed out. The dial begins anew, and tries this address last.
     pub fn start_over_behind(&mut self, silent: SocketAddr) {
         let at = self.known.iter().position(|known| *known == silent);
         self.known.rotate_left(at.map_or(0, |at| at + 1));
@@ -247,7 +247,7 @@ impl Dial {
     }
 }
 
-/// The same addresses; the families take turns, so that one which leads nowhere does not hold the other up (RFC 8305, 4).
+/// The same addresses, IPv4 and IPv6 in turn, so that a family that leads nowhere does not delay the other (RFC 8305, 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let mut first = addresses.iter().filter(is_first_family);

@@ -1,8 +1,8 @@
 //! One connection on which a link is being opened: what has been said on it, and what that means.
 //!
 //! Invariants: the dialler sends no payload before *Accept*, and the accepter none before the dialler has confirmed that.
-//! So until both have the link a damaged byte costs an attempt and nothing else. The confirmation is an empty frame: its
-//! arrival says all, so damage in it does not count. The mesh decides which link is let in.
+//! So until both have the link a damaged byte costs an attempt and nothing else. The confirmation is an empty frame: that
+//! it arrives is enough, so damage in it does not matter. The mesh decides which link is let in.
 
 use super::link_end::{self, LinkEnd};
 use crate::agent::PeerWord;
@@ -26,7 +26,8 @@ pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// How much is read ahead at most on a watch, and while a member tells that a group is over. A frame's payload has at
 /// most half of that.
 const WORD_BYTES: usize = 32 << 10;
-/// How far one look takes a connection. A node that watches another says one thing an interval, and is lost after five of silence.
+/// How many words one look at a connection reads at most. A node that watches another sends one word an interval, and is lost
+/// after five intervals of silence.
 pub(crate) const STEPS_MAX: u32 = 4096;
 
 /// What is said of a connection that ended before it was a link.
@@ -288,7 +289,7 @@ impl Handshake {
                 let reason = LinkReject::take(&mut from)?.reason;
                 from.finish()?;
                 match reason {
-                    // The peer's own attempt, or the link that came of it, is the one that survives.
+                    // The peer's own attempt, or the link that it led to, is used instead.
                     LinkRejectReason::Crossing | LinkRejectReason::Duplicate => Ok(Next::Close),
                     LinkRejectReason::NoGroup => Ok(Next::Freed(key)),
                     LinkRejectReason::Misnamed => Ok(Next::Failed(key, LinkEnd::Ended(MISNAMED.to_owned()))),

@@ -1,4 +1,4 @@
-//! Whether the peer's kernel answers on a link: what makes it answer, and since when it owes an answer.
+//! Whether the peer's kernel answers on a link: sends it something to answer, and measures how long the answer takes.
 //!
 //! A kernel acknowledges what is sent to it, even if its process is stopped, or does not read. If nothing is under way, an empty
 //! frame is sent, which the peer's library passes over: the kernel's own keepalive would ask once a second at most. Tested in

@@ -134,8 +134,8 @@ impl MeshConnections {
     }
 
     /// Ends a connection on which nobody has said anything for `patience`, if the peer has further addresses: these are tried. If
-    /// nothing was acknowledged either, this address has failed. Else the peer may only be slow, and this address is tried again
-    /// behind the others. Returns what is to be said of it.
+    /// nothing was acknowledged either, this address has failed. Otherwise the peer may only be slow, and this address is tried
+    /// again after the others. Returns what the log says of it.
     pub fn look_elsewhere(&mut self, key: LinkKey, token: Token, patience: Duration) -> Option<String> {
         let shake = self.handshakes.get(&token).filter(|shake| shake.stage == Stage::Dialled(key))?;
         let mut dial = self.reached.remove(&key)?;
@@ -333,8 +333,9 @@ impl MeshConnections {
         held.collect()
     }
 
-    /// Ends handshakes whose time is up, but for those that are about to be looked at. A hello of this epoch has proved itself, and
-    /// goes on waiting. Of hellos that have proved nothing, only [`EARLY_MAX`] do. Returns the addresses of the connections that never said hello, and when to come again.
+    /// Ends handshakes whose time is up, but for those that are about to be looked at. A hello of this epoch has proved itself,
+    /// and goes on waiting. Of the hellos that have proved nothing, at most [`EARLY_MAX`] go on waiting. Returns the addresses of
+    /// the connections that never said hello, and when to come again.
     pub fn expire(&mut self, now: Time) -> (Vec<SocketAddr>, Time) {
         let MeshConnections { handshakes, crowd, line, .. } = self;
         let (mut early, mut silent) = (0, Vec::new());

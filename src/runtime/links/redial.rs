@@ -1,9 +1,9 @@
 //! Links that are dialled again: the connection ended before the peer had answered on it.
 //!
 //! That is no evidence of the peer's end. A *Hello* may have been damaged on the way, or the peer had to make room among
-//! strangers. A peer that has ended refuses the next connection, which costs nothing. If a peer has several addresses, an attempt ends
-//! when none of them is left. A peer's answer is never followed by another attempt: from then on it holds the link, too. Tested below,
-//! in `port_test.rs` and in `mesh_addresses_test.rs`.
+//! strangers. A peer that has ended refuses the next connection, which costs nothing. If a peer has several addresses, an attempt
+//! ends when all of them have failed. A peer's answer is never followed by another attempt: from then on it holds the link, too.
+//! Tested below, in `port_test.rs` and in `mesh_addresses_test.rs`.
 
 use crate::runtime::base::link_key::LinkKey;
 use crate::types::{GroupId, Time};

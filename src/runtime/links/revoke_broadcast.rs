@@ -3,9 +3,9 @@
 //! nodes are told that one of them has ended the job.
 //!
 //! The first node to give up tells the others. A member that is told passes it on over its open links
-//! (`collectives/failure`), no further. As long as the scheduler answers it tells everyone, and nothing of this happens.
-//! Here is what is still to be told, and to whom; the mesh opens the connections. Tested in `mesh_groups_test.rs`, by two
-//! meshes, and with processes in `ctests/away.c`.
+//! (`collectives/failure`), no further. As long as the scheduler answers, the scheduler tells everyone, and this file
+//! does nothing. This file knows what is still to be told, and to whom; the mesh opens the connections. Tested in
+//! `mesh_groups_test.rs`, by two meshes, and with processes in `ctests/away.c`.
 
 use super::handshake::{frame, HELLO_WAIT};
 use super::mesh_connections::MeshConnections;
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// How many members are told at a time: each takes a descriptor.
 const AT_A_TIME: usize = 64;
-/// How long a member that does not answer keeps its place while others wait for one. Its next turns, after theirs, are longer.
+/// How long a member that does not answer keeps its turn while others wait. Its next turns come after those of the others, and
+/// are longer.
 const TURN: Duration = Duration::from_millis(250);
 
 /// One member's turn to be told: its first, which is short where others wait, or a long one.
@@ -33,8 +34,8 @@ pub(crate) struct Turn {
 struct UnderWay {
     turn: Turn,
     until: Time,
-    /// The member closed the connection and was not told, or this node had no descriptor for one. One of them may be too busy; the member is
-    /// tried again when the turn is over.
+    /// The member closed the connection before it was told, or this node had no descriptor for a connection. Either may be too
+    /// busy. The member is tried again when the turn is over.
     is_unheard: bool,
 }
 
@@ -50,8 +51,8 @@ pub(crate) struct RevokeBroadcast {
 }
 
 impl RevokeBroadcast {
-    /// The members of this group are to be told that it is over, or all nodes but those that are `gone` that the job is.
-    /// Each word is told once.
+    /// Begins to tell the members of this group that it is over, or all nodes except those that are `gone` that the job
+    /// is over. Each word is told once.
     pub fn begin(&mut self, failure: Failure, roster: &Roster, gone: &HashSet<u32>, connections: &mut MeshConnections) {
         let is_abort = failure.group.is_none();
         if self.untold.is_some() || (self.words.contains_key(&roster.id) && !is_abort) {
@@ -69,8 +70,9 @@ impl RevokeBroadcast {
         self.queue.extend(keys.map(|key| Turn { key, is_long: false }));
     }
 
-    /// Ends the turns of members that have been told, cannot be reached, or have had their time. A member of a group has one turn after
-    /// another until one of the first two is true. The job's end is told in one long turn at most, since a caller waits for that.
+    /// Ends the turns of members that have been told, cannot be reached, or have had their time. A member of a group gets one
+    /// turn after another, until it has been told or cannot be reached. The job's end is told in one long turn at most, because a
+    /// caller waits for that.
     pub fn end_turns(&mut self, now: Time, connections: &mut MeshConnections) {
         let (queue, is_abort) = (&mut self.queue, self.untold.is_some());
         self.under_way.retain(|key, UnderWay { turn, until, is_unheard }| {

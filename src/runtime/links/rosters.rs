@@ -18,7 +18,7 @@ const FREED_MAX: usize = 16_384;
 /// Whether a hello is let in.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Judged {
-    /// That is not known yet.
+    /// It is not known yet whether the hello is let in.
     Early,
     Refused(LinkRejectReason),
     /// It comes from a member, and wants this link.
@@ -30,7 +30,7 @@ pub(crate) struct Rosters {
     incarnation: Incarnation,
     formed: Option<Arc<Formed>>,
     groups: HashMap<GroupId, Arc<Roster>>,
-    /// A hello for one of these comes too late, and not too early.
+    /// The groups that were freed last: a hello for one of these is refused, and does not wait.
     freed: VecDeque<GroupId>,
 }
 
@@ -123,7 +123,8 @@ impl Rosters {
         })
     }
 
-    /// Whether an early hello has shown the secret of this epoch. If so, this node only does not know its group yet.
+    /// Whether an early hello has shown the secret of this epoch. If it has, this node just does not know the group
+    /// yet.
     pub fn is_proved(&self, hello: &LinkHello) -> bool {
         self.formed.as_ref().is_some_and(|formed| hello.epoch == formed.epoch)
     }

@@ -1,5 +1,5 @@
-//! A node that has no descriptor left for a link says so. Then the group that needs the link is over for all, and the
-//! failure names that node and its limit.
+//! A node that has no descriptor left for a link says so. Then the group that needs the link ends for all members, and
+//! the failure names that node and its limit.
 //!
 //! The node keeps one descriptor, on which it says so to a peer that dials it (`spare_descriptor`). It waits a while before that:
 //! the program may close some. Deliberately absent: the limit itself (`net::limit`). Tested with processes in

@@ -4,7 +4,7 @@
 //! the cache. The scratch has room before the payload for the frame's head, and behind it for the checksum. So one read into one
 //! place takes all three, and costs less than one into three places. Tested with the link that receives, in `link_test.rs`.
 //!
-//! A piece may end within an element of the caller's own size. The part of the element that is there waits at the beginning of
+//! A piece may end within an element of the caller's own size. The first part of that element then waits at the beginning of
 //! the scratch, and the next piece arrives behind it: so only whole elements are combined.
 
 use super::outgoing::HEAD_BYTES;

@@ -1,4 +1,4 @@
-//! The one descriptor that a node keeps, to say on it that it has no other.
+//! The one descriptor that a node keeps back, so that it can still tell a peer that it has no other.
 
 use crate::net::{limit, Listener, TcpTransport, Waker};
 use crate::types::Time;

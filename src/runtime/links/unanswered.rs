@@ -13,7 +13,7 @@ use crate::types::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How often an attempt is looked at that has had its time, but whose peer's kernel answers.
+/// How often an attempt is looked at whose time is up, but whose peer's kernel still answers.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Links, each with what is said of its attempt.

@@ -29,7 +29,7 @@ pub type Make = Arc<dyn Fn(Box<dyn Transport>, Side, Terms) -> io::Result<Box<dy
 #[derive(Clone)]
 pub struct Upgrade {
     offers: u64,
-    /// For which links within a host an upgrade is wanted.
+    /// Which links within a host are to be upgraded.
     wanted: fn(&Formed, Channel) -> bool,
     make: Make,
 }

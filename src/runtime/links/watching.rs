@@ -15,8 +15,8 @@ use crate::types::GroupId;
 use crate::wire::{Channel, Formed, LinkKind, LinkRevoke, LinkSuspect};
 use std::time::Duration;
 
-/// A kernel is never said not to answer before it has owed an answer for so long: a packet that was lost has been sent
-/// again by then.
+/// A kernel counts as silent only if it has owed an answer for at least this long: by then a lost packet has been sent
+/// again.
 const OWES: Duration = Duration::from_millis(500);
 
 /// The watch between this node and the one with this index.

@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Mesh {
-    /// Begins to tell the group's members that it is over, or all nodes but those that are `gone` that the job is. Each
-    /// word is told once.
+    /// Begins to tell the group's members that it is over, or all nodes except those that are `gone` that the job is
+    /// over. Each word is told once.
     pub fn tell(&mut self, failure: Failure, gone: &HashSet<u32>, now: Time, poller: &Poller) {
         if let Some(roster) = self.rosters.group(failure.group.unwrap_or(GroupId::UNIVERSE)) {
             self.revoke_broadcast.begin(failure, roster, gone, &mut self.connections);
-            self.tell_on(Time::default(), now, poller); // that ends no turn
+            self.tell_on(Time::default(), now, poller); // no turn ends at time 0
         }
     }
 

@@ -5,8 +5,8 @@
 //! followed each other. A schedule of a call whose parts differ in size reads and writes a part at a time. Only a copy, or a
 //! conversion, may read several at once.
 //!
-//! Invariants: a span is held against its buffer's length before it is used. That sent and written bytes never overlap
-//! within a step is the schedules' invariant (see `schedules`), which their simulation checks.
+//! Invariants: a span is checked against its buffer's length before it is used. That sent and written bytes never
+//! overlap within a step is the schedules' invariant (see `schedules`), which their simulation checks.
 
 use super::checksums::Checksums;
 use crate::schedules::kernels::UserFunction;

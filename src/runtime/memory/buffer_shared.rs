@@ -1,10 +1,10 @@
 //! Moves data between a call's memory and a segment that ranks share: puts it there, takes it from there, and folds it
 //! there.
 //!
-//! Invariants: all places are held against the segment's length, and all spans against their buffers'. What other
-//! processes write meanwhile may show in the result, and nowhere else: no place and no length is read from the segment.
-//! A user's function reads the segment, and gets a copy of the operand over which it writes. Where the data
-//! is checked first, a copy in this process's own memory takes the place of the segment.
+//! Invariants: all places are checked against the segment's length, and all spans against their buffers' lengths. What
+//! other processes write meanwhile may show in the result, and nowhere else: no place and no length is read from the
+//! segment. A user's function reads the segment, and gets a copy of the operand over which it writes. Where the data is
+//! checked first, a copy in this process's own memory takes the place of the segment.
 
 use super::buffer::{Arithmetic, Memory};
 use crate::net::shm::Segment;

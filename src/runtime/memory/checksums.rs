@@ -2,7 +2,7 @@
 //! unchanged, or sent to several peers, keeps the checksum that it came with or got first. So damage within this
 //! process shows at the next rank.
 //!
-//! Invariant: code says that it writes before it does (`forget`); `drive` does so for each action.
+//! Invariant: code calls `forget` before it writes; `drive` does so for each action.
 
 /// A shorter piece is hashed as quickly as its checksum is found here.
 const SHORTEST: usize = 16 << 10;

@@ -42,7 +42,7 @@ impl Engine {
         }
         peer.kept += cost;
         self.announce(rank, message, InboundStage::Arriving(None))?;
-        // A receive that waited for this message has met it by now.
+        // If a receive waited for this message, it has been matched by now.
         let number = message.number;
         let inbound = self.transfers.peer(rank).inbound.get(&number);
         let met = inbound.and_then(|inbound| if let InboundStage::Arriving(op) = inbound.state { op } else { None });
@@ -59,7 +59,7 @@ impl Engine {
         buffer.map_err(|_| self.lacks_memory(rank, bytes))
     }
 
-    /// The peer was told that so much might come, so a lack of memory is the end of the group's messages.
+    /// The peer may send so much without asking, so a lack of memory ends the group's messages.
     fn lacks_memory(&mut self, rank: u32, bytes: usize) -> String {
         self.trouble.get_or_insert(Trouble::Memory(rank, bytes));
         "no memory".to_owned()

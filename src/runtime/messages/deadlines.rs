@@ -1,6 +1,6 @@
-//! When the time of operations is up, and where their peers are then.
+//! When operations time out, and where their peers are then.
 //!
-//! The scheduler is asked for their places a little before, so that nobody waits for its answer.
+//! The scheduler is asked a little earlier where the peers are, so that nobody waits for its answer.
 
 use super::matching::OpId;
 use super::operation::{asked_at, ASKED_BEFORE, DEADLINES_KEPT};
@@ -41,7 +41,7 @@ impl Deadlines {
         self.times.push(Reverse((asked_at(since, deadline), op)));
     }
 
-    /// Takes out an operation whose time is up, or nearly up. If there is none: when the next one is due.
+    /// Takes out an operation that has timed out, or soon will. If there is none, returns when the next one is due.
     pub(super) fn due(&mut self, now: Time) -> Result<OpId, Time> {
         match self.times.peek() {
             Some(Reverse((at, op))) if *at <= now => {
@@ -63,7 +63,7 @@ impl Deadlines {
         self.times.clear();
     }
 
-    /// Most operations end long before their time: their deadlines are dropped by and by.
+    /// Most operations end long before their deadlines, which are then dropped from time to time.
     pub(super) fn forget_ended(&mut self, transfers: &Transfers) {
         if self.times.len() > DEADLINES_KEPT + 2 * transfers.operations.len() {
             let operations = &transfers.operations;
@@ -92,7 +92,7 @@ impl Deadlines {
         state.ask(AgentCommand::Of(roster.formed.epoch, question));
     }
 
-    /// The words that say where a peer is, as far as that was told in time.
+    /// The words that say where a peer is, if the scheduler has told that in time.
     pub(super) fn place_of(&self, roster: &Roster, rank: u32, now: Time, state: &NodeState) -> Option<String> {
         let (_, ask) = self.asked.get(&rank).filter(|(at, _)| now.since(*at) <= ASKED_BEFORE * 4)?;
         let view = state.view();

@@ -9,7 +9,7 @@ use crate::runtime::links::peers::Entry;
 
 impl Engine {
     /// Nothing goes on any more: every operation ends with this failure, and the peers are told on every link. From now
-    /// on nothing is read, and nothing is written but what `drain` says.
+    /// on nothing is read, and only `drain` still writes.
     pub(super) fn fail(&mut self, failure: &Failure, last_word: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -25,8 +25,8 @@ impl Engine {
             let writing = std::mem::take(peer).writing;
             let Some(link) = slot.opened() else { continue };
             if failure.status == Status::State {
-                // A rank that leaves ends the frame that it is in: to the peer, a part of a frame would be a broken
-                // link.
+                // A rank that leaves first finishes the frame that it is sending: the peer would take a partial frame
+                // for a broken link.
                 peer.writing = writing.filter(|_| link.is_mid_frame());
                 peer.last_word = Some(last_word.to_vec());
             } else {

@@ -1,7 +1,7 @@
-//! How a message is given up before its time by either end, and what the other end makes of it.
+//! How either end gives a message up early, and what the other end then does.
 //!
-//! A send that has met its receive is not cancelled any more. Only the receiver knows whether it has met one: so an
-//! announced send is recalled, and goes on unless the receiver lets it go. An operation whose time is up is given up
+//! A send that a receive has matched is not cancelled any more. Only the receiver knows whether one has: so an
+//! announced send is recalled, and goes on unless the receiver gives it back. An operation whose time is up is given up
 //! without asking. An interrupted caller does not wait long for the answer either.
 
 use super::matching::{MessageId, OpId};
@@ -38,8 +38,8 @@ impl Transfers {
         }
     }
 
-    /// The receiver of a recalled send does not say whether a receive has met it: gives the send up as if its time were
-    /// up.
+    /// Gives up a recalled send, as if it had timed out, because the receiver does not say whether a receive has
+    /// matched it.
     pub(super) fn give_up_recalled(&mut self, op: OpId) {
         let stage = self.operations.get(&op).map(|operation| operation.stage);
         if matches!(stage, Some(Stage::Recalled(_))) {
@@ -48,7 +48,7 @@ impl Transfers {
         }
     }
 
-    /// Ends an operation before its time. Its other half hears of it, if that waits for more.
+    /// Ends an operation early. The other end is told, if it still waits for this one.
     pub(super) fn give_up(&mut self, op: OpId, error: Error) {
         let Some(operation) = self.operations.get(&op) else { return };
         let (stage, dtype) = (operation.stage, operation.post.dtype);
@@ -79,7 +79,8 @@ impl Transfers {
     }
 
     /// A peer's message will not come, or not completely; or the peer asks for it back. The peer gets it back if no
-    /// receive has met it. If one has, or if the message was refused or dropped, the word of that is on its way.
+    /// receive has matched it. If a receive has matched it, or if the message was refused or dropped, this node has
+    /// told the peer so already.
     pub(super) fn taken_back(&mut self, rank: u32, header: &MessageHeader) -> Result<(), String> {
         let MessageHeader { part, number, dtype, .. } = *header;
         let (message, asks) = (MessageId { source: rank, number }, part == MessagePart::Recall);
@@ -114,9 +115,9 @@ impl Transfers {
         Ok(())
     }
 
-    /// A peer does not want a message of ours, or gives it back. If the send's time was up meanwhile, the two words
-    /// cross, and both ends have ended, each for its own reason: the receive with a misfit, say, and the send late.
-    /// Neither waits for another half.
+    /// A peer does not want a message of ours, or gives it back. If the send has timed out meanwhile, the two words
+    /// cross. Then each end has ended for its own reason (the receive did not fit, for instance, and the send timed
+    /// out), and neither waits for the other.
     pub(super) fn turned_down(&mut self, rank: u32, message: &MessageHeader) {
         let Some(op) = self.peer(rank).ours.remove(&message.number) else { return };
         let Some(operation) = self.operations.get(&op) else { return };

@@ -1,4 +1,4 @@
-//! Operations whose time is up: they end, each alone, with a sentence that says where their peers are, as far as that is known.
+//! Operations that have timed out: each ends alone, with a sentence that says where its peer is, if that is known.
 
 use super::engine::Engine;
 use super::matching::OpId;

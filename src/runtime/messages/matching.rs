@@ -2,9 +2,9 @@
 //! The rules are MPI's (MPI 4.1, section 3.5, "order"): messages of one sender do not overtake each other. If a
 //! message fits several receives, the one that was posted first gets it.
 //!
-//! A receive stands in one queue, that of what it asks for. An arrived message stands in the four queues that could ask
-//! for it. So each meeting looks at four queues at most, however much waits. Tested below, against a list that is
-//! searched.
+//! A receive stands in one queue: that of its source and tag. An arrived message stands in the four queues in which a
+//! receive could ask for it. So each match looks at four queues at most, however much waits. Tested below, against a
+//! list that is searched.
 
 use super::queues::{Map, Position, Queues};
 use std::collections::TryReserveError;
@@ -59,8 +59,8 @@ fn askers(source: u32, tag: i32) -> [Wanted; ASKERS] {
 }
 
 impl Matching {
-    /// Whether there may be no room for one more on either side. This is enough for sendrecv, too: one of its halves
-    /// stands on each side.
+    /// Whether there may be no room for one more receive and one more message. A sendrecv needs no more: it adds one of
+    /// each.
     pub(super) fn is_full(&self) -> bool {
         let (posted, arrived) = (&self.posted_at, &self.arrived_at);
         let maps = posted.capacity() == posted.len() || arrived.capacity() == arrived.len();
@@ -221,7 +221,7 @@ mod tests {
                     8 if !lists.posted.is_empty() => {
                         let (op, wanted) = lists.posted.remove(draw(lists.posted.len() as u64) as usize);
                         assert!(matching.take_posted(op), "seed {seed}");
-                        // One that had met a message takes its old place again.
+                        // A receive that had matched a message takes its old place again.
                         if draw(2) == 0 {
                             assert_eq!(matching.post(op, wanted), lists.post(op, wanted), "seed {seed}");
                         }

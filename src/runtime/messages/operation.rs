@@ -143,8 +143,8 @@ pub(super) enum Stage {
     Leaving,
     /// A send that is announced under this number.
     Requested(u64),
-    /// An announced send whose caller wants its end: the receiver has been asked for it, and says whether a receive has
-    /// met it.
+    /// An announced send that its caller has cancelled: the receiver has been asked for it, and says whether a receive
+    /// has matched it.
     Recalled(u64),
     /// A send that goes out in pieces: its number, and how many bytes have gone.
     Cleared(u64, usize),
@@ -160,8 +160,8 @@ pub(super) enum Stage {
 pub(super) struct Operation {
     pub post: Post,
     pub stage: Stage,
-    /// Whether its caller wants its end although it had met its other half. A receive whose message then does not come
-    /// ends.
+    /// Whether its caller has cancelled it although it was already matched. If the message of such a receive does not
+    /// come, the receive ends.
     pub is_cancelled: bool,
     pub since: Time,
     pub limit_ms: i64,

@@ -106,7 +106,7 @@ impl Inbound {
         self.count as usize * self.dtype.size()
     }
 
-    /// What the message takes of its sender's credit while it is kept.
+    /// How much of its sender's credit the message uses while it is kept.
     pub(super) fn cost(&self) -> u64 {
         match &self.state {
             InboundStage::Kept(_) => self.bytes() as u64 + EAGER_COST,

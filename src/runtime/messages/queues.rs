@@ -1,6 +1,6 @@
 //! Queues by key, each in the order of its numbers, and the map that the queues and the engine use. All queues are
-//! lists through one row of places. A thing that leaves makes room for one that comes, so nothing is allocated unless
-//! more stand there than ever before. Tested below, and together with their use in `matching`.
+//! lists through one row of places. A thing that is taken out leaves its place to the next one, so memory is allocated
+//! only when more things wait than ever before. Tested below, and together with their use in `matching`.
 
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -8,8 +8,8 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 /// How many places are kept when all are empty.
 const KEPT: usize = 16 << 10;
 
-/// A map whose keys are numbers of our own, and tags of members. Nobody else chooses the keys, so they are mixed in
-/// less time than it takes to withstand an adversary.
+/// A map whose keys are numbers of our own, and tags of members. No outsider chooses the keys, so a fast hash that
+/// would not withstand an adversary is enough.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
 
 /// Mixes numbers so that every bit of them changes every bit of the result (the end of MurmurHash3).

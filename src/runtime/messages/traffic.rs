@@ -19,7 +19,7 @@ impl Engine {
     /// Moves what can be moved on the link to a peer, in both directions.
     pub(super) fn pump(&mut self, rank: u32) {
         if self.failed.is_some() {
-            return; // reading on is of no use: it is not known any more where in a frame the link is
+            return; // reading on is useless: where the next frame begins is not known any more
         }
         self.more.remove(rank);
         self.transfers.dirty.insert(rank);
@@ -87,7 +87,7 @@ impl Engine {
     /// Sends what waits to be sent, as far as the links take it.
     pub(super) fn flush(&mut self) {
         if self.failed.is_some() {
-            return; // what is still to be said is said by `drain`
+            return; // `drain` sends what is left
         }
         while let Some(rank) = self.transfers.dirty.pop_first() {
             for turn in 0.. {
@@ -102,7 +102,7 @@ impl Engine {
                         break;
                     }
                     Err(end) => {
-                        // The peer's last word tells more than the fact that its link has closed.
+                        // The peer's last word tells more than the closed link does.
                         while self.trouble.is_none() && matches!(self.read_frame(rank), Ok(Moved::Done)) {}
                         self.link_ended(rank, end);
                         break;
@@ -200,7 +200,7 @@ impl Engine {
             let cost = length as u64 + EAGER_COST;
             let eager = length <= EAGER_MAX && cost <= peer.credit;
             if !eager && peer.ours.len() >= RTS_MAX {
-                peer.heads.push_front(op); // it waits for one of them to end, and what is behind it does, too
+                peer.heads.push_front(op); // this send, and all behind it, wait until one of those has ended
                 return false;
             }
             peer.numbered += 1;

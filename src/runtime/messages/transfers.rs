@@ -2,8 +2,8 @@
 //! sent waits with the peer ([`Peer`]), and the peer is noted as `dirty`.
 //!
 //! Invariants: an operation ends once, and from then on its buffer is not touched; no more than [`EAGER_CREDIT`] of one peer's
-//! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what is given up before its time in
-//! `giving_up`; what becomes of all this when a peer leaves, in `leaving`.
+//! messages is kept. How operations are posted is in `posting`, how frames move in `traffic`; what is given up early in
+//! `giving_up`; what happens when a peer leaves in `leaving`.
 
 use super::buffer_pool::BufferPool;
 use super::matching::{Matching, MessageId, OpId, Wanted};
@@ -185,7 +185,7 @@ impl Transfers {
         match &mut inbound.state {
             InboundStage::Arriving(of) => {
                 operation.stage = Stage::Met(message);
-                *of = fits.then_some(op); // a message that nobody will have is dropped when it is here
+                *of = fits.then_some(op); // a message that does not fit is dropped once it is here
             }
             InboundStage::Kept(_) => {
                 let inbound = self.peer(source).inbound.remove(&number)?;
@@ -222,7 +222,7 @@ impl Transfers {
         Some(error)
     }
 
-    /// So much of the room that a peer's messages take here has become free. The peer is told in large steps.
+    /// So many bytes of the space for a peer's messages have become free. The peer is told in large steps.
     pub(super) fn release(&mut self, source: u32, cost: u64) {
         let peer = self.peer(source);
         peer.kept -= cost;

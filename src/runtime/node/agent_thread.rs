@@ -68,7 +68,7 @@ pub struct Node {
     looked_at: Time,
     armed: Time,
     run: AgentRun,
-    /// Whether all nodes are told of the job's end, which this node tells of itself.
+    /// Whether all nodes have been told that this node has ended the job.
     all_are_told: bool,
 }
 
@@ -114,7 +114,7 @@ impl Node {
             let cause = "the agent thread panicked: a bug in this library; please report it".to_owned();
             let (epoch, group) = (Epoch::default(), None);
             let failure = Failure { status: Status::Internal, culprit: None, cause, epoch, group, sequence: 0 };
-            // Calls that see that this process takes part no more have the cause by then.
+            // The cause must be known before calls see that this process takes part no more.
             registry.file(Event::Broken(failure.clone()));
             registry.file(Event::Failed(failure.into()));
             registry.state.end();
@@ -272,14 +272,14 @@ impl Node {
                 None => turn_away(mail, Some(&leave())), // it has been freed since
             },
             MeshEvent::Revoked(failure) => self.registry.file(Event::Revoked(failure)),
-            // A wish of a node that was taken for lost does not count.
+            // An abort by a node that counts as lost is ignored.
             MeshEvent::Aborted(index, _) if self.state.view().epoch.lost.contains(&index) => {}
             MeshEvent::Locate(index) => self.locate(Some(index)),
             MeshEvent::Aborted(_, failure) => self.feed(Input::Command(Command::Aborted(failure))),
         }
     }
 
-    /// Tells a call that waits until all know of the job's end how far that is.
+    /// For a call that waits until all nodes know of the job's end: publishes which nodes do not know yet.
     fn publish_untold(&mut self) {
         if let Some(untold) = self.mesh.untold().filter(|_| !self.all_are_told) {
             self.all_are_told = !untold.1;

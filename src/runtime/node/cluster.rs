@@ -336,7 +336,7 @@ impl Cluster {
         if word == Some(true) {
             return Ok(());
         }
-        // A wish of a node that was taken for lost does not count.
+        // An abort by a node that counts as lost is ignored.
         let fenced = self.state.view().epoch.broken.clone().filter(|first| first.status == Status::Fenced);
         fenced.map_or_else(|| self.abort_without_scheduler(code, reason), |first| Err(first.into()))
     }

@@ -158,8 +158,8 @@ impl Connection {
         self.look_at_dial(poller)
     }
 
-    /// An attempt begins where a scheduler answered last. If something else listened at an address, it begins behind that one,
-    /// also at another port.
+    /// An attempt begins at the address where a scheduler answered last. If something else listened there, it begins with the
+    /// next address, also if the port is another one.
     fn put_in_order(&self, addresses: &mut [SocketAddr]) {
         let Some((met, has_answered)) = self.met else { return };
         let same = addresses.iter().position(|address| *address == met);

@@ -2,8 +2,8 @@
 //!
 //! The program may interrupt each of its waits, and call it again: then it goes on where it stopped.
 //!
-//! A scheduler that others still need when its process has left ends as at that process's death, when the cluster is
-//! freed: it ends nobody's job. Tested in `finalize_test.rs`.
+//! If others still need a scheduler whose process has left, it ends when the cluster is freed, as if its process had
+//! died: it ends nobody's job. Tested in `finalize_test.rs`.
 
 use super::cluster::{Cluster, Leaving};
 use crate::agent::Command;
@@ -72,9 +72,10 @@ impl Drop for Cluster {
         self.registry.kept().handles.clear();
         self.state.free();
         let goes_on = match *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            // This node is lost to the others, and may come back: with recovery the job is still to be there then.
+            // The others take this node for lost. With recovery it may come back, so the job must go on.
             Leaving::NotYet => self.state.recovery,
-            // Those who have not left yet do not need it. But an abort is to be written down.
+            // The scheduler may vanish: nodes that have not left can do without it. But after an abort it must stay, to
+            // record the abort.
             Leaving::HasLeft | Leaving::Done => !self.state.view().epoch.is_aborted(),
         };
         if let Some(scheduler) = self.scheduler.as_ref().filter(|_| goes_on) {

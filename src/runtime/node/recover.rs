@@ -37,7 +37,8 @@ impl Cluster {
                 return Err(Error::new(Status::State, "recover: another thread of this process is in it already"));
             }
         };
-        // A call that was given up may have counted: then this call finds its epoch, and asks for no other.
+        // An earlier call that gave up may have led to a new epoch: then this call returns that epoch, and asks for no
+        // other.
         let outcome = self.await_epoch_after(*newest, deadline);
         if outcome.is_ok() {
             *newest = self.epoch();
@@ -78,8 +79,7 @@ impl Cluster {
             let was_away = state.view().away.is_some();
             let until = if state.recovery { deadline } else { deadline.min(state.clock.now() + AWAY_WAIT) };
             let known = state.wait_attentively(until, attention, |view| {
-                // An earlier call that gave up has caused this time-out. It is no answer to this call, which has not
-                // given up.
+                // An earlier call that gave up has caused this time-out, so it is no answer to this call.
                 view.not_recovered.take_if(|failure| failure.status == Status::Timeout);
                 outcome(view, old, state.recovery)
             })?;
@@ -93,8 +93,8 @@ impl Cluster {
         }
     }
 
-    /// The first cause, if a node is lost that comes back only with recovery, and the scheduler is away: then nobody
-    /// else says that this is the end.
+    /// The first cause, if a node is lost, there is no recovery, and the scheduler is away: then nobody else says that
+    /// the job is over.
     fn lost_for_good(&self) -> Option<Failure> {
         let is_away = self.state.view().away.is_some() && !self.state.recovery;
         let groups = if is_away { self.registry.groups() } else { Vec::new() };
@@ -127,8 +127,8 @@ fn outcome(view: &mut NodeView, old: Epoch, recovery: bool) -> Option<Result<()>
     view.participation.is_over().then(|| Err(left()))
 }
 
-/// Why a cluster without recovery cannot be made whole again. The first cause of a loss may be that a group was over. The
-/// group's own calls tell that cause, and it does not say that a node is lost. So this call tells the loss.
+/// Why a cluster without recovery cannot be made whole again. The first cause may be the end of a group, which the
+/// group's own calls tell. It does not say that a node is lost. So this call tells the loss.
 fn loss(epoch: &EpochView) -> Option<Failure> {
     let first = epoch.broken.clone()?;
     let lost = epoch.formed.as_ref().zip(epoch.lost.first()).filter(|_| !is_for_good(first.status));

@@ -1,8 +1,8 @@
 //! The addresses of the scheduler, as far as they are known. A name is looked up for each attempt to connect, on a
 //! thread of its own: it may become known later than the node starts, and may stand for another address when the
-//! scheduler comes back. Meanwhile the addresses are tried for which the name stood last, because a node that has lost
-//! its connection must be back soon; these are all there is while no name service answers. If nobody is at an address
-//! any more, an attempt hears nothing for seconds: then the name is looked up again and again.
+//! scheduler comes back. Meanwhile the addresses from the last look-up are tried, because a node that has lost its
+//! connection must be back soon. While no name service answers there are no others. If nobody is at an address any
+//! more, an attempt hears nothing for seconds: then the name is looked up again and again.
 //!
 //! This waits for nothing. One lookup is under way at a time; an answer that comes after its attempt has ended counts
 //! for the next. Tested below, against a name server by `tests/python/test_names.py`, and where a host's own name leads

@@ -244,8 +244,8 @@ impl Connections {
             if !connection.link.write() {
                 self.more.insert(id);
             } else if connection.phase == (Phase::Closing { shut: false }) && !connection.link.has_outbound() {
-                // The peer's end is awaited then, so that nothing on the way is cut off. This is said once: each time
-                // is an event on the socket, of which the poller would tell.
+                // The connection then waits for the peer to close, so that nothing on the way is cut off. The shutdown
+                // happens only once: each one would be an event on the socket, which the poller would report.
                 connection.phase = Phase::Closing { shut: true };
                 let _ = connection.link.transport.shutdown_write();
             }

@@ -48,7 +48,7 @@ pub(crate) const VANISH: u8 = 2;
 
 /// How connections are taken in.
 struct Accepting {
-    /// The time to come again for connections of which the poller does not tell.
+    /// When to take in further connections, which the poller does not report.
     again: Time,
     /// Whether some could not be taken in, and the log says so.
     has_waited: bool,
@@ -290,10 +290,10 @@ impl Serving {
                 }
             }
         }
-        self.accepting.again = self.clock.now(); // of the others the poller will not tell
+        self.accepting.again = self.clock.now(); // the poller will not report the other connections
     }
 
-    /// This process is short of descriptors, or has none left. First those go whose connections are closed already.
+    /// This process is short of descriptors, or has none left. Connections that are being closed are dropped first.
     fn is_short_of_descriptors(&mut self, none_left: bool) {
         self.connections.are_short(none_left);
         self.feed(Input::ShortOfDescriptors(none_left));
@@ -337,7 +337,7 @@ impl Serving {
         if kind == PROOF_ASK {
             let why = "the process that connects proves a job secret, and this scheduler has none";
             let reason = format!("{why}: MUSTER_JOB_SECRET (or MUSTER_JOB_SECRET_FILE) must be the same everywhere");
-            // A node that looks for the scheduler of a launcher's job looks on: this may be that of another, with the
+            // A node of a launcher's job then goes on looking: this may be the scheduler of another job that has the
             // same port.
             let answer = match self.brain.has_derived_job() {
                 true => Message::PassBy(PassBy { reason }),

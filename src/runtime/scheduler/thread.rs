@@ -43,7 +43,7 @@ impl SchedulerThread {
         let thread = crate::net::thread::spawn("muster-sched", move || {
             let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serving.run()));
             let result = run.unwrap_or_else(|_| Err(Error::new(Status::Internal, "the scheduler's thread panicked")));
-            // Its nodes are told how a job ends. But of a scheduler that cannot go on they only see that it is gone.
+            // The nodes learn how a job ends. But if the scheduler cannot go on, they only see that it is gone.
             match &result {
                 Err(error) if matches!(error.status(), Status::Journal | Status::System | Status::Internal) => {
                     logger.error(&format!("the scheduler has ended: {error}"));

@@ -1,8 +1,8 @@
 //! Whether a program goes on after it was told that a group which it had made is over.
 //!
-//! A process that ends then is taken to end because of that, and not to be lost, unless it has gone on. It has gone on
-//! if the thread that was told calls on another group: heartbeats tell the scheduler from then on, the first of them at
-//! once. What other threads do says little: they may not know yet.
+//! If the process ends after that, its end counts as a consequence, and not as a loss, unless it has gone on. It has
+//! gone on if the thread that was told calls on another group: heartbeats tell the scheduler from then on, the first of
+//! them at once. What other threads do says little: they may not know yet.
 
 use crate::runtime::base::sync::{lock, Mutex};
 use crate::types::GroupId;

@@ -1,11 +1,11 @@
 //! Why groups, and the cluster, cannot be used any more, as one node knows it: calls, `muster_failure` and
 //! `muster_group_failure` all ask here, so that they tell the same.
 //!
-//! A group's first cause is what ended it alone before anything ended the cluster as a whole, or else the cluster's
-//! first cause. The cluster's first cause is what ended it as a whole, or one of its own groups (world, servers,
-//! universe), whichever this node came to know first. If a made group ends with the cluster later, what a call on world
-//! has told is the group's cause, too. If only groups are over that the program made, the cluster's first cause is what
-//! ended the first of those.
+//! If something ended a group alone before the cluster ended, that is the group's first cause. Otherwise it is the
+//! cluster's first cause. The cluster's first cause is what ended it as a whole, or one of its own groups (world,
+//! servers, universe), whichever this node came to know first. If a made group ends with the cluster later, what a call
+//! on world has told is the group's cause, too. If only groups are over that the program made, the cluster's first
+//! cause is what ended the first of those.
 //!
 //! Invariants: a cause that was told of a group is told of it from then on, and so is the cluster's cause, with three
 //! exceptions. A wish for the next epoch (`Revoked`) gives way to whatever was really wrong. As the cluster's cause,

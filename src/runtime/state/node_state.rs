@@ -73,7 +73,7 @@ pub struct EpochView {
     pub formed: Option<Arc<Formed>>,
     /// The failure by which the brain has said that the epoch is broken.
     pub broken: Option<Failure>,
-    /// An abort that came when the cluster was broken, but could still have been repaired by a recovery. It cannot any more.
+    /// An abort of a cluster that was broken already. Without it a recovery could still have made the cluster whole.
     pub aborted: Option<Failure>,
     /// Which nodes are lost, by index.
     pub lost: Vec<u32>,
@@ -339,9 +339,9 @@ impl NodeState {
             .ok_or_else(|| Error::new(Status::Unreachable, format!("the scheduler does not say where node {index} is")))
     }
 
-    /// Whether this failure says that this very node is lost, and the node has to take it so. A failure in which only a
-    /// peer believes names a group. With recovery it may be wrong, and the scheduler, once it is back, lets the node go
-    /// on.
+    /// Whether this failure says that this very node is lost, and the node must accept that. If only a peer believes
+    /// so, the failure names a group. With recovery the peer may be wrong: the scheduler, once it is back, may let the
+    /// node go on.
     fn is_own_loss(&self, formed: &Formed, failure: &Failure) -> bool {
         calls_this_node_lost(formed, failure) && (failure.group.is_none() || !self.recovery)
     }
@@ -364,8 +364,8 @@ impl NodeState {
             Event::Failed(error) => view.participation.fail(error),
             Event::Broken(failure) => {
                 view.epoch.causes.break_cluster(failure.clone());
-                // This comes once; or once more, if the cluster could have been whole again, and will not. An abort is
-                // not the first cause then.
+                // This event comes once. It comes a second time if the cluster could have recovered, but will not. An
+                // abort that comes second is not the first cause.
                 match view.epoch.broken.is_some() && failure.status == Status::Aborted {
                     true => view.epoch.aborted = Some(failure),
                     false => view.epoch.broken = Some(failure),

@@ -43,7 +43,7 @@ impl Context {
         self.ended_by().cloned().or_else(known)
     }
 
-    /// Picks the known cause. A mere wish for the next epoch gives way to what a call has told already.
+    /// Picks the known cause. If it is only a wish for the next epoch, what a call has told already counts instead.
     fn rather(&self, known: Option<Failure>) -> Option<Failure> {
         known.as_ref().filter(|known| is_real(known)).cloned().or_else(|| self.broken()).or(known)
     }
@@ -54,9 +54,9 @@ impl Context {
         error.failure().expect("what ends a group has its failure").clone()
     }
 
-    /// Breaks the group. Returns the first cause as the error that calls tell. The threads that wait for the
-    /// scheduler's word about the group look up, and so does the messages' thread: once, because a group that is broken
-    /// already is no news.
+    /// Breaks the group. Returns the first cause as the error that calls tell. Wakes the threads that wait for the
+    /// scheduler's word about the group, and the messages' thread. It wakes them only if the group was not broken
+    /// before.
     fn break_for_all(&self, failure: Failure) -> &Error {
         if let Over::Broken(first) = self.end.get() {
             return first;

@@ -1,16 +1,16 @@
-//! Peers that live, as far as anybody knows, but that this node's packets do not reach: a link falls silent, or a link
-//! does not come to stand.
+//! Peers that live, as far as anybody knows, but that this node's packets do not reach: a link falls silent, or cannot
+//! be opened.
 //!
-//! A network that loses packets ends no connection for a quarter of an hour. So a thread that waits on a link looks at
-//! it now and then: whether the peer's kernel still acknowledges what is sent. A kernel does so even if its process is
-//! stopped, or does not read. Silence is evidence, as a link's end is: the scheduler knows whether the peer lives. It
-//! is asked early, while the call goes on, so that its answer is there when the time is up. If it has none by then, it
-//! may still be finding out that the peer's host is silent for everybody. That takes it no longer than an interval. A
-//! thread that does not wait does not look, so a trouble of the network that has passed by the time of a wait costs
-//! nothing.
+//! A network that loses packets ends no connection for a quarter of an hour. So a thread that waits on a link checks
+//! now and then whether the peer's kernel still acknowledges what is sent. A kernel does so even if its process is
+//! stopped, or does not read. Like a link's end, silence is only evidence: the scheduler knows whether the peer lives.
+//! The scheduler is asked early, while the call goes on, so that its answer is there when the time is up. If the
+//! scheduler has no answer by then, it may still be finding out that the peer's host is silent for everybody. That
+//! takes an interval at most. A thread looks only while it waits. So a network fault that is over before the wait
+//! begins costs nothing.
 //!
-//! Both engines look by a [`SilenceWatch`]: a collective while it stands still, messages while operations are under way. A link
-//! that does not come to stand is the mesh's matter. Pure: tested in `silence_test.rs`.
+//! Both engines look by a [`SilenceWatch`]: a collective while it stands still, messages while operations are under way. The
+//! mesh deals with links that cannot be opened. Pure: tested in `silence_test.rs`.
 
 use crate::types::Time;
 use crate::wire::{Agreed, PeerState};
@@ -25,16 +25,16 @@ const OFTEN: Duration = Duration::from_millis(1);
 /// times.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// When a thread that waits does something about a silence. All of it follows from the heartbeat time-out.
+/// After which times of silence a waiting thread does something. All follow from the heartbeat time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// How often the thread looks. A silence has lasted longer than is known by so much at most.
+    /// How often the thread looks. A silence may be this much longer than measured.
     every: Duration,
     /// After so long a silence the scheduler is asked.
     ask: Duration,
     /// After so long a silence the link has failed, if the scheduler says that the peer lives: the time-out has passed.
     patience: Duration,
-    /// After so long a silence the link has failed in any case.
+    /// After so long a silence the link has failed, whatever the scheduler says.
     most: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Bounds {
         self.most
     }
 
-    /// By how much a look comes late; a small delay counts as none.
+    /// How late a look is; a small delay counts as none.
     fn late(&self, now: Time, look_at: Time) -> Duration {
         Some(now.since(look_at)).filter(|late| *late >= self.every).unwrap_or_default()
     }

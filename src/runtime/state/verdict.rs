@@ -148,8 +148,8 @@ impl Context {
         }
     }
 
-    /// The failure where a link is damaged, or where this node cannot provide what the link needs. It names both ends, because all
-    /// members are told so. The culprit is this node in the second case, and nobody in the first.
+    /// The failure of a damaged link, or of a link for which this node lacks something. It names both ends, because all members
+    /// get the same sentence. The culprit is nobody if the link is damaged, and otherwise this node.
     pub(crate) fn failure_on_link(&self, status: Status, concern: &Concern<'_>) -> Failure {
         let Concern { title, sequence, peer, evidence } = concern;
         let (own, other) = (self.describe(self.own_rank()), self.describe(*peer));
@@ -182,7 +182,7 @@ impl Context {
         if is_away {
             tell();
         }
-        // The wait for the fate of a lost peer is over already, here or at the rank that says so.
+        // This rank, or the one that reported the loss, has already waited to learn what became of the lost peer.
         let patience = if is_away && cause.status == Status::PeerLost { ALONE_WAIT } else { VERDICT_WAIT };
         let deadline = self.state.clock.now() + patience;
         let first = self.state.wait(deadline, |view| self.first_cause(view));

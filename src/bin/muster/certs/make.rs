@@ -59,8 +59,8 @@ pub fn new(what: &Make, given: Vec<Given>) -> Result<String, String> {
 /// The password that seals files, or why there is none that can.
 type Sealing = Result<Option<Password>, String>;
 
-/// `muster certs node`. What was made goes to `said`, in lines, even if a later node fails. The passwords are asked for where
-/// they are needed.
+/// `muster certs node`. What was made goes to `said`, in lines, even if a later node fails. The passwords are fetched only
+/// where they are needed.
 pub fn node(what: &Make, given: impl FnOnce() -> Result<Vec<Given>, String>, said: &mut String) -> Result<(), String> {
     let password = LazyCell::new(|| given().and_then(passwords::one_of));
     let (authority, _) = ca(&what.folder)?;

@@ -1,7 +1,7 @@
 //! What the supervisor knows of one child, and how that changes: pure. Tested in `supervise_test.rs`.
 //!
-//! A child has one life after another. Each runs, ends, and may be followed by the next. The next one may be put off as
-//! it is about to begin: then the life before it is the present one again.
+//! A child has one life after another. Each runs, ends, and may be followed by the next. If the next life is put off
+//! just before it begins, the life before it is the present one again.
 
 use super::restarts::Restarts;
 use crate::sys::Ending;
@@ -100,7 +100,7 @@ impl ChildState {
         self.before.filter(|_| self.told)
     }
 
-    /// It is found to be lost: it has failed, or ended without leaving.
+    /// Notes that it is lost: it has failed, or ended without leaving.
     pub(super) fn is_found_lost(&mut self, now: Duration) {
         self.lost_at = now;
     }
@@ -115,7 +115,7 @@ impl ChildState {
         &self.restarts
     }
 
-    /// It is told to end, if it is of this role and still runs.
+    /// Notes that it is told to end, if it has this role and still runs.
     pub(super) fn tell(&mut self, role: Role) {
         self.told |= self.role == role && self.runs();
     }

@@ -73,7 +73,7 @@ pub struct Child {
     pub log: PathBuf,
 }
 
-/// This program's file. If it has been replaced since, as an upgrade does, this process's own is still there.
+/// This program's file. An upgrade may have replaced it; this path still leads to the file that this process runs.
 fn own_program() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     Ok(if path.exists() { path } else { PathBuf::from("/proc/self/exe") })
@@ -111,7 +111,8 @@ pub struct Launch<'a> {
     claim: Option<Claim>,
     run: RunId,
     keeper: Option<Keeper>,
-    /// What this process had started before, and what came of that: it was a script, which has become the launcher.
+    /// The processes that this process started before it became the launcher (it was a script then), and their
+    /// descendants.
     earlier: Vec<i32>,
 }
 
@@ -140,7 +141,8 @@ impl<'a> Launch<'a> {
         Ok(())
     }
 
-    /// Whether this child of the launcher is none of the run's: it was there before, as a child, or as one of a child's.
+    /// Whether this child of the launcher does not belong to the run: the launcher, or a child of it, started it before
+    /// the run began.
     pub fn is_earlier(&self, pid: i32) -> bool {
         self.earlier.contains(&pid)
     }
@@ -261,7 +263,7 @@ impl<'a> Launch<'a> {
     pub fn start_again(&mut self, child: &mut Child, words: &str) -> io::Result<()> {
         let output = next_page(&child.log, words).map_err(|error| of_file(&child.log, &error))?;
         let (pid, launch) = self.start(child.part, &output)?;
-        // Reaped only now: otherwise another process group could have its number in between.
+        // It is reaped only now: otherwise another process group could get its number in between.
         sys::reap(child.pid);
         if let Some(keeper) = &mut self.keeper {
             keeper.forgets(child.pid);

@@ -1,12 +1,12 @@
 //! Tells the scheduler of workers that have ended: all that it sees of a process on another host is a connection that
-//! ends. Tells it also, once this launcher has no restarts left, that a place is abandoned: otherwise the others would
-//! wait for it.
+//! ends. It also tells the scheduler that a place is abandoned, once this launcher has no restarts left: otherwise the
+//! others would wait for that place.
 //!
 //! Contract: [`ExitReport::saw`] and [`ExitReport::abandons`] return at once. A thread, which exists from the first
 //! word on, carries the words one by one. Each takes a connection of its own, and [`PATIENCE`] at most, the look-up of
-//! the scheduler's name included. A word that takes longer is dropped, and so is one that finds no scheduler: the end
-//! of the worker's connection tells the same, only later. Only the run's end waits for the last words, and no longer
-//! than that.
+//! the scheduler's name included. A report that takes longer is dropped, and so is one that finds no scheduler: the
+//! scheduler also learns of the loss when the worker's connection ends, only later. Only the run's end waits for the
+//! last words, and no longer than that.
 //!
 //! An end with code 0 is not told, for as a rule such a worker has left. Which process of a place the scheduler knows
 //! depends on how far each life came. So a place is abandoned by the names of all its lives. If the user starts a

@@ -1,8 +1,8 @@
-//! Hears from the scheduler how the job goes. A launcher must hear it if its workers are in no call, for they do not
-//! tell it then. It is for a job on several hosts with a launcher on each, and without recovery.
+//! Hears from the scheduler how the job goes. A launcher must ask itself, because workers that are in no call do not
+//! notice how the job goes. It is for a job on several hosts with a launcher on each, and without recovery.
 //!
 //! One connection stays for that (`Watch`). On it the scheduler says that the cluster has formed, that the job is
-//! broken, and that it ends. A scheduler that goes without that word has failed, and with it the job. A job with
+//! broken, and that it ends. If the scheduler ends without saying so, it has failed, and the job with it. A job with
 //! recovery is heard of only once: a loss does not end it. If the last word was that all have left, nobody is stopped:
 //! a worker may work on after that.
 //!
@@ -53,7 +53,7 @@ enum Meaning {
     Done,
 }
 
-/// Watches how the job goes.
+/// Learns from the scheduler how the job goes.
 pub struct JobCheck {
     bell: Arc<OwnedFd>,
     heard: Option<Receiver<Found>>,
@@ -117,7 +117,7 @@ enum Line {
     Lost { lasted: bool },
     /// There was no news: the port refuses, or it is something else.
     Silent(NoAnswer),
-    /// The scheduler does not tell.
+    /// The scheduler gives no news.
     Rejected,
     /// There is nothing more to hear, or nobody wants it.
     Over,

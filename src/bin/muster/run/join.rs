@@ -67,7 +67,8 @@ pub fn join(
     let is_here = schedulers.contains(&true);
     let supervisor = Supervisor::new(schedulers, options.all_here(), max_restarts);
     let exit_report = ExitReport::new(setting(Key::HostId), address.clone());
-    // With recovery nothing tells that the cluster was complete: a next job at the same port would be taken for this one.
+    // With recovery nothing says that the cluster was complete: the next job at the same port would be taken for this
+    // one.
     let later = match is_here || options.all_here() || recovery::directory().is_some() {
         _ if max_restarts > 0 => Later::Returning,
         true => Later::Nothing,
@@ -143,14 +144,15 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether a run whose children have ended waits for no word of a scheduler elsewhere: one that would end well waits until
-    /// it is known whether others wait for its workers. What a script has left behind may join in the script's place.
+    /// Whether a run whose children have ended need not wait for a scheduler on another host. A run that would end well does
+    /// wait, until it is known whether others wait for its workers. What a script has left behind may join in the script's
+    /// place.
     fn is_settled(&mut self) -> bool {
         let is_over = self.supervisor.verdict(None) != Verdict::Success || !self.orphans().is_empty();
         is_over || self.unclean_exits.is_settled(self.began.elapsed())
     }
 
-    /// Looks whether something has ended the job that nobody here has told of. The launcher that leads ends its hosts'
+    /// Looks whether the job is over, although no process here has failed. The launcher that leads ends its hosts'
     /// parts itself.
     fn look_at_job(&mut self) {
         let now = self.began.elapsed();
@@ -410,7 +412,7 @@ impl Run<'_, '_> {
         let verdict = self.supervisor.verdict(named);
         for child in &self.children {
             if verdict != Verdict::Success {
-                // This is for a kernel that does not tell of orphans: their group at least is known.
+                // Some kernels do not report orphans: the group of each child at least is known.
                 sys::signal_group(child.pid, libc::SIGKILL);
             }
             sys::reap(child.pid);

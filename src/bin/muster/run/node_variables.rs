@@ -1,9 +1,9 @@
 //! What Kubeflow Trainer tells each of its nodes (`PET_NNODES` and others, which torchrun reads too), as options of `muster run`.
 //!
 //! The variables stand for options before the first word of the command line, so that what is written there counts. If
-//! the command line says itself what runs where, the variables do not count at all: a placement of which one half came
-//! from each would be nobody's. Without `PET_NNODES` the other variables do not count either, and a warning names those
-//! that are set.
+//! the command line itself says what runs where, the variables do not count at all: a placement that comes half from
+//! each would be one that nobody wanted. Without `PET_NNODES` the other variables do not count either, and a warning
+//! names those that are set.
 
 use super::options::COMMAND;
 use crate::cli::words::{read, Asked};

@@ -52,7 +52,7 @@ fn ranks_with(workers: u32, variables: &[(OsString, OsString)]) -> Option<Vec<u3
     (0..workers).map(rank).collect()
 }
 
-/// What a process of the run needs to be set beside its table.
+/// Other settings that a process of the run needs beside its table.
 fn process(role: &str, worker_num: u32) -> Result<Config, Error> {
     let mut config = Config::new();
     for (name, value) in [("role", role), ("sched_host", "127.0.0.1"), ("sched_port", "1024")] {

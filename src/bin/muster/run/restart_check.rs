@@ -45,7 +45,7 @@ pub enum Answer {
     Silence,
 }
 
-/// Asks the scheduler before a worker is started again.
+/// Asks the scheduler whether the job goes on, before a worker is started again.
 pub struct RestartCheck {
     scheduler: (String, u16),
     /// The scheduler runs on another host.

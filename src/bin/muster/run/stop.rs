@@ -1,4 +1,4 @@
-//! How a run is brought to an end, in time: part of `supervise.rs`.
+//! When each process of a run that is being stopped is asked to end, and when it is killed: part of `supervise.rs`.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) enum Why {
     Failure,
     /// The scheduler has said that the job is over, before anything failed here.
     JobOver,
-    /// The user has asked for it, by this signal. None: something had failed here before, and that counts.
+    /// The user has asked for it, by this signal; none if something had failed here before, because that counts.
     User(Option<i32>),
 }
 

@@ -7,13 +7,13 @@
 //!
 //! After the first failure the survivors have a moment, `stop::COLLECT`, to say themselves what they lost. Then the rest is
 //! told to end. What is still there `stop::KILL_AFTER_FAILURE` after the failure is killed. The kernel does not tell in
-//! which order children ended that are found dead in one look. So the verdict weighs evidence among those. They are told
-//! of with one time, and those of another look with another.
+//! which order children ended that are found dead in one look. So the verdict weighs the evidence among those children. All
+//! that are found in one look get the same time.
 //!
-//! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a
-//! failure. A scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by
-//! itself the job is over. Then only a worker that was killed comes back, for it may have been about to end well, and all have a
-//! while ([`OVER`]). What the last lives of all workers say is then the result, unless the scheduler here says that one has
+//! With restarts a child that fails is started again, as often as it may. Only a child with no restart left is a failure. A
+//! scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by itself the job is
+//! over. Then only a worker that was killed is started again, because it may have been about to end well. All workers have a
+//! while ([`OVER`]) to end. The ends of their last lives are then the result, unless the scheduler here says that one has
 //! aborted the job. Tested in `supervise_test.rs`.
 //!
 //! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: the torn end is
@@ -74,7 +74,7 @@ pub enum Verdict {
     JobOver,
 }
 
-/// Decides when to stop which process.
+/// Decides when to stop or start which child, and which failed first.
 pub struct Supervisor {
     children: Vec<ChildState>,
     /// No worker of the job runs elsewhere, or no longer.
@@ -343,7 +343,7 @@ impl Supervisor {
         let late = back_after_the_end(&self.children);
         let has_time = self.stop.as_ref().is_some_and(Stop::leaves_time);
         if has_time && self.scheduler_says(0) && late.is_empty() {
-            // Those that came back have ended: again all others may take their time.
+            // Those that came back have ended: the others may again take as long as they need.
             self.stop = None;
             if !self.failures.is_empty() {
                 self.stop_all(Why::Failure, now);
@@ -351,7 +351,7 @@ impl Supervisor {
         }
         if self.stop.as_ref().and_then(|stop| stop.workers_at).is_some_and(|at| at <= now) {
             self.begin_no_more();
-            // The job itself went well: what has come back, and has not ended in its time, is what failed.
+            // The job itself went well. The failure is a worker that came back and has not ended in time.
             self.failures.extend(late.into_iter().filter(|child| has_time && self.children[*child].runs()));
         }
         for (index, one) in self.children.iter_mut().enumerate() {

@@ -71,8 +71,8 @@ pub enum Later {
     Leaving,
 }
 
-/// How the job was when the first failure was noticed here, before this launcher asked the others to end. What is said later may
-/// only be what came of that.
+/// How the job was when the first failure was noticed here, before this launcher asked the others to end. What the scheduler
+/// says later may only be a consequence of that request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtFirst {
     /// Nobody has told in time.
@@ -104,7 +104,7 @@ pub struct UncleanExits {
     pause: Duration,
     asked: Option<Question<Result<Told, NotTold>>>,
     later: Later,
-    /// The cluster of this run was complete. One that forms at its port is another.
+    /// The cluster of this run was complete. If a cluster forms at its port now, it is another one.
     has_formed: bool,
     /// The worker that failed first, until others are asked to end.
     first: Option<usize>,
@@ -150,7 +150,7 @@ impl UncleanExits {
         (self.asks_at, self.pause) = (now, PAUSES[0]);
     }
 
-    /// Others are asked to end now: what the scheduler says from now on may be what came of it.
+    /// Others are asked to end now: what the scheduler says from now on may be a consequence of that.
     pub fn others_are_told(&mut self) {
         self.first = None;
     }

@@ -95,7 +95,7 @@ fn scheduler_words<'a>(ends: &[Option<&'a End>]) -> Option<&'a str> {
 fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> (String, i32) {
     let name = |host: usize| places[host].host.name.as_str();
     let mut text = String::new();
-    // What was lost after a process failed that had left the cluster came of that.
+    // If a process left the cluster and then failed, later losses follow from its failure.
     let is_its_own =
         matches!(ends[first], Some(End::Told { summary: Some(summary), .. }) if summary.fault == Fault::HadLeft);
     let words = scheduler_words(ends).filter(|_| !is_its_own);
@@ -139,7 +139,8 @@ fn failed(first: usize, failed: &[usize], ends: &[Option<&End>], places: &[HostS
     if told.len() > OTHERS {
         text.push_str(&format!("muster: and {} more\n", told.len() - OTHERS));
     }
-    // A worker that aborted the job and was told to end, as nothing else on its host had failed, has no code but this.
+    // If a worker aborted the job and was told to end, and nothing else on its host failed, this is the only code that
+    // it has.
     let is_named = |host: usize| words.and_then(first_rank).is_some_and(|rank| places[host].has_rank(rank));
     let told = words.filter(|_| !failed.iter().any(|host| is_named(*host))).and_then(aborted_with);
     let code = told.unwrap_or(code);

@@ -62,8 +62,8 @@ pub enum Hold {
     Comes,
     /// It waits there.
     Waits,
-    /// One read of it comes, then it waits again: somebody still reads, and so a launcher that has ended all else goes on
-    /// waiting for that.
+    /// One read of it comes, then it waits again. This shows that somebody still reads, so that a launcher with nothing
+    /// else left to do goes on waiting for the reader.
     OneRead,
 }
 

@@ -125,8 +125,8 @@ impl Plan {
         self.passed.iter().cloned().chain(own.map(OsString::from)).chain(self.task.iter().cloned()).collect()
     }
 
-    /// What a host is to run in this folder. The first host gets the plan's port. The others get the port that the
-    /// first has told, if it has. So it is with the secret.
+    /// What a host is to run in this folder. The first host gets the plan's port and secret. The others get those that
+    /// the first host has told, if it has.
     pub fn launch_spec(
         &self,
         place: usize,

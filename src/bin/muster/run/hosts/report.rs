@@ -10,9 +10,9 @@ pub enum Fault {
     /// Nothing: it may be a consequence.
     #[default]
     Unknown,
-    /// A signal ended the process that programs do not raise to give up.
+    /// A signal ended the process, and not one that programs raise to give up.
     Killed,
-    /// The process had left a cluster that was whole: no other failure is known that could have made it fail.
+    /// The process had left a cluster that was whole: no other known failure could have made it fail.
     HadLeft,
 }
 

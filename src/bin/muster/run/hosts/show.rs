@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// How many bytes wait for a reader before the hosts are to hold theirs back; and how few before they may go on.
 const FULL: [usize; 2] = [1 << 20, 1 << 19];
-/// From so many bytes on not even a little more is asked for.
+/// If so many bytes wait, not even a little more is asked for.
 const MOST: usize = 64 << 20;
 
 /// The thread that writes.
