@@ -488,8 +488,7 @@ impl Mesh {
     }
 
     fn deliver(&mut self, key: LinkKey, mail: impl FnOnce(u32) -> Mail) {
-        // Mail is about links only. Nobody waits until a word (that a group is over, say) has reached a member: one
-        // that cannot be reached is not told.
+        // Mail is about links only. No caller waits for a word: a member that cannot be reached is not told.
         if self.rosters.group(key.group).is_some() && key.is_link() {
             self.events.push_back(MeshEvent::Mail(key.group, key.channel, mail(key.rank)));
         }
