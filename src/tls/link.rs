@@ -36,7 +36,7 @@ pub struct TlsTransport<T> {
     readable: usize,
     has_said_end: bool,
     /// The session that has failed, while it still has its alert to say.
-    last_word: Option<Box<Connection>>,
+    failed_session: Option<Box<Connection>>,
 }
 
 /// Why a link is of no more use.
@@ -70,7 +70,16 @@ impl<T: Transport> TlsTransport<T> {
         let mut session = session.map_err(|error| Useless::Refused(sentence(&error)));
         session.iter_mut().for_each(|tls| tls.set_buffer_limit(Some(HELD_MAX)));
         let (inbox, held, readable) = (Inbox::new(), 0, 0);
-        TlsTransport { inner, inbox, session, held, unwritable: None, readable, has_said_end: false, last_word: None }
+        TlsTransport {
+            inner,
+            inbox,
+            session,
+            held,
+            unwritable: None,
+            readable,
+            has_said_end: false,
+            failed_session: None,
+        }
     }
 
     fn session(&mut self) -> io::Result<&mut Connection> {
@@ -140,7 +149,7 @@ impl<T: Transport> TlsTransport<T> {
             false => Useless::Refused(sentence(error)),
         };
         let error = why.error();
-        self.last_word = std::mem::replace(&mut self.session, Err(why)).ok().map(Box::new);
+        self.failed_session = std::mem::replace(&mut self.session, Err(why)).ok().map(Box::new);
         self.readable = 0;
         error
     }
@@ -148,7 +157,7 @@ impl<T: Transport> TlsTransport<T> {
     /// Says the rest of the last word, and ends this direction.
     fn end_refused(&mut self) -> io::Result<()> {
         self.has_said_end = true;
-        if let Some(tls) = self.last_word.as_mut().filter(|_| self.unwritable.is_none()) {
+        if let Some(tls) = self.failed_session.as_mut().filter(|_| self.unwritable.is_none()) {
             while tls.wants_write() {
                 tls.write_tls(&mut Sink(&mut self.inner))?;
             }
@@ -197,7 +206,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         if buffers.iter().all(|buffer| buffer.is_empty()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
         }
-        if self.last_word.is_some() && self.has_said_end {
+        if self.failed_session.is_some() && self.has_said_end {
             return pass_over(&mut self.inner);
         }
         loop {
@@ -236,7 +245,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn shutdown_write(&mut self) -> io::Result<()> {
-        if self.last_word.is_some() {
+        if self.failed_session.is_some() {
             return self.end_refused();
         }
         if !std::mem::replace(&mut self.has_said_end, true) {

@@ -25,5 +25,5 @@ mod request_loom_test;
 pub(crate) mod request_record;
 pub(crate) mod ring;
 pub(crate) mod several;
+pub(crate) mod shared_words;
 pub(crate) mod sync;
-pub(crate) mod words;

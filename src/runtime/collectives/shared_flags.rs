@@ -6,15 +6,15 @@
 //! between: without it both might miss the other, and the sleeper would not be woken. `shared_loom_test.rs` runs this
 //! code in every order.
 
+use crate::runtime::base::shared_words::SharedWords;
 use crate::runtime::base::sync::{fence, Ordering};
-use crate::runtime::base::words::Words;
 
 /// Publishes a word of this rank, and rings the others that sleep for this rank. Each of `others` has the place where
 /// it says so. Waking the rest would cost both sides, for nothing. `ring` also gets the number of the sleep: a rank
 /// that was rung once in a sleep wakes from it, and need not be rung again.
 #[inline]
 pub(super) fn publish<T>(
-    words: &impl Words,
+    words: &impl SharedWords,
     at: usize,
     value: u64,
     own: u32,
@@ -38,12 +38,12 @@ fn sleeps_for(peer: u32) -> u32 {
 
 /// Says, at this place, that this rank is about to sleep for a peer, for the `nth` time. Before it sleeps it must look once
 /// more for what it waits for.
-pub(super) fn fall_asleep(words: &impl Words, at: usize, nth: u32, peer: u32) {
+pub(super) fn fall_asleep(words: &impl SharedWords, at: usize, nth: u32, peer: u32) {
     words.store(at, u64::from(nth) << 32 | u64::from(sleeps_for(peer)));
     fence(Ordering::SeqCst);
 }
 
 /// Says that it is awake.
-pub(super) fn wake_up(words: &impl Words, at: usize) {
+pub(super) fn wake_up(words: &impl SharedWords, at: usize) {
     words.store(at, 0);
 }

@@ -1,8 +1,8 @@
 //! Two ranks that share words, in every order of their steps: nobody sleeps for ever, and nobody reads what is written over.
 
 use super::shared_flags::{fall_asleep, publish, wake_up};
+use crate::runtime::base::shared_words::SharedWords;
 use crate::runtime::base::sync::{Arc, AtomicU64, Bell, Ordering};
-use crate::runtime::base::words::Words;
 use crate::runtime::loom_test::every_order;
 use loom::thread;
 use std::sync::atomic::AtomicU32; // not loom's: no other thread looks at it
@@ -26,7 +26,7 @@ struct Memory {
     sets: u64,
 }
 
-impl Words for Memory {
+impl SharedWords for Memory {
     fn load(&self, at: usize) -> u64 {
         self.words[at].load(Ordering::Acquire)
     }

@@ -1,6 +1,7 @@
 //! Links to other nodes: opened, accepted, watched, ended. It knows rosters, and no group.
 
 pub(crate) mod address_lookup;
+pub(crate) mod announcements;
 pub(crate) mod complaints;
 pub(crate) mod dial;
 pub(crate) mod handshake;
@@ -26,4 +27,3 @@ mod terms;
 pub(crate) mod unanswered;
 pub(crate) mod upgrade;
 pub(crate) mod watching;
-pub(crate) mod words;

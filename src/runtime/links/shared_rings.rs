@@ -10,8 +10,8 @@
 //! for new ones. `shared_rings_loom_test.rs` runs this code in every order.
 
 use crate::net::shm::{page_bytes, Segment, LINE_BYTES};
+use crate::runtime::base::shared_words::SharedWords;
 use crate::runtime::base::sync::{fence, Ordering};
-use crate::runtime::base::words::Words;
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// An end's words: how much it has put; how much it has taken; the number of its present sleep until bytes come; and that of its
@@ -29,7 +29,7 @@ const COUNT_BITS: u32 = 48;
 const PORTION_BYTES: usize = 16 << 10;
 
 /// The memory in which the rings lie.
-pub(super) trait Bytes: Words {
+pub(super) trait Bytes: SharedWords {
     fn read(&self, at: usize, into: &mut [u8]);
     fn write(&self, at: usize, bytes: &[u8]);
 }

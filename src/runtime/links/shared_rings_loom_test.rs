@@ -18,7 +18,7 @@ fn word(at: usize) -> usize {
     4 * end + [PUT, TAKEN, SLEEPS_FOR_BYTES, SLEEPS_FOR_ROOM].iter().position(|place| *place == word).unwrap()
 }
 
-impl Words for Arc<Memory> {
+impl SharedWords for Arc<Memory> {
     fn load(&self, at: usize) -> u64 {
         self.words[word(at)].load(Ordering::Acquire)
     }

@@ -1,10 +1,10 @@
-//! Words of memory that processes share. The code by which processes wait for each other uses this trait, so that a
+//! SharedWords of memory that processes share. The code by which processes wait for each other uses this trait, so that a
 //! model checker can run it.
 
 use crate::net::shm::Segment;
 
 /// The words of a segment, by their places. Each has one writer.
-pub(crate) trait Words {
+pub(crate) trait SharedWords {
     /// The word that is there. What was written before it was published can be read from now on.
     fn load(&self, at: usize) -> u64;
 
@@ -12,7 +12,7 @@ pub(crate) trait Words {
     fn store(&self, at: usize, value: u64);
 }
 
-impl Words for Segment {
+impl SharedWords for Segment {
     #[inline]
     fn load(&self, at: usize) -> u64 {
         Segment::load(self, at)
