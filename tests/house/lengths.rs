@@ -17,9 +17,11 @@ pub const LONG: &[(&str, &str)] = &[
     ("abi/first/muster.h", "a fixture: the first header, as it was"),
 ];
 
-/// The rules, each a function from a file's path and text to what breaks it.
-pub const RULES: &[(&str, fn(&str, &str) -> Broken)] =
-    &[("short_files", short_files), ("short_functions", short_functions)];
+/// A rule with its name: from a file's path and text to what breaks it.
+pub type Rule = (&'static str, fn(&str, &str) -> Broken);
+
+/// The rules.
+pub const RULES: &[Rule] = &[("short_files", short_files), ("short_functions", short_functions)];
 
 fn short_files(path: &str, text: &str) -> Broken {
     let lines = text.lines().count();
