@@ -298,7 +298,7 @@ static void to_oneself(muster_cluster_t *cluster, int rank, void *context) {
     for (int at = 0; at < 400 && status == MUSTER_OK; at++) {
         status = muster_send(world, in, EAGER_MAX, MUSTER_UINT8, rank, 9);
     }
-    CHECK_FAILS(MUSTER_ERR_LIMIT, "fills the", status);
+    CHECK_FAILS(MUSTER_ERR_LIMIT, "fill the", status);
     CHECK_OK(muster_barrier(world));
     free(in);
     free(out);
@@ -325,7 +325,7 @@ static void empty_ones(muster_cluster_t *cluster, int rank, void *context) {
         count += status == MUSTER_OK;
     }
     if (count < most) {
-        CHECK_FAILS(MUSTER_ERR_LIMIT, "fills the", status);
+        CHECK_FAILS(MUSTER_ERR_LIMIT, "fill the", status);
     }
     CHECK(count > 10000);
     CHECK(patience() > 1 || allocated() - before < 20 * MIB); /* what checks accesses has an allocator of its own */

@@ -279,7 +279,8 @@ fn what_is_half_there_or_tells_no_process_its_place_is_said_by_name() {
     assert_eq!((is_alone(&found), found.warnings), (true, vec![words]));
     for several in [("PET_NPROC_PER_NODE", "8"), ("PET_NPROC_PER_NODE", "auto"), ("PET_NNODES", "1:4")] {
         let found = settings(&TRAINER, &[several]);
-        let words = "PET_NODE_RANK and PET_NNODES are set, but PET_NPROC_PER_NODE is not 1, or PET_NNODES is no number: ";
+        let words =
+            "PET_NODE_RANK and PET_NNODES are set, but PET_NPROC_PER_NODE is not 1, or PET_NNODES is no number: ";
         assert!(
             is_alone(&found) && found.warnings.len() == 1 && found.warnings[0].starts_with(words),
             "{:?}",

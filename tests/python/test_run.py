@@ -94,7 +94,7 @@ def test_a_port_in_use_is_said_at_once_and_starts_nothing(hosts, tmp_path):
         ended = run("run", f"--master_port={port}", *words, "true")
     assert ended.returncode == 1
     assert f"127.0.0.1:{port}" in ended.stderr and "in use" in ended.stderr
-    assert ("the launchers of one job run on different hosts" in ended.stderr) == (hosts == 2), ended.stderr
+    assert ("run the launchers of one job on different hosts" in ended.stderr) == (hosts == 2), ended.stderr
     assert not (tmp_path / "logs").exists()
 
 

@@ -265,7 +265,7 @@ mod tests {
         for all_here in [true, false] {
             let error = listen_at("127.0.0.1", address.port(), all_here).unwrap_err();
             assert!(error.contains(&address.to_string()) && error.contains("--master_port"), "{error}");
-            assert_eq!(error.contains("launchers of one job run on different hosts"), !all_here, "{error}");
+            assert_eq!(error.contains("run the launchers of one job on different hosts"), !all_here, "{error}");
         }
     }
 }
