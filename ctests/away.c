@@ -205,6 +205,8 @@ static void finish(muster_request_t *request, muster_status_t expected) {
 /* The ranks that are there begin everything, and a barrier behind each collective that could end without the late rank. */
 static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out) {
     muster_request_t *calls[MAILED], *barriers[MAILED], *last = NULL;
+    char limit[32];
+    snprintf(limit, sizeof limit, " %g s", SHORT_MS * patience() / 1000.0);
     for (int i = 0; i < mailed(); i++) {
         size_t count = counts[i / KINDS];
         CHECK_OK(start(groups[i], i % KINDS, count, in, out + (size_t)i * (size_t)size * LARGE, &calls[i]));
@@ -220,7 +222,7 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
     for (int i = 0; i < mailed(); i++) {
         muster_status_t status = muster_request_wait(calls[i], 30000 * patience());
         if (status != MUSTER_OK) {
-            CHECK_FAILS(MUSTER_ERR_TIMEOUT, "s that it may take", status);
+            CHECK_FAILS(MUSTER_ERR_TIMEOUT, limit, status);
         }
         muster_request_free(calls[i]);
         finish(barriers[i], MUSTER_ERR_TIMEOUT);
@@ -230,7 +232,7 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
 
 static void come_late(muster_group_t **groups, int rank, int32_t *in, int32_t *out) {
     char words[64], words_for_it[64];
-    snprintf(words, sizeof words, "%g s that it may take", SHORT_MS * patience() / 1000.0);
+    snprintf(words, sizeof words, " %g s", SHORT_MS * patience() / 1000.0);
     /* The link for messages is new. The word that the group is over comes right behind its answer: a small message may be on its
      * way by then, and the next call is told. */
     muster_status_t sent = muster_send(groups[MAILED], in, 1, MUSTER_INT32, hasty, 0);

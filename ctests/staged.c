@@ -464,11 +464,11 @@ static bool is_unknown(const struct part *part, const struct scene *scene, int e
     }
     CHECK_IS(scene->status, status);
     for (int word = 0; word < 3 && scene->words[word] != NULL; word++) {
-        CHECK_CONTAINS(words, unanswered ? "for the scheduler does not answer" : scene->words[word]);
+        CHECK_CONTAINS(words, unanswered ? "the scheduler does not answer" : scene->words[word]);
     }
     if (scene->status == MUSTER_ERR_TIMEOUT) {
         char limit[32];
-        snprintf(limit, sizeof limit, "the %lld s", (long long)limit_of(scene) / 1000);
+        snprintf(limit, sizeof limit, " %lld s", (long long)limit_of(scene) / 1000);
         CHECK_CONTAINS(words, limit);
     }
     CHECK_IS(scene->status, failure.status);

@@ -62,7 +62,7 @@ fn sources() -> Vec<Source> {
     texts(&[root().join("src")], &["rs"]).iter().map(|(name, text)| Source::parse(name, text)).collect()
 }
 
-/// The files in C, C++ and Python. What is hidden, or what git ignores, is none of the project's.
+/// The files in C, C++ and Python in the folders of the repository. What is hidden, or what git ignores, is none of the project's.
 fn others() -> Vec<(String, String)> {
     let ignored = fs::read_to_string(root().join(".gitignore")).expect("a file of the repository can be read");
     let is_own = |path: &PathBuf| {

@@ -920,7 +920,7 @@ public:
         }
     }
 
-    /// From now on every waiting call asks this function, soon after the call has begun to sleep, and every 50 ms from then on;
+    /// Sets a function that every waiting call asks, soon after the call has begun to sleep, and every 50 ms from then on;
     /// null means no function. If the function returns true, the call fails with `status::interrupted`. The function counts for
     /// the clusters and schedulers that are made of this from now on, and for init itself. It runs on any thread, and must
     /// neither throw nor make a call that waits.
@@ -1006,8 +1006,8 @@ inline outcome<void> set_log_callback(log_level level, log_function fn) {
 /// **Its destructor gives the operation up.** If the operation still goes on, the destructor cancels it and waits until its
 /// buffers are free. That takes a fraction of a second, and never the group's time-out. Cancelling a collective revokes its
 /// group, so that the other ranks learn of it at once, too; a message ends alone. A message that has met its other half is not
-/// cancelled: it ends when its bytes have passed, or when its peer is lost. Only the receiver knows whether it has met a send
-/// of more than 64 KiB: the destructor waits until the receiver says so, or is lost. So an exception can leave a function with
+/// cancelled: it ends when its bytes have passed, or when its peer is lost. Only the receiving rank knows whether a send
+/// of more than 64 KiB has met its receive: the destructor waits until that rank says so, or is lost. So an exception can leave a function with
 /// requests without a long wait, and no buffer that is gone is touched. To let the operation end, call wait().
 class [[nodiscard]] request {
 public:
@@ -1824,7 +1824,7 @@ public:
             muster_store_append(handle_, key.data(), key.size(), value.data(), value.size(), &total);
         return detail::out(detail::valued(code, total));
     }
-    /// Gives the value of a key, and waits until somebody sets it.
+    /// Waits until somebody has set a key, and gives its value.
     outcome<std::string> get(store_bytes key, milliseconds timeout = usual_timeout) const {
         return detail::out(value_of(key, timeout));
     }
@@ -1837,7 +1837,7 @@ public:
         return detail::out(value.error().code() == status::not_found ? result<std::optional<std::string>>(std::nullopt)
                                                                      : result<std::optional<std::string>>(value.error()));
     }
-    /// Gives the values of several keys, in the keys' order and in one request, and waits until all keys are there.
+    /// Waits until all of several keys are there, and gives their values, in the keys' order and in one request.
     outcome<std::vector<std::string>> multi_get(span<const std::string> keys, milliseconds timeout = usual_timeout) const {
         const std::vector<muster_bytes_t> names = bytes(keys);
         muster_bytes_t *values = nullptr;

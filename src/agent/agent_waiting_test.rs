@@ -7,7 +7,7 @@ use crate::types::Epoch;
 use crate::wire::{Formed, NotRecovered, NotYet, Verdict};
 use std::time::Duration;
 
-const WHY: &str = "it does not have the token of rank 1, so it may join 30 s after that loss, that is in 26 s";
+const WHY: &str = "it does not have the token of rank 1, so it may join 30 s after that node's loss, which is in 26 s";
 
 fn not_yet(wait_ms: u64, long: bool) -> Message {
     Message::NotYet(NotYet { wait_ms, reason: WHY.to_owned(), long })

@@ -394,7 +394,7 @@ pub static TABLE: [Setting; 51] = [
         Key::RecoveryPath,
         "recovery_path",
         Kind::Path,
-        "The directory for files that survive a restart. Recovery needs it.",
+        "The directory for the files that must outlive a process. Recovery needs it.",
     )
     .more("The scheduler keeps its journal there, and each node its identity. It is made if missing.")
     .ms(&["MS_RECOVERY_PATH"]),

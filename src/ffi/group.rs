@@ -241,7 +241,7 @@ pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, ti
 /// MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
 /// the sentence names both members; members that already wait for either list get the error, too, and a member that
 /// asks later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
-/// called muster_recover); MUSTER_ERR_LIMIT (this process already makes 16 groups at a time); MUSTER_ERR_UNREACHABLE
+/// called muster_recover); MUSTER_ERR_LIMIT (this process is already making 16 groups); MUSTER_ERR_UNREACHABLE
 /// (as in muster_group_create); MUSTER_ERR_INVALID, also if this process is not among the ranks; and in a broken
 /// cluster its first cause.
 ///
@@ -321,8 +321,8 @@ pub unsafe extern "C" fn muster_group_create(
     })
 }
 
-/// Splits a group: all members that pass the same colour are in one new group, ordered by `key` and, if keys are equal,
-/// by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
+/// Splits a group: all members that pass the same colour get one new group together, ordered by `key` and, if keys are
+/// equal, by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
 /// gets NULL.
 ///
 /// Otherwise as muster_group_create.

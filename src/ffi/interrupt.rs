@@ -35,8 +35,8 @@ impl Asked {
     }
 }
 
-/// From now on every waiting call asks this hook, on the waiting thread: 50 ms after the call has begun to sleep, and
-/// every 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
+/// Sets a hook that every waiting call asks, on the waiting thread: 50 ms after the call has begun to sleep, and every
+/// 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
 /// sleep does not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's
 /// handler sets a flag, and the hook returns it.
 ///

@@ -96,10 +96,10 @@ pub unsafe extern "C" fn muster_finalize(cluster: *mut muster_cluster_t) -> must
 /// goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
 ///
 /// Waits up to 250 ms for the scheduler's answer. If none comes, this rank tells every node itself, for 2 s at most.
-/// It returns MUSTER_OK once it has told all nodes, except those known to be lost or to have left. Otherwise it returns
-/// MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes it could not tell. With recovery, if the scheduler is
-/// started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits 1
-/// s for the scheduler, which has to hear of the abort. In a cluster of more than 1,024 nodes a rank can tell only the
+/// It returns MUSTER_OK once all nodes have been told, except those known to be lost or to have left. Otherwise it
+/// returns MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes have not been told. With recovery, if the
+/// scheduler is started again and hears of the abort from any node, it tells the nodes that do not know yet.
+/// muster_finalize waits up to 1 s for the scheduler, so that it can hear of the abort. In a cluster of more than 1,024 nodes a rank can tell only the
 /// nodes whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any loss ends
 /// it. With recovery it returns MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It
 /// returns MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.

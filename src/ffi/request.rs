@@ -283,9 +283,9 @@ pub unsafe extern "C" fn muster_request_wait_all(
 /// error, and the `ctx` that muster_request_notify was given.
 ///
 /// A thread of the library calls it, one function at a time for each cluster. A function that takes long delays the
-/// functions of other requests, but no operation. The function may call this library. After muster_request_test there,
-/// muster_last_error gives the error's sentence, and `received` of a receive is written. muster_request_free frees this
-/// or another request. The function must not free the request's cluster, and must not throw.
+/// functions of other requests, but no operation. The function may call this library: muster_request_test, after
+/// which muster_last_error gives the error's sentence and `received` of a receive is written; and muster_request_free,
+/// for this or another request. The function must not free the request's cluster, and must not throw.
 #[allow(non_camel_case_types)]
 pub type muster_notify_fn = Option<unsafe extern "C" fn(status: muster_status_t, ctx: *mut c_void)>;
 
@@ -353,8 +353,8 @@ pub unsafe extern "C" fn muster_request_descriptor(request: *mut muster_request_
     i32::try_from(number).unwrap_or(Status::Internal.code())
 }
 
-/// Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it has ended already, or is too far on to be
-/// stopped, it ends normally. The request tells which. It must still be freed, and its buffers are in use until it has
+/// Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it is too far on to be stopped, it ends normally; if
+/// it has ended already, nothing changes. The request tells which. It must still be freed, and its buffers are in use until it has
 /// ended.
 ///
 /// A send or a receive can be cancelled if it has not met its receive or its send yet. If they have met, it ends as it

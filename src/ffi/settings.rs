@@ -107,7 +107,7 @@ pub unsafe extern "C" fn muster_config_set(
 /// Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
 /// `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
 /// zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
-/// the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, and the key of a secret, are
+/// the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, or the key of a secret, gives
 /// MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
 ///
 /// # Safety

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn muster_store_set(
     })
 }
 
-/// Gives the value of a key, and waits until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1
+/// Waits until somebody has set a key, and gives its value: the scheduler pushes it, nobody polls. `timeout_ms`: -1
 /// means the default (setting store_timeout, 300 s), INT64_MAX no limit, and 0 a single try: MUSTER_ERR_NOT_FOUND if
 /// the key is not there. A single try, too, waits for the scheduler's answer. The value is the caller's, to be freed
 /// with muster_free. A zero byte follows the value; `len` (may be NULL) does not count it.

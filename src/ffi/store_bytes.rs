@@ -364,7 +364,7 @@ pub unsafe extern "C" fn muster_store_multi_set(
     })
 }
 
-/// Gives the values that `n` keys have at one moment, in one request, and waits until all keys are there. `timeout_ms`
+/// Waits until `n` keys are there, and gives the values that they have at one moment, in one request. `timeout_ms`
 /// as for muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The error's
 /// sentence names missing keys, as after muster_store_wait. `values` gets one block: `n` entries in the order of
 /// `keys`, and the bytes to which they point. One muster_free(values) frees it. A zero byte follows each value; its

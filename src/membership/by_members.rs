@@ -109,7 +109,7 @@ fn refusal(cluster: &ClusterState, table: &GroupTable, name: &Name, key: u32) ->
     // A member that was attached again asks once more for what it waits for.
     let open = table.pacts.open_by(key);
     (open >= OPEN_MAX && !table.pacts.waits(name, key)).then(|| {
-        let cause = format!("this node already makes {open} groups at a time: the limit is {OPEN_MAX}");
+        let cause = format!("this node is already making {open} groups: the limit is {OPEN_MAX} at a time");
         cluster.failure(Status::Limit, None, cause)
     })
 }

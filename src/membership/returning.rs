@@ -109,7 +109,7 @@ impl Scheduler {
                 let time = WITHOUT_TOKEN - lost;
                 let (newcomer, place, rule) = (name(register), node.culprit(), span(WITHOUT_TOKEN));
                 let reason = format!(
-                    "{newcomer} does not have the token of {place}, so it may join {rule} after that loss, that is in {}",
+                    "{newcomer} does not have the token of {place}, so it may join {rule} after that node's loss, which is in {}",
                     span(time)
                 );
                 Ok(Some(Wait { time, reason, long: true }))

@@ -80,7 +80,7 @@ impl TcpTransport {
         if local == self.peer {
             // With no listener there the kernel may choose the destination's port as ours, and TCP joins the socket to
             // itself.
-            let text = format!("nobody listens on {}: the connection met itself", self.peer);
+            let text = format!("nobody listens on {}: the kernel connected the socket to itself", self.peer);
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
         }
         Ok(Connect::Ready)

@@ -141,7 +141,7 @@ fn a_connection_to_itself_is_refused() {
         }
     };
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    assert!(error.to_string().contains("met itself"), "{error}");
+    assert!(error.to_string().contains("connected the socket to itself"), "{error}");
 }
 
 #[test]

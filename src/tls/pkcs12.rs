@@ -243,7 +243,7 @@ fn not_taken() -> Wrong {
     let (key, file) =
         ("openssl pkcs8 -topk8 -v2 aes-256-cbc", "openssl pkcs12 -export -keypbe AES-256-CBC -certpbe AES-256-CBC");
     Wrong::Content(format!(
-        "is encrypted with a cipher that is not supported: expected AES ({key} ..., or for PKCS#12: {file} ...)"
+        "is encrypted with a method that is not supported: expected AES ({key} ..., or for PKCS#12: {file} ...)"
     ))
 }
 

@@ -75,7 +75,7 @@ fn an_encryption_that_is_not_taken_is_no_wrong_password() {
     let folder = folder();
     let is_named = |wrong: Result<(), Wrong>| match wrong {
         Err(Wrong::Content(why)) => {
-            why.starts_with("is encrypted with a cipher that is not supported: expected AES (openssl ")
+            why.starts_with("is encrypted with a method that is not supported: expected AES (openssl ")
         }
         _ => false,
     };

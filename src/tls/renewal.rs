@@ -182,7 +182,7 @@ impl<E: Clone> Renewal<E> {
             Err(error) => {
                 let wrong = error.message().to_owned();
                 if state.wrong.as_ref() != Some(&wrong) {
-                    state.remarks.push(format!("{wrong}; the files that were read before stay in use"));
+                    state.remarks.push(format!("{wrong}; what was read from the files before stays in use"));
                 }
                 state.wrong = Some(wrong);
             }

@@ -91,7 +91,7 @@ fn what_is_wrong_is_said_once_and_the_old_serves_on() {
     files.write("server.pem", "nonsense");
     assert!(!passing.is_new_after(PAUSE, later()));
     let remarks = passing.remarks();
-    let sentence = "; the files that were read before stay in use";
+    let sentence = "; what was read from the files before stays in use";
     assert!(remarks.len() == 1 && remarks[0].ends_with(sentence), "{remarks:?}");
     assert!(
         remarks[0].contains("has server_cert_path \"") && remarks[0].contains("which is neither PEM nor PKCS#12"),

@@ -1,6 +1,6 @@
 //! How long the project's files in C, C++ and Python may be, and their functions. How a line begins tells where a function
 //! begins and ends: C and C++ are laid out with their functions at the margin, and Python has no other way. Not seen: what
-//! is defined within a class of C++.
+//! is defined within a class of C++, and what follows a text between ''' at the margin.
 
 use super::rules::Broken;
 
@@ -51,7 +51,9 @@ fn of_c(lines: &[&str]) -> Vec<(usize, usize)> {
     for (at, line) in lines.iter().enumerate() {
         if *line == "}" {
             found.extend(first.take().map(|first| (first + 1, at + 1 - first)));
-        } else if line.starts_with(|sign: char| sign.is_alphabetic() || sign == '_' || sign == '[') {
+        } else if line.starts_with(|sign: char| sign.is_alphabetic() || sign == '_' || sign == '[')
+            && !line.ends_with(':')
+        {
             first = line.contains('(').then_some(at);
         }
     }

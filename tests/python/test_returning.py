@@ -279,7 +279,7 @@ def test_without_a_token_one_is_let_in_30_seconds_after_the_loss_and_says_so(wai
         assert took >= WITHOUT_TOKEN_SECONDS, took
         warned = [line for line in new.stderr.splitlines() if "not yet: " in line]
         assert len(warned) == 1 and f'does not have the token of rank {rank} (node id "{rank}"' in warned[0], new.stderr
-        assert "so it may join 30 s after that loss, that is in 2" in warned[0], warned
+        assert "so it may join 30 s after that node's loss, which is in 2" in warned[0], warned
         assert "still trying" not in new.stderr and "was lost" not in new.stderr, new.stderr
         assert job.identity(rank).stat().st_mode & 0o777 == 0o600
     job.let("end")

@@ -295,10 +295,10 @@ def test_renewed_files_serve_new_connections_without_a_restart(tmp_path):
             assert time.monotonic() < deadline, "the old certificate goes on"
         (files.folder / "server.pem").write_text("nonsense")
         # Each question is a new connection.
-        while "the files that were read before stay in use" not in cluster.scheduler.stderr:
+        while "what was read from the files before stays in use" not in cluster.scheduler.stderr:
             assert shown() == "renewed"
             assert time.monotonic() < deadline, cluster.scheduler.stderr
-        assert cluster.scheduler.stderr.count("the files that were read before stay in use") == 1
+        assert cluster.scheduler.stderr.count("what was read from the files before stays in use") == 1
         assert shown() == "renewed"
 
 

@@ -119,7 +119,7 @@ class Group(Objects, Starts):
         return Group._made(self._cluster, self._checked, LIBRARY.muster_group_create, self._handle, numbers, len(ranks))
 
     def split(self, colour: Optional[int], key: int = 0) -> Optional["Group"]:
-        """Splits the group: members that pass the same colour are together in one new group, in order of `key`, then of
+        """Splits the group: members that pass the same colour get one new group together, in order of `key`, then of
         rank. Colours are 0 to 2^31-1, keys numbers of 32 bits.
 
         A collective: all members call it. A member whose colour is None is in no new group, and gets None.

@@ -34,7 +34,9 @@ class Received:
     tag: int
     """The sender's tag."""
     count: int
-    """How many elements came. For a probe, and for a message that did not fit, how many the message has."""
+    """How many elements came, at most as many as were asked for. For a probe, and for a message that did not fit, how many
+    the message has.
+    """
     dtype: str
     """Their type, as "float32"; "V16" for elements of 16 bytes that have no type here."""
 

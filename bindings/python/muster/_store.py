@@ -68,10 +68,10 @@ class _Given:
 class Store(_life.OfThisProcess):
     """Keys of 1 to 4,096 bytes, values of up to 16 MiB, all together up to 256 MiB (settings change that).
 
-    Keys and values are text, which is kept as UTF-8, or bytes, zeros included. A value may also be any other object
-    with memory. Values come back as bytes. Calls may come from any thread. They wait for the scheduler's answer, and
-    Ctrl-C ends that wait. Their errors revoke nothing. `timeout` is in seconds: None means no limit, `muster.DEFAULT`
-    the setting `store_timeout` (300 s).
+    Keys and values are text, which is kept as UTF-8, or bytes, zeros included. A value may also be any object that
+    gives a buffer (bytearray, memoryview, an array). Values come back as bytes. Calls may come from any thread. They
+    wait for the scheduler's answer, and Ctrl-C ends that wait. Their errors revoke nothing. `timeout` is in seconds:
+    None means no limit, `muster.DEFAULT` the setting `store_timeout` (300 s).
     """
 
     __slots__ = ("_owner",)
@@ -85,7 +85,7 @@ class Store(_life.OfThisProcess):
         self._checked(LIBRARY.muster_store_set_bytes(self._owner.value, name, len(name), place, length))
 
     def get(self, key: Key, timeout: Optional[float] = DEFAULT) -> bytes:
-        """Returns the value of a key, and waits until somebody sets it. A time-out of 0 tries once, and raises
+        """Waits until somebody has set a key, and returns its value. A time-out of 0 tries once, and raises
         `NotFoundError`.
         """
         name = _key_of(key)
@@ -167,7 +167,7 @@ class Store(_life.OfThisProcess):
         self._checked(LIBRARY.muster_store_multi_set(self._owner.value, names, entries, len(names)))
 
     def multi_get(self, keys: Sequence[Key], timeout: Optional[float] = DEFAULT) -> List[bytes]:
-        """Returns the values of several keys at one moment, in one request, and waits until all keys are there."""
+        """Waits until several keys are there, and returns their values at one moment, in one request."""
         names, _keep = _names_of(keys)
         with _Given() as given:
             words = (names, len(names), milliseconds(timeout), given.out[0])

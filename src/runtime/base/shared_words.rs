@@ -1,4 +1,4 @@
-//! SharedWords of memory that processes share. The code by which processes wait for each other uses this trait, so that a
+//! Words of memory that processes share. The code by which processes wait for each other uses this trait, so that a
 //! model checker can run it.
 
 use crate::net::shm::Segment;

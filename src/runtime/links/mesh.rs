@@ -284,7 +284,7 @@ impl Mesh {
     /// Moves a handshake on as far as it goes.
     pub(super) fn advance(&mut self, token: Token, poller: &Poller) {
         if !(0..STEPS_MAX).any(|_| !self.advance_once(token, poller)) {
-            self.turn_away(token, &WireError(format!("it sent {STEPS_MAX} words at once")));
+            self.turn_away(token, &WireError(format!("it sent {STEPS_MAX} messages at once")));
         }
     }
 

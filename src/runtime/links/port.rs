@@ -68,7 +68,8 @@ impl Mesh {
     /// there were.
     fn keep_staying(&mut self, spare: usize) -> bool {
         let most = 2 * self.rosters.nodes() + spare;
-        let (mut any, why) = (false, "too many connections wait beside the links, and its member has most of them");
+        let (mut any, why) =
+            (false, "too many connections wait beside the links, and the member that it names has more than any other");
         while let Some(shake) = self.connections.take_beyond(most) {
             any = true;
             self.complaints.turned_away(CROWD, shake.transport.peer_address(), why);

@@ -143,8 +143,10 @@ impl Transfers {
         let freed = before.filter(|message| message.source == to).and_then(|message| own?.inbound.get(&message.number));
         let kept = own.map_or(0, |own| own.kept) - freed.map_or(0, Inbound::cost);
         if kept + bytes + EAGER_COST > EAGER_CREDIT {
-            let why =
-                format!("the messages that it has sent to itself and not received fill the {EAGER_CREDIT} bytes that are kept for them (each counts {EAGER_COST} bytes more than it has)");
+            let why = format!(
+                "the messages that it has sent to itself and not received fill the {EAGER_CREDIT} bytes that are kept for \
+                 them (each counts {EAGER_COST} bytes more than it has)"
+            );
             return Err(Error::new(Status::Limit, what(&why)));
         }
         Ok(())

@@ -251,7 +251,7 @@ fn check_job(journal: &Journal, job: &JobRecord, own: &JobRecord, setting: &str)
     }
     let (path, theirs, ours) = (journal.path(), words(job), words(own));
     let message = format!(
-        "the journal {} belongs to another job that has not ended ({theirs}); this scheduler's job is {ours}: expected \
+        "the journal {} belongs to another job that has not ended ({theirs}), and not to this scheduler's ({ours}): expected \
          another directory ({setting}), or the journal to be moved away if that job is over",
         path.display()
     );

@@ -93,7 +93,7 @@ fn emptied(path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     let about = file.metadata()?;
     if !about.is_file() || about.nlink() > 1 {
-        return Err(io::Error::other("it is not a plain file, or it is a hard link: remove it"));
+        return Err(io::Error::other("it is not a plain file, or it has a second name (a hard link): remove it"));
     }
     file.set_len(0)?;
     Ok(file)
