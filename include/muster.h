@@ -343,9 +343,9 @@ typedef int32_t (*muster_interrupt_fn)(void *ctx);
  * error, and the `ctx` that muster_request_notify was given.
  *
  * A thread of the library calls it, one function at a time for each cluster. A function that takes long delays the
- * functions of other requests, but no operation. The function may call this library. After muster_request_test there,
- * muster_last_error gives the error's sentence, and `received` of a receive is written. muster_request_free frees this
- * or another request. The function must not free the request's cluster, and must not throw.
+ * functions of other requests, but no operation. The function may call this library: muster_request_test, after
+ * which muster_last_error gives the error's sentence and `received` of a receive is written; and muster_request_free,
+ * for this or another request. The function must not free the request's cluster, and must not throw.
  */
 typedef void (*muster_notify_fn)(muster_status_t status, void *ctx);
 
@@ -547,7 +547,7 @@ muster_status_t muster_config_set(muster_config_t *config, const char *key, cons
  * Gives the value that is in effect for a key, defaults included. Where two keys limit one time (`cluster_timeout` and
  * `topo_timeout`), each gives its own, and the smaller one counts. The value is copied to `buf`, and its length with the
  * zero byte to `needed` (may be NULL). MUSTER_ERR_LIMIT if `cap` is too small (`buf` NULL and `cap` 0 only ask for
- * the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, and the key of a secret, are
+ * the length), MUSTER_ERR_NOT_FOUND if the key has no value. An unknown key, or the key of a secret, gives
  * MUSTER_ERR_CONFIG. MUSTER_ERR_INVALID if the key is not UTF-8, or `buf` and `needed` are both NULL.
  *
  * Requires:
@@ -617,10 +617,10 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * goes on reporting that loss, and muster_recover returns MUSTER_ERR_ABORTED.
  *
  * Waits up to 250 ms for the scheduler's answer. If none comes, this rank tells every node itself, for 2 s at most.
- * It returns MUSTER_OK once it has told all nodes, except those known to be lost or to have left. Otherwise it returns
- * MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes it could not tell. With recovery, if the scheduler is
- * started again and hears of the abort from any node, it tells the nodes that do not know yet. muster_finalize waits 1
- * s for the scheduler, which has to hear of the abort. In a cluster of more than 1,024 nodes a rank can tell only the
+ * It returns MUSTER_OK once all nodes have been told, except those known to be lost or to have left. Otherwise it
+ * returns MUSTER_ERR_UNREACHABLE, and the sentence says how many nodes have not been told. With recovery, if the
+ * scheduler is started again and hears of the abort from any node, it tells the nodes that do not know yet.
+ * muster_finalize waits up to 1 s for the scheduler, so that it can hear of the abort. In a cluster of more than 1,024 nodes a rank can tell only the
  * nodes whose addresses it knows. Returns MUSTER_OK at once if the job is already over: without recovery any loss ends
  * it. With recovery it returns MUSTER_ERR_FENCED if the others have taken this node for lost (nobody is told then). It
  * returns MUSTER_ERR_STATE after muster_finalize, and MUSTER_ERR_INVALID if `reason` is NULL or not UTF-8.
@@ -628,7 +628,9 @@ muster_status_t muster_finalize(muster_cluster_t *cluster);
  * Requires:
  * `cluster` must be NULL or a live cluster; `reason` must be NULL or a string.
  */
-muster_status_t muster_abort(muster_cluster_t *cluster, int32_t code, const char *reason);
+muster_status_t muster_abort(muster_cluster_t *cluster,
+                             int32_t code,
+                             const char *reason);
 
 /**
  * Makes the cluster whole again after a group was revoked: the next epoch begins once every node, workers and
@@ -1008,7 +1010,7 @@ muster_status_t muster_group_set_timeout(muster_group_t *group, int64_t timeout_
  * MUSTER_ERR_MISMATCH (two members call it with the same tag and different lists, and each of them is in both lists;
  * the sentence names both members; members that already wait for either list get the error, too, and a member that
  * asks later waits until its time is up); MUSTER_ERR_PEER_LEFT (a member has left); MUSTER_ERR_REVOKED (a node has
- * called muster_recover); MUSTER_ERR_LIMIT (this process already makes 16 groups at a time); MUSTER_ERR_UNREACHABLE
+ * called muster_recover); MUSTER_ERR_LIMIT (this process is already making 16 groups); MUSTER_ERR_UNREACHABLE
  * (as in muster_group_create); MUSTER_ERR_INVALID, also if this process is not among the ranks; and in a broken
  * cluster its first cause.
  *
@@ -1051,8 +1053,8 @@ muster_status_t muster_group_create(muster_group_t *parent,
                                     muster_group_t **out);
 
 /**
- * Splits a group: all members that pass the same colour are in one new group, ordered by `key` and, if keys are equal,
- * by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
+ * Splits a group: all members that pass the same colour get one new group together, ordered by `key` and, if keys are
+ * equal, by rank in `parent`. All of parent's members call it. A member that passes a negative colour is in no new group, and
  * gets NULL.
  *
  * Otherwise as muster_group_create.
@@ -1060,7 +1062,10 @@ muster_status_t muster_group_create(muster_group_t *parent,
  * Requires:
  * `parent` must be NULL or a live group; `out` NULL or writable.
  */
-muster_status_t muster_group_split(muster_group_t *parent, int32_t colour, int32_t key, muster_group_t **out);
+muster_status_t muster_group_split(muster_group_t *parent,
+                                   int32_t colour,
+                                   int32_t key,
+                                   muster_group_t **out);
 
 /**
  * Frees a group that was made. Does nothing for NULL and for a built-in group. This is no collective: each member may
@@ -1799,7 +1804,7 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
 muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
 
 /**
- * Gives the value of a key, and waits until somebody sets it: the scheduler pushes it, nobody polls. `timeout_ms`: -1
+ * Waits until somebody has set a key, and gives its value: the scheduler pushes it, nobody polls. `timeout_ms`: -1
  * means the default (setting store_timeout, 300 s), INT64_MAX no limit, and 0 a single try: MUSTER_ERR_NOT_FOUND if
  * the key is not there. A single try, too, waits for the scheduler's answer. The value is the caller's, to be freed
  * with muster_free. A zero byte follows the value; `len` (may be NULL) does not count it.
@@ -1863,8 +1868,8 @@ muster_status_t muster_store_delete(muster_cluster_t *cluster, const char *key, 
 muster_status_t muster_store_wait(muster_cluster_t *cluster, const char *const *keys, size_t n, int64_t timeout_ms);
 
 /**
- * From now on every waiting call asks this hook, on the waiting thread: 50 ms after the call has begun to sleep, and
- * every 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
+ * Sets a hook that every waiting call asks, on the waiting thread: 50 ms after the call has begun to sleep, and every
+ * 50 ms from then on. A blocking collective also asks when a signal ends its sleep. A call that does not have to
  * sleep does not ask the hook. So a program ends its waits on Ctrl-C without a thread that watches for it: a signal's
  * handler sets a flag, and the hook returns it.
  *
@@ -2274,8 +2279,8 @@ muster_status_t muster_request_notify(muster_request_t *request, muster_notify_f
 int32_t muster_request_descriptor(muster_request_t *request);
 
 /**
- * Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it has ended already, or is too far on to be
- * stopped, it ends normally. The request tells which. It must still be freed, and its buffers are in use until it has
+ * Cancels the operation: it ends soon, with MUSTER_ERR_ABORTED. If it is too far on to be stopped, it ends normally; if
+ * it has ended already, nothing changes. The request tells which. It must still be freed, and its buffers are in use until it has
  * ended.
  *
  * A send or a receive can be cancelled if it has not met its receive or its send yet. If they have met, it ends as it
@@ -2457,7 +2462,7 @@ muster_status_t muster_store_multi_set(muster_cluster_t *cluster,
                                        size_t n);
 
 /**
- * Gives the values that `n` keys have at one moment, in one request, and waits until all keys are there. `timeout_ms`
+ * Waits until `n` keys are there, and gives the values that they have at one moment, in one request. `timeout_ms`
  * as for muster_store_get; with 0, it returns MUSTER_ERR_NOT_FOUND if one of the keys is not there. The error's
  * sentence names missing keys, as after muster_store_wait. `values` gets one block: `n` entries in the order of
  * `keys`, and the bytes to which they point. One muster_free(values) frees it. A zero byte follows each value; its
