@@ -202,11 +202,17 @@ static void finish(muster_request_t *request, muster_status_t expected) {
     muster_request_free(request);
 }
 
+/* The last call has failed because its time was up, and its sentence says how long that is: of absent ranks, or of none. */
+static void time_was_up(muster_status_t status) {
+    char absent[48], slow[48];
+    snprintf(absent, sizeof absent, " %g s that it may take", SHORT_MS * patience() / 1000.0);
+    snprintf(slow, sizeof slow, " timed out after %g s", SHORT_MS * patience() / 1000.0);
+    CHECK_FAILS(MUSTER_ERR_TIMEOUT, strstr(CHECK_LAST_ERROR(), slow) != NULL ? slow : absent, status);
+}
+
 /* The ranks that are there begin everything, and a barrier behind each collective that could end without the late rank. */
 static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out) {
     muster_request_t *calls[MAILED], *barriers[MAILED], *last = NULL;
-    char limit[32];
-    snprintf(limit, sizeof limit, " %g s", SHORT_MS * patience() / 1000.0);
     for (int i = 0; i < mailed(); i++) {
         size_t count = counts[i / KINDS];
         CHECK_OK(start(groups[i], i % KINDS, count, in, out + (size_t)i * (size_t)size * LARGE, &calls[i]));
@@ -222,7 +228,7 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
     for (int i = 0; i < mailed(); i++) {
         muster_status_t status = muster_request_wait(calls[i], 30000 * patience());
         if (status != MUSTER_OK) {
-            CHECK_FAILS(MUSTER_ERR_TIMEOUT, limit, status);
+            time_was_up(status);
         }
         muster_request_free(calls[i]);
         finish(barriers[i], MUSTER_ERR_TIMEOUT);
@@ -231,15 +237,14 @@ static void give_up(muster_group_t **groups, int rank, int32_t *in, int32_t *out
 }
 
 static void come_late(muster_group_t **groups, int rank, int32_t *in, int32_t *out) {
-    char words[64], words_for_it[64];
-    snprintf(words, sizeof words, " %g s", SHORT_MS * patience() / 1000.0);
+    char words_for_it[64];
     /* The link for messages is new. The word that the group is over comes right behind its answer: a small message may be on its
      * way by then, and the next call is told. */
     muster_status_t sent = muster_send(groups[MAILED], in, 1, MUSTER_INT32, hasty, 0);
     if (sent == MUSTER_OK) {
         sent = muster_barrier(groups[MAILED]);
     }
-    CHECK_FAILS(MUSTER_ERR_TIMEOUT, words, sent);
+    time_was_up(sent);
     for (int i = 0; i < mailed(); i++) {
         muster_request_t *request = NULL;
         muster_status_t status = start(groups[i], i % KINDS, counts[i / KINDS], in, out, &request);
@@ -250,8 +255,8 @@ static void come_late(muster_group_t **groups, int rank, int32_t *in, int32_t *o
         if (status != MUSTER_ERR_TIMEOUT) {
             fprintf(stderr, "    collective %d of %zu elements on %d ranks, %d being late\n", i % KINDS, counts[i / KINDS], size, late);
         }
-        CHECK_FAILS(MUSTER_ERR_TIMEOUT, words, status);
-        CHECK_FAILS(MUSTER_ERR_TIMEOUT, words, muster_barrier(groups[i]));
+        time_was_up(status);
+        time_was_up(muster_barrier(groups[i]));
         if (i % KINDS == OF_THE_LATE || i % KINDS == OF_ALL) { /* nobody has come out of that one */
             snprintf(words_for_it, sizeof words_for_it, "%s #%d on group ", i % KINDS == OF_ALL ? "allreduce" : "broadcast", used_before ? 2 : 1);
             CHECK_CONTAINS(muster_last_error(), words_for_it);
