@@ -208,10 +208,10 @@ static void stuck(const void *in, void *in_out, size_t count, int32_t dtype, voi
     }
 }
 
-/* Waits until so many calls are in that function. It looks again and again, for a function of reduction can tell nobody. */
+/* Waits until so many calls are in that function. */
 static void await_inside(int calls) {
     while (__atomic_load_n(&inside, __ATOMIC_SEQ_CST) < calls) {
-        usleep(1000);
+        usleep(1000); /* a function of reduction can tell nobody that it was called */
     }
 }
 

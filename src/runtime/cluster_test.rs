@@ -123,6 +123,23 @@ pub(crate) fn run_upgraded<T: Send>(
     results
 }
 
+/// The same, and the scheduler's connections are wrapped, too. Each rank also asks the scheduler for something.
+pub(crate) fn run_both_planes(workers: u32, wrap: &Wrap, work: impl Fn(&Cluster, &Group) + Sync) {
+    let scheduler = scheduler_over(workers, Arc::clone(wrap));
+    std::thread::scope(|scope| {
+        for rank in 0..workers {
+            let (scheduler, work) = (&scheduler, &work);
+            scope.spawn(move || {
+                let cluster = node(scheduler, workers, rank, Arc::clone(wrap));
+                cluster.store().set(format!("key {rank}").as_bytes(), b"value").unwrap();
+                work(&cluster, &cluster.group(GroupId::WORLD));
+                cluster.finalize().unwrap();
+            });
+        }
+    });
+    assert_eq!(scheduler.wait(None), Some(Ok(())));
+}
+
 fn call(kind: CallKind, count: usize) -> Call {
     Call { kind, dtype: Some(DType::Float32), op: None, root: None, count: count as u64, layout: 0 }
 }
@@ -225,19 +242,7 @@ fn both_planes_are_wrapped_and_each_end_knows_its_side() {
         });
         wrap
     };
-    let scheduler = scheduler_over(RANKS, Arc::clone(&counted));
-    std::thread::scope(|scope| {
-        for rank in 0..RANKS {
-            let (scheduler, wrap) = (&scheduler, Arc::clone(&counted));
-            scope.spawn(move || {
-                let cluster = node(scheduler, RANKS, rank, wrap);
-                cluster.store().set(format!("key {rank}").as_bytes(), b"value").unwrap();
-                assert_eq!(allreduce(&cluster.group(GroupId::WORLD), &[1.0]).unwrap(), [3.0]);
-                cluster.finalize().unwrap();
-            });
-        }
-    });
-    assert_eq!(scheduler.wait(None), Some(Ok(())));
+    run_both_planes(RANKS, &counted, |_, world| assert_eq!(allreduce(world, &[1.0]).unwrap(), [3.0]));
     let [clients, servers] = [0, 1].map(|side: usize| sides[side].load(Ordering::Relaxed));
     // A connection more may be dialled than is accepted, where two cross.
     assert!(servers > u64::from(RANKS) && clients >= servers, "{clients} clients, {servers} servers");

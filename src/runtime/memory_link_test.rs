@@ -1,6 +1,6 @@
 //! Members of a group whose links are no sockets, but memory in one process: both engines do what they do over TCP.
 
-use super::cluster_test::{allreduce, barrier, hard, node, plain, run_upgraded, scheduler_over};
+use super::cluster_test::{allreduce, barrier, hard, plain, run_both_planes, run_upgraded};
 use super::groups::group::Group;
 use super::messages::messages_test::all_to_all;
 use super::messages::{Direction, Post};
@@ -81,24 +81,13 @@ fn wrapped_in_memory(made: &Arc<AtomicU64>) -> Wrap {
 fn a_cluster_forms_and_works_where_no_connection_is_a_socket() {
     const RANKS: u32 = 3;
     let made = Arc::default();
-    let wrap = wrapped_in_memory(&made);
-    let scheduler = scheduler_over(RANKS, Arc::clone(&wrap));
-    std::thread::scope(|scope| {
-        for rank in 0..RANKS {
-            let (scheduler, wrap) = (&scheduler, Arc::clone(&wrap));
-            scope.spawn(move || {
-                let cluster = node(scheduler, RANKS, rank, wrap);
-                cluster.store().set(format!("key {rank}").as_bytes(), b"value").unwrap();
-                for size in [1, 1000, LONG] {
-                    let sum = allreduce(&cluster.group(GroupId::WORLD), &vec![1.0; size]).unwrap();
-                    assert!(sum.iter().all(|value| *value == 3.0));
-                }
-                all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_537]);
-                cluster.finalize().unwrap();
-            });
+    run_both_planes(RANKS, &wrapped_in_memory(&made), |cluster, world| {
+        for size in [1, 1000, LONG] {
+            let sum = allreduce(world, &vec![1.0; size]).unwrap();
+            assert!(sum.iter().all(|value| *value == 3.0));
         }
+        all_to_all(&cluster.group(GroupId::WORLD), &[0, 1, 500, 65_537]);
     });
-    assert_eq!(scheduler.wait(None), Some(Ok(())));
     let made = made.load(Ordering::Relaxed);
     assert!(made >= u64::from(RANKS) + 3, "{made} links: those to the scheduler, and between each two ranks");
 }

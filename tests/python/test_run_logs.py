@@ -75,6 +75,7 @@ def test_what_a_run_that_ended_well_has_left_behind_is_no_run():
 
 def test_python_files_run_under_python3_unbuffered(tmp_path):
     program = tmp_path / "a.py"
+    # It only has to be there: it is killed with its test.
     program.write_text("import sys, time\nprint(sys.argv[1:])\nwhile True:\n    time.sleep(600)\n")
     with Launch("--worker_num=1", *JOINED, program, "--join", "x") as launch:
         launch.wait_for_log("worker_0.log", re.escape("['--join', 'x']"))
