@@ -220,7 +220,7 @@ def test_without_a_scheduler_the_sentence_names_its_address():
         assert f"127.0.0.1:{cluster.port}" in words["sentence"], words
         advice = "; check that the scheduler is started, and that MUSTER_SCHED_HOST and MS_SCHED_PORT lead to it"
         assert "refused" in words["sentence"] and words["sentence"].endswith(advice), words
-        assert 0.9 <= words["seconds"] < 4.0
+        assert words["seconds"] >= 0.9, "the time that it was given"
 
 
 OTHERS = {

@@ -19,6 +19,8 @@ from optional import IPV6
 
 ONE_PORT = "--master_port=0"
 JOINED = (ONE_PORT, "--join=True")
+# How long processes have to end after a signal to the launcher.
+SIGNAL_GRACE_SECONDS = 5
 # A worker's own child that has left its group, and one that hears no request to end.
 STUBBORN_FAMILY = "setsid sleep 600 & sh -c 'trap \"\" TERM; while :; do sleep 600; done' & echo ready; wait"
 
@@ -295,7 +297,7 @@ def test_a_launcher_that_was_started_to_hear_of_no_children_hears_of_them(tmp_pa
         assert ended.returncode == code, ended.stderr
 
 
-def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first(tmp_path):
+def test_the_first_failure_stops_the_rest_and_is_named_first(tmp_path):
     unlucky = "while [ ! -e $GO ]; do sleep 0.01; done; echo 'Error: out of luck'; exit 7"
     task = shell(f"if [ $RANK_ID = 2 ]; then {unlucky}; fi; {STUBBORN_FAMILY}")
     with Launch("--worker_num=3", *JOINED, *task, env={"GO": tmp_path / "go"}) as launch:
@@ -310,7 +312,7 @@ def test_the_first_failure_stops_the_rest_within_a_second_and_is_named_first(tmp
         failures = [line for line in launch.stderr.splitlines() if "exited with" in line or "was ended by" in line]
         assert failures[0].startswith(f"muster: first failure: worker 2 (pid {pid}) exited with code 7")
         assert "    Error: out of luck\n" in launch.stderr
-        assert took < 2, "a second, and as much again for a machine that has other things to do"
+        assert took < SIGNAL_GRACE_SECONDS, "as long as after a signal; that it is a second is in src/bin/muster/run/supervise_test.rs"
 
 
 def test_the_last_lines_of_the_first_failure_are_told_whatever_looked_like_an_error_before():
@@ -410,7 +412,7 @@ def test_a_second_signal_does_not_wait_for_those_who_do_not_listen():
         launch.signal(signal.SIGINT)
         launch.signal(signal.SIGTERM)
         assert launch.wait(timeout=20) == 128 + signal.SIGINT
-        assert time.monotonic() - began < 4, "those who don't listen have 5 s after the first"
+        assert time.monotonic() - began < SIGNAL_GRACE_SECONDS, "those that don't listen have this time after the first"
         launch.nothing_left()
 
 
