@@ -284,7 +284,7 @@ pub(super) unsafe fn alltoallv(
     check_apart(&output_parts, "alltoallv: out_displs")?;
     let (sent, kept) = (own(&input_parts, group).0, own(&output_parts, group).0);
     check_own("alltoallv", sent, kept, group)?;
-    // In place what is sent to a rank lies where what comes from it will.
+    // In place, the part that goes to a rank lies where the part that comes from it will lie.
     let place = if input_parts == output_parts { InPlace::InputAt(0) } else { InPlace::Never };
     let (input, output) = ((input, extent(&input_parts)), (output, extent(&output_parts)));
     let mut call = Prepared::of(CallKind::Alltoallv);
@@ -294,9 +294,9 @@ pub(super) unsafe fn alltoallv(
     unsafe { call.buffers(input, output, place) }
 }
 
-/// What this rank gives to itself and what it expects of itself must be equally long.
+/// The part that this rank sends to itself must be as long as the part that it expects from itself.
 pub(super) fn check_own(kind: &str, gives: usize, expects: usize, group: &Group) -> Result<()> {
-    // A process that is no member hears so from the call itself.
+    // The call itself tells a process that it is no member of the group.
     let Some(rank) = group.rank().filter(|_| gives != expects) else { return Ok(()) };
     Err(Error::invalid(format!(
         "{kind}: this rank, {rank}, gives {gives} elements to itself and its counts expect {expects}: they must be equal"

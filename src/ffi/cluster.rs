@@ -20,7 +20,7 @@ unsafe fn number(cluster: *const muster_cluster_t, read: impl FnOnce(&Cluster) -
     })
 }
 
-/// A query that answers with a small number.
+/// A query that answers with a 32-bit number.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

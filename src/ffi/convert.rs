@@ -47,7 +47,7 @@ pub(super) unsafe fn c_bytes<'a>(pointer: *const c_char, name: &str) -> Result<&
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
-/// So many things at a pointer, which may be NULL where there are none.
+/// The `count` values at a pointer, which may be NULL if `count` is 0.
 ///
 /// # Safety
 /// `pointer` must be readable for `count` things, or be NULL.
@@ -66,7 +66,7 @@ pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Whether `count` things can lie in memory at all.
+/// Refuses a `count` of values that no memory can hold.
 pub(super) fn fits<T>(count: usize, name: &str) -> Result<()> {
     let bytes = count.checked_mul(std::mem::size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
     match bytes {
@@ -111,7 +111,7 @@ pub(super) unsafe fn give_text(
     Ok(Status::Ok)
 }
 
-/// Gives a struct out into memory of `size` bytes: as much of it as the caller knows, so that it can grow.
+/// Writes a structure into the caller's `size` bytes: the part that the caller knows, so that later versions can add fields.
 ///
 /// # Safety
 /// `out` must be NULL or writable for `size` bytes.
@@ -126,7 +126,7 @@ pub(super) unsafe fn give_struct<T>(value: &T, out: *mut T, size: usize, least: 
     Ok(Status::Ok)
 }
 
-/// Where a structure goes that has room for so much of it at least.
+/// The caller's memory for a structure, which must have room for at least `least` bytes.
 pub(super) fn check_struct<T>(out: *mut T, size: usize, least: usize) -> Result<*mut T> {
     let out = self::out(out, "out")?;
     if size < least {

@@ -15,7 +15,7 @@ use crate::runtime::groups::registry::{Registry, Standing};
 use std::ffi::c_char;
 use std::sync::Arc;
 
-/// One of a cluster's own groups; NULL when the cluster may not be used.
+/// One of the groups that a cluster itself has; NULL when the cluster may not be used.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster.

@@ -14,16 +14,16 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// The last error's sentence, for as long as this thread makes no other.
+/// The last error's sentence. It is valid until this thread has its next error.
 pub(super) fn last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 fn keep(error: &Error) -> muster_status_t {
-    log::flush(); // a program that ends now is to have said why
+    log::flush(); // the program may end now, and its log must have the reason
     let text = error.message().replace('\0', " ");
     let text = CString::new(text).expect("its zero bytes were just replaced");
-    // Where the thread is ending there is nobody left to ask for it.
+    // A thread that is ending may have no thread-local memory any more, and will not ask for the sentence.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
     error.status().code()
 }
@@ -70,12 +70,12 @@ impl<T> Handle<T> {
         Handle { inner, generation: fork::generation(), poisoned: AtomicBool::new(false) }
     }
 
-    /// Whether it was made by a process that this one was forked from.
+    /// Whether the object was made in a process from which this one was forked.
     pub(super) fn is_inherited(&self) -> bool {
         self.generation != fork::generation()
     }
 
-    /// The thing, unless it may not be used.
+    /// The object, unless it may not be used.
     pub(super) fn usable(&self, what: &str) -> Result<&T> {
         if self.is_inherited() {
             let why = format!("this {what} belongs to the parent process: after fork() a child cannot use it");
@@ -88,7 +88,7 @@ impl<T> Handle<T> {
         Ok(&self.inner)
     }
 
-    /// Works on it, unless it may not be used; a panic spoils it.
+    /// Runs `body` with the object, unless it may not be used. After a panic it may not be used again.
     pub(super) fn with<R>(&self, what: &str, body: impl FnOnce(&T) -> Result<R>) -> Result<R> {
         let inner = self.usable(what)?;
         catch_unwind(AssertUnwindSafe(|| body(inner))).unwrap_or_else(|panic| {
@@ -97,12 +97,12 @@ impl<T> Handle<T> {
         })
     }
 
-    /// The thing, to be ended, unless that is for another process to do.
+    /// The object for its caller to end; none in a forked child, because the object is the parent's.
     pub(super) fn own(&self) -> Option<&T> {
         (!self.is_inherited()).then_some(&self.inner)
     }
 
-    /// The thing, to be ended; nothing in a forked child, where ending it would touch what is the parent's.
+    /// The object for its caller to end; an error with it in a forked child, which may not touch what is the parent's.
     pub(super) fn into_inner(self) -> std::result::Result<T, T> {
         if self.is_inherited() {
             Err(self.inner)

@@ -41,9 +41,9 @@ impl muster_cluster_t {
 /// and live as long as it does. Groups that the program makes belong to the program, which frees them with
 /// muster_group_free. Every rank must call a group's collectives in the same order.
 pub struct muster_group_t {
-    /// Shared with the calls that are in it, which may outlive muster_group_free.
+    /// Shared with the calls that use the group: they may still run when muster_group_free has returned.
     pub(super) handle: Arc<Handle<(Arc<GroupHandle>, Arc<Registry>)>>,
-    /// Whether it is its cluster's own: not the caller's to free.
+    /// The group belongs to its cluster, and the caller does not free it.
     pub(super) borrowed: bool,
 }
 
@@ -56,12 +56,12 @@ impl muster_group_t {
         self.with_registry(|_, group| body(group))
     }
 
-    /// Works on the group of the present epoch.
+    /// Runs `body` with the group of the present epoch.
     pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
         self.with_registry(|_, group| body(group))
     }
 
-    /// The same, and on what its cluster has of groups.
+    /// Runs `body` with the cluster's table of groups and the group of the present epoch.
     pub(super) fn with_registry<R>(&self, body: impl FnOnce(&Arc<Registry>, &Arc<Group>) -> Result<R>) -> Result<R> {
         let handle = Arc::clone(&self.handle);
         handle.with("group", |(own, registry)| body(registry, &own.present()))

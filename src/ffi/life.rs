@@ -188,7 +188,7 @@ pub unsafe extern "C" fn muster_cluster_free(cluster: *mut muster_cluster_t) {
         let cluster = unsafe { Box::from_raw(cluster) };
         match cluster.handle.into_inner() {
             Ok(cluster) => drop(cluster),
-            // Its threads are the parent's: joining or detaching them here would touch what is not there. Its connections
+            // Its threads run in the parent only, so there is nothing here to join or detach. Its connections
             // were closed at the fork.
             Err(inherited) => std::mem::forget(inherited),
         }

@@ -166,7 +166,7 @@ unsafe fn reduce_scatter_list(
     Ok(unsafe { call.placed((std::ptr::null(), all), (output, out_bytes), placement, Some(list)) })
 }
 
-/// The parts that a list of buffers has, as if they followed each other. With NULL for the counts all are as long.
+/// The parts of a list of buffers, counted as if they followed each other. If `counts` is NULL, all have the same length.
 ///
 /// # Safety
 /// `counts` must be NULL or readable for one number per rank of the group.
@@ -186,7 +186,7 @@ unsafe fn list_parts(group: &Group, counts: *const usize, count: usize) -> Resul
     Ok(parts)
 }
 
-/// Where the buffers of a list are, each of which is needed that has elements.
+/// The addresses of a list's buffers. A buffer with elements must have one.
 ///
 /// # Safety
 /// `pointers` must be NULL or readable for one pointer per rank of the group.
@@ -212,7 +212,7 @@ unsafe fn list(
     Ok(PartList { buffer, starts })
 }
 
-/// The memory of a list's buffers.
+/// The memory in which a list's buffers lie.
 struct Stretches<'a> {
     list: &'a PartList,
     parts: &'a Parts,
@@ -220,12 +220,12 @@ struct Stretches<'a> {
 }
 
 impl Stretches<'_> {
-    /// The address and the length of a rank's.
+    /// The address and the length of a rank's buffer.
     fn of(&self, rank: usize) -> (usize, usize) {
         (self.list.starts[rank] as usize, self.parts.counts[rank] as usize * self.element)
     }
 
-    /// Buffers that are written must not overlap.
+    /// Refuses buffers that are written and overlap.
     fn check_apart(&self, group: &Group, name: &str) -> Result<()> {
         let mut order = group.list();
         memory::more(&mut order, self.list.starts.len(), name)?;
@@ -242,7 +242,7 @@ impl Stretches<'_> {
         }
     }
 
-    /// How they lie to the call's other buffer, an address and a length.
+    /// How the list's buffers lie relative to the call's other buffer, given as address and length.
     fn placement(&self, group: &Group, other: (usize, usize)) -> Placement {
         let own = group.rank().unwrap_or(0) as usize;
         let meets = |rank: &usize| overlap(self.of(*rank), other);

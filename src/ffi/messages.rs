@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 thread_local! {
-    /// Of muster_iprobe.
+    /// This thread's unsuccessful calls of muster_iprobe.
     static PROBER: RefCell<Tester> = const { RefCell::new(Tester::of_probes()) };
 }
 
@@ -43,7 +43,7 @@ fn member(group: &Group, rank: i32, name: &str) -> Result<u32> {
     })
 }
 
-/// What the arguments of one direction are called: the elements, their count and type, and the tag.
+/// The names of the arguments of one direction: the elements, their count and type, and the tag.
 type Names = [&'static str; 4];
 const SENT: Names = ["in", "count", "dtype", "tag"];
 const RECEIVED: Names = ["out", "count", "dtype", "tag"];
@@ -95,7 +95,7 @@ unsafe fn to_receive(group: &Group, into: Elements<*mut c_void>, from: i32, tag:
     Ok(Post::new(Direction::Receive { from, tag }, dtype, into.count as u64, buffers))
 }
 
-/// The same send of a copy, which is made now: what is received meanwhile may lie where the original lies.
+/// The same send, from a copy that is made now, because a receive may overwrite the original.
 ///
 /// # Safety
 /// `from` must be readable for the elements of the send.

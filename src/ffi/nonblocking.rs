@@ -1,4 +1,4 @@
-//! The collectives that go on while the caller does something else: each is its blocking sister with a request.
+//! The collectives that go on while the caller does something else: each has the arguments of its blocking form, and a request.
 
 use super::calls;
 use super::constants::muster_status_t;

@@ -1,4 +1,4 @@
-//! From a collective's arguments to the work that the runtime does: each argument checked, and named if it is wrong.
+//! Turns a collective's arguments into the runtime's work: checks each argument, and names the one that is wrong.
 
 use super::convert::{null, slice};
 use crate::error::{memory, Error, Result};
@@ -52,13 +52,13 @@ impl Prepared {
         Prepared { call, function: None, layout: None }
     }
 
-    /// Of so many elements of this type.
+    /// Sets the number and the type of the elements.
     pub fn elements(&mut self, count: usize, code: i32) -> Result<&mut Prepared> {
         (self.call.count, self.call.dtype) = (count as u64, Some(dtype(code)?));
         Ok(self)
     }
 
-    /// With this operation.
+    /// Sets the operation.
     ///
     /// # Safety
     /// For as long as the work is not done, a function that is given must be good, as [`UserFunction::new`] says.
@@ -96,7 +96,7 @@ impl Prepared {
         Ok(self)
     }
 
-    /// With this root.
+    /// Sets the root.
     pub fn root(&mut self, group: &Group, root: i32) -> Result<&mut Prepared> {
         check_member(group, self.call.kind)?;
         let last = i64::from(group.size()) - 1;
@@ -112,7 +112,7 @@ impl Prepared {
         self.call.root.is_some() && self.call.root == group.rank()
     }
 
-    /// With parts of these sizes.
+    /// Sets the sizes and places of the parts.
     pub fn layout(&mut self, layout: Layout) {
         self.layout = Some(layout);
     }
@@ -123,7 +123,7 @@ impl Prepared {
         self.call.layout = hash(counts.iter().copied());
     }
 
-    /// With its buffers: the work, which takes the layout along. If they overlap, and not in place, the work is on a copy of the input.
+    /// Makes the work on these buffers, with the layout. If they overlap and are not in place, the work uses a copy of the input.
     ///
     /// # Safety
     /// For as long as the work is not done, `input` must be readable and `output` writable for their elements, and nobody
@@ -150,8 +150,8 @@ impl Prepared {
         Ok(unsafe { self.placed((input.0, input_bytes), (output.0, output_bytes), placement, None) })
     }
 
-    /// With buffers of so many bytes, which lie so. `list` says where the parts of one of them are, whose address does not matter
-    /// then.
+    /// Makes the work on buffers of these lengths in bytes. `list` has the places of the parts of one buffer, whose own address
+    /// then has no meaning.
     ///
     /// # Safety
     /// As for [`CallBuffers::new`], for as long as the work is not done.
@@ -167,12 +167,12 @@ impl Prepared {
         Work { call: self.call, layout: self.layout.take(), list, function: self.function, buffers }
     }
 
-    /// How long one of its elements is.
+    /// The length of one element in bytes.
     pub fn element(&self) -> usize {
         self.call.dtype.map_or(0, DType::size)
     }
 
-    /// How long a buffer of so many elements is.
+    /// The length in bytes of a buffer of `count` elements.
     pub fn bytes(&self, count: usize, name: &str) -> Result<usize> {
         let bytes = self.call.dtype.map_or(Some(0), |dtype| dtype.bytes_of(count as u64));
         bytes.ok_or_else(|| self.too_long(count, name))
@@ -184,7 +184,7 @@ impl Prepared {
         Error::invalid(format!("{call}: by its count {name} has {count} elements: more than any memory holds"))
     }
 
-    /// What its entry is called.
+    /// The name of the function that the program called.
     fn name(&self) -> String {
         match self.call.op {
             Some(ReduceOp::SumOfAddends) => "allreduce_addends".to_owned(),
@@ -251,7 +251,7 @@ pub(super) unsafe fn parts(
     }
     // SAFETY: as promised by the caller.
     let given = unsafe { slice(displs, size, displs_name) }?;
-    // Where nothing lies it lies nowhere: an empty part's place says nothing about how long the buffer is.
+    // The place of an empty part has no meaning: it says nothing about how long the buffer is.
     let place = |(displ, count): (&usize, &u64)| if *count == 0 { 0 } else { *displ as u64 };
     let mut displs = group.list();
     memory::more(&mut displs, size, displs_name)?;
@@ -267,7 +267,7 @@ pub(super) unsafe fn parts(
     Ok(Parts { counts, displs })
 }
 
-/// Parts that are written must not overlap.
+/// Refuses parts that are written and overlap.
 pub(super) fn check_apart(parts: &Parts, name: &str) -> Result<()> {
     if lie_in_order(parts) {
         return Ok(());
@@ -286,7 +286,7 @@ pub(super) fn check_apart(parts: &Parts, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether no part begins before the one before it ends, as mostly.
+/// Whether the parts lie in order and apart, which is the usual case.
 fn lie_in_order(parts: &Parts) -> bool {
     let mut end = 0;
     parts.counts.iter().zip(&parts.displs).filter(|(count, _)| **count > 0).all(|(count, displ)| {
@@ -296,7 +296,7 @@ fn lie_in_order(parts: &Parts) -> bool {
     })
 }
 
-/// How many elements a buffer has in which these parts lie.
+/// The number of elements of a buffer that holds these parts.
 pub(super) fn extent(parts: &Parts) -> usize {
     parts.counts.iter().zip(&parts.displs).map(|(count, displ)| count + displ).max().unwrap_or(0) as usize
 }
@@ -307,7 +307,7 @@ pub(super) fn own(parts: &Parts, group: &Group) -> (usize, usize) {
     (parts.counts.get(rank).map_or(0, |count| *count as usize), parts.displs.get(rank).map_or(0, |at| *at as usize))
 }
 
-/// A process that is no member of a group has no rank there, by which its other arguments could be wrong.
+/// Refuses a process that is no member of the group: without a rank there, its other arguments cannot be judged.
 pub(super) fn check_member(group: &Group, what: impl Display) -> Result<()> {
     let is_none = || Error::invalid(format!("{what}: this process is no member of {}", group.id()));
     group.rank().map(drop).ok_or_else(is_none)
@@ -329,7 +329,7 @@ pub(super) fn dtype(code: i32) -> Result<DType> {
     dtype_of(code, "dtype")
 }
 
-/// The type with this code, which is the argument of this name.
+/// The type with this code; an error names the argument.
 pub(super) fn dtype_of(code: i32, name: &str) -> Result<DType> {
     DType::from_code(code).ok_or_else(|| no_dtype(code, name))
 }
@@ -358,7 +358,7 @@ fn operation(group: &Group, code: i32) -> Result<(ReduceOp, Option<UserFunction>
     })
 }
 
-/// Checks the pointer to the elements of a buffer, of which there are so many.
+/// Checks the pointer to a buffer of `count` elements.
 pub(super) fn check_null(pointer: *const c_void, elements: usize, name: &str) -> Result<()> {
     match pointer.is_null() && elements > 0 {
         true => Err(null_elements(elements, name)),
@@ -372,7 +372,7 @@ fn null_elements(elements: usize, name: &str) -> Error {
     Error::invalid(format!("{name} is NULL, but by the counts it has {many}: expected NULL only where there are none"))
 }
 
-/// The same, where the count is an argument with a name.
+/// The same, for a count that is an argument with a name of its own.
 pub(super) fn check_null_of(pointer: *const c_void, count: usize, [name, count_name]: [&str; 2]) -> Result<()> {
     if pointer.is_null() && count > 0 {
         return Err(Error::invalid(format!(

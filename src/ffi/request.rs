@@ -35,7 +35,7 @@ pub struct muster_received_t {
 /// An operation that was started and may still go on. Belongs to one thread at a time. Free it with
 /// muster_request_free, also after the operation has ended, and also if its group or cluster has been freed before.
 pub struct muster_request_t {
-    /// None once it has been freed: then this is kept for the next one.
+    /// None once the operation has been freed. The structure is then kept for the next one.
     live: Option<Live>,
 }
 
@@ -44,7 +44,7 @@ struct Live {
     report: Report,
 }
 
-/// Where a receive tells of its message.
+/// The caller's memory for what a receive tells about its message.
 #[derive(Clone, Copy)]
 pub(super) struct Report {
     to: *mut muster_received_t,
@@ -57,7 +57,7 @@ unsafe impl Send for Report {}
 impl Report {
     pub(super) const NONE: Report = Report { to: std::ptr::null_mut(), size: 0 };
 
-    /// Where the caller wants it, if it does.
+    /// The memory that the caller named, if it named one.
     ///
     /// `to` must be NULL, or writable for `size` bytes whenever `give` is called.
     pub(super) fn to(to: *mut muster_received_t, size: usize) -> Report {
@@ -73,7 +73,7 @@ impl Report {
         Ok(())
     }
 
-    /// Gives what is known of the message, and passes the error on: a message that did not fit is reported, too.
+    /// Writes what is known of the message, and passes an error on. A message that did not fit is reported, too.
     pub(super) fn give_end(&self, ended: Outcome) -> Result<()> {
         match ended {
             Ok(received) => self.give(received),
@@ -93,7 +93,7 @@ impl Report {
     }
 }
 
-/// How much of a report there must be room for.
+/// The bytes of a report for which there must be room.
 const LEAST: usize = std::mem::size_of::<i32>();
 
 impl muster_request_t {
@@ -102,7 +102,7 @@ impl muster_request_t {
         muster_request_t::give_reporting(request, Report::NONE)
     }
 
-    /// As `give`; its end is reported, too.
+    /// As `give`; the end of the receive is reported, too.
     pub(super) fn give_reporting(request: Request, report: Report) -> *mut muster_request_t {
         let shell = request.take_shell().and_then(|shell| shell.downcast::<muster_request_t>().ok());
         let mut shell = shell.unwrap_or_else(|| Box::new(muster_request_t { live: None }));
@@ -114,12 +114,12 @@ impl muster_request_t {
         self.live.as_ref().ok_or_else(|| Error::invalid("this request has been freed"))
     }
 
-    /// Asks whether it has ended; see `ask`.
+    /// Asks whether the operation has ended; see `ask`.
     fn wait(&self, limit: Option<Duration>) -> Result<Status> {
         self.ask(|request| request.wait_attentively(limit).map_err(|why| in_call("the wait for a request", &why)))
     }
 
-    /// What it says: that it goes on, or how it ended.
+    /// The answer: it goes on, or how it ended.
     fn ask(&self, how: impl FnOnce(&Request) -> Result<Option<Outcome>>) -> Result<Status> {
         let Live { handle, report } = self.live()?;
         handle.with("request", |request| match how(request)? {
@@ -129,7 +129,7 @@ impl muster_request_t {
     }
 }
 
-/// How long to wait; `None`: for the end.
+/// How long to wait. `None` waits for the end.
 fn limit(timeout_ms: i64) -> Result<Option<Duration>> {
     match timeout_ms {
         -1 | i64::MAX => Ok(None),

@@ -14,7 +14,7 @@ pub struct muster_config_t {
 }
 
 impl muster_config_t {
-    /// Works on the settings.
+    /// Runs `body` with the settings.
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut Config) -> crate::error::Result<R>) -> crate::error::Result<R> {
         self.handle
             .with("configuration", |config| body(&mut config.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn muster_config_new(abi_version: u32, out: *mut *mut must
     })
 }
 
-/// Whether a program may have been built for that: our ABI, and a minor number (in the upper 16 bits) up to ours.
+/// Whether a program may have been built for this version: our ABI, and a minor number (the upper 16 bits) up to ours.
 fn fits(abi_version: u32) -> crate::error::Result<()> {
     let (abi, minor) = (abi_version & 0xffff, abi_version >> 16);
     if abi != MUSTER_ABI_VERSION {
@@ -61,7 +61,7 @@ fn fits(abi_version: u32) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Takes what this process was given by those that started it.
+/// Takes the settings that the process's launcher gave it.
 pub(super) fn load_env(config: &mut Config) {
     config.load_env(std::env::vars_os());
     config.learn_ancestors(crate::net::host::ancestors);

@@ -42,7 +42,7 @@ unsafe fn all<'a>(list: *const muster_bytes_t, n: usize, name: &str) -> Result<V
     Ok(all)
 }
 
-/// Each of what is given away in one block begins at a multiple of this.
+/// Each value in a block that is given away begins at a multiple of this.
 const ALIGNMENT: usize = 16;
 
 /// Gives a list away in one block: the entries, and behind them their bytes, each with a zero byte that does not count.
