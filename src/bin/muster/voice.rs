@@ -49,25 +49,46 @@ pub fn put_out(text: &str) -> io::Result<()> {
     put_into(io::stdout().as_fd(), text.as_bytes())
 }
 
-/// Writes all of it. If the descriptor says that it takes nothing now, this waits: another program may have made it one that
-/// does not wait. Its flags stay.
+/// Standard output for a thread that may wait for its reader.
+pub struct Output;
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        put_some(io::stdout().as_fd(), bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes all of it.
 fn put_into(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        match sys::write(descriptor, rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => rest = &rest[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                foreign::takes(descriptor.as_raw_fd(), Duration::MAX);
-            }
-            Err(error) => return Err(error),
+        match put_some(descriptor, rest)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => rest = &rest[written..],
         }
     }
     Ok(())
 }
 
-/// Why a result could not be written to standard output.
+/// Writes as much of it as the descriptor takes. If it takes nothing now, this waits: another program may have made it one that
+/// does not wait. Its flags stay.
+fn put_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match sys::write(descriptor, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                foreign::takes(descriptor.as_raw_fd(), Duration::MAX);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Why something could not be written to standard output.
 pub fn unwritten(error: &io::Error) -> String {
     format!("standard output cannot be written: {error}")
 }

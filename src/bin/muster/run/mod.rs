@@ -87,7 +87,7 @@ mod unclean_exits;
 
 use crate::cli::help;
 use crate::cli::words::Asked;
-use crate::voice::{answer, Voice, PATIENCE};
+use crate::voice::{self, answer, Voice, PATIENCE};
 use crate::{code, sys};
 use binding::Binding;
 use children::{Child, Launch, Meeting};
@@ -317,11 +317,11 @@ fn show(
         dry_run::check_recovery(&directory).map_err(failed)?;
     }
     dry_run::check_interpreter(program).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
-    let (chosen, voice) = (dry_run::chosen(dry_run, options, parts), Voice::output());
-    if !chosen.is_empty() {
-        voice.say(dry_run::folder_shown(&options.log_dir));
-    }
-    chosen.into_iter().for_each(|part| voice.say(dry_run::shown(&launch.preview(part, variables))));
+    let chosen = dry_run::chosen(dry_run, options, parts);
+    let folder = (!chosen.is_empty()).then(|| dry_run::folder_shown(&options.log_dir));
+    let shown = chosen.into_iter().map(|part| dry_run::shown(&launch.preview(part, variables)));
+    let lines: String = folder.into_iter().chain(shown).collect();
+    voice::print(&lines).map_err(failed)?;
     Ok(0)
 }
 

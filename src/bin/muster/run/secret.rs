@@ -123,5 +123,8 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let _ = fs::remove_file(&new); // of a process that had this number
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path)) // it need not outlive the host's end: no process does
+    let put = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path)); // it need not outlive the host's end: no process does
+    put.inspect_err(|_| {
+        let _ = fs::remove_file(&new); // part of a secret
+    })
 }

@@ -11,7 +11,7 @@ use super::children::Child;
 use super::folder;
 use super::signals::Signals;
 use crate::sys;
-use crate::voice::{Row, PATIENCE};
+use crate::voice::{unwritten, Output, Row, PATIENCE};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,8 +21,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A line that is longer is shown in pieces.
+/// A line that is longer is shown in pieces. A piece ends as far behind it as one read reaches, [`READ`] at most.
 const LINE_LIMIT: usize = 64 * 1024;
+/// How much is read of a log at once.
+const READ: usize = 16 * 1024;
 /// How much of one log is shown before the next has its turn.
 const TURN_LIMIT: usize = 1024 * 1024;
 /// How soon the files are looked at again: the first pause, and the longest. Each pause is twice as long as the one
@@ -31,7 +33,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 
 /// The thread that shows output.
 pub struct Tail {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Result<(), String>>,
     stop: Arc<OwnedFd>,
     done: Arc<OwnedFd>,
     /// How many bytes of the logs were shown.
@@ -51,7 +53,7 @@ impl Tail {
             // What goes into a pipe is for the pipe's reader alone.
             if file.metadata()?.is_file() {
                 paths.push(child.log.clone());
-                logs.push(Log { file, lines: Lines::new(several.then(|| prefix(child, is_coloured))), left: None });
+                logs.push(Log::new(file, Lines::new(several.then(|| prefix(child, is_coloured)))));
             }
         }
         let stop = Arc::new(sys::bell()?);
@@ -59,9 +61,9 @@ impl Tail {
         let shown = Arc::new(AtomicU64::new(0));
         let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
-            // An error means that the reader has gone away. The run itself goes on.
-            let _ = follow(logs, &stopped, &count, &mut Pane::new(io::stdout().lock(), row));
+            let followed = follow(logs, &stopped, &count, &mut Pane::new(Output, row));
             sys::ring(&finished);
+            followed
         })?;
         Ok(Tail { thread, stop, done, shown, logs: paths })
     }
@@ -78,8 +80,10 @@ impl Tail {
             let left = limit.map_or(left, |limit| left.min(limit.saturating_sub(begun.elapsed())));
             match sys::poll([self.done.as_fd(), signals.descriptor()], Some(left)) {
                 Ok([true, _]) => {
-                    let _ = self.thread.join();
-                    return None;
+                    let why = self.thread.join().ok()?.err()?;
+                    return Some(format!(
+                        "muster: not all of the workers' output was shown: {why}; the logs have it\n"
+                    ));
                 }
                 Ok([false, _]) if signals.ending().is_none() => {}
                 _ => return self.untold(written),
@@ -163,19 +167,33 @@ struct Log {
     lines: Lines,
     /// How many bytes are still to be shown, once that is known.
     left: Option<u64>,
+    /// Why it cannot be read. Nothing more of it is shown.
+    failed: Option<io::Error>,
 }
 
-/// Shows the logs until it is told to stop, and then to the end that each log has by then.
-fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> io::Result<()> {
+/// Shows the logs until it is told to stop, and then to the end that each log has by then. Returns why not all was shown. A
+/// reader that has gone away wants no more, and is no such reason.
+fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> Result<(), String> {
+    match show_all(&mut logs, stop, count, out) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(unwritten(&error)),
+        Ok(()) => match logs.into_iter().find_map(|log| log.failed) {
+            Some(error) => Err(format!("a log cannot be read: {error}")),
+            None => Ok(()),
+        },
+    }
+}
+
+fn show_all(logs: &mut [Log], stop: &OwnedFd, count: &AtomicU64, out: &mut impl Write) -> io::Result<()> {
     let mut pause = PAUSES[0];
     loop {
         // The bell is asked before the logs are read: what was written before the bell rang is then read.
         let [stopped] = sys::poll([stop.as_fd()], Some(Duration::ZERO))?;
         if stopped {
-            logs.iter_mut().try_for_each(Log::ends_here)?;
+            logs.iter_mut().for_each(Log::ends_here);
         }
         let (mut more, mut came) = (false, false);
-        for log in &mut logs {
+        for log in logs.iter_mut() {
             let shown = log.show(count, out)?;
             more |= shown >= TURN_LIMIT;
             came |= shown > 0;
@@ -189,7 +207,7 @@ fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl 
             }
         }
     }
-    for log in &mut logs {
+    for log in logs {
         let mut rest = Vec::new();
         log.lines.finish(&mut rest);
         out.write_all(&rest)?;
@@ -198,25 +216,56 @@ fn follow(mut logs: Vec<Log>, stop: &OwnedFd, count: &AtomicU64, out: &mut impl 
 }
 
 impl Log {
-    /// What is written from now on is not shown: a process that was left behind may write for ever.
-    fn ends_here(&mut self) -> io::Result<()> {
-        if self.left.is_none() {
-            self.left = Some(self.file.metadata()?.len().saturating_sub(self.file.stream_position()?));
-        }
-        Ok(())
+    fn new(file: File, lines: Lines) -> Log {
+        Log { file, lines, left: None, failed: None }
     }
 
-    /// Shows what has come, until it is more than a turn's limit. Returns how much that was.
+    /// What is written from now on is not shown: a process that was left behind may write for ever.
+    fn ends_here(&mut self) {
+        if self.left.is_none() {
+            match self.unshown() {
+                Ok(unshown) => self.left = Some(unshown),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// How many bytes of it have not been read. If it was emptied meanwhile, it is read from its beginning.
+    fn unshown(&mut self) -> io::Result<u64> {
+        let (length, position) = (self.file.metadata()?.len(), self.file.stream_position()?);
+        if length < position {
+            self.file.rewind()?;
+            return Ok(length);
+        }
+        Ok(length - position)
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        (self.left, self.failed) = (Some(0), Some(error));
+    }
+
+    /// Shows what has come, until it is more than a turn's limit. Returns how much that was. The error is one of writing.
     fn show(&mut self, count: &AtomicU64, out: &mut impl Write) -> io::Result<usize> {
-        let mut buffer = [0; 16 * 1024];
+        let mut buffer = [0; READ];
         let mut shown = 0;
         while shown < TURN_LIMIT {
             let most = self.left.map_or(buffer.len(), |left| buffer.len().min(left as usize));
             let length = match self.file.read(&mut buffer[..most]) {
-                Ok(0) => return Ok(shown),
+                Ok(0) if self.left.is_some() => return Ok(shown),
+                Ok(0) => match self.unshown() {
+                    Ok(0) => return Ok(shown),
+                    Ok(_) => continue,
+                    Err(error) => {
+                        self.fail(error);
+                        return Ok(shown);
+                    }
+                },
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.fail(error);
+                    return Ok(shown);
+                }
             };
             shown += length;
             self.left = self.left.map(|left| left - length as u64);
@@ -235,13 +284,19 @@ impl Log {
 /// Makes whole lines of one worker's output, each with a prefix. Without a prefix it passes everything on as it is.
 pub struct Lines {
     prefix: Option<String>,
+    limit: usize,
     pending: Vec<u8>,
 }
 
 impl Lines {
     /// Lines of which nothing has come yet.
     pub fn new(prefix: Option<String>) -> Lines {
-        Lines { prefix, pending: Vec::new() }
+        Lines { prefix, limit: LINE_LIMIT, pending: Vec::new() }
+    }
+
+    /// Lines that another host has made whole. Its pieces of long lines stay as they are.
+    pub fn made() -> Lines {
+        Lines { prefix: Some(String::new()), limit: 2 * LINE_LIMIT, pending: Vec::new() }
     }
 
     /// More has come: what can be shown now is put into `out`.
@@ -253,7 +308,7 @@ impl Lines {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.pending.extend_from_slice(part);
             let whole = self.pending.ends_with(b"\n");
-            if whole || self.pending.len() >= LINE_LIMIT {
+            if whole || self.pending.len() >= self.limit {
                 out.extend_from_slice(prefix.as_bytes());
                 out.extend(
                     self.pending.drain(..if whole { self.pending.len() } else { whole_characters(&self.pending) }),
@@ -346,8 +401,7 @@ mod tests {
         sys::ring(&stop);
         let (file, log) = (File::open(&path).unwrap(), File::options().append(true).open(&path).unwrap());
         let mut out = LeftBehind { log, shown: Vec::new() };
-        let followed =
-            follow(vec![Log { file, lines: Lines::new(None), left: None }], &stop, &AtomicU64::new(0), &mut out);
+        let followed = follow(vec![Log::new(file, Lines::new(None))], &stop, &AtomicU64::new(0), &mut out);
         std::fs::remove_file(&path).unwrap();
         followed.unwrap();
         assert_eq!(out.shown.len(), 500);
@@ -363,6 +417,59 @@ mod tests {
             assert_eq!(shown.replace("> ", "").replace('\n', ""), line);
             assert!(shown.lines().count() > 1);
         }
+    }
+
+    #[test]
+    fn pieces_of_another_host_stay_as_they_are() {
+        let piece = format!("[rank 1] {}\n", "x".repeat(LINE_LIMIT + READ));
+        let (mut lines, mut out) = (Lines::made(), Vec::new());
+        piece.as_bytes().chunks(1009).for_each(|chunk| lines.push(chunk, &mut out));
+        assert_eq!(out, piece.as_bytes());
+    }
+
+    /// Fails as a disk that is full.
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn why_not_all_was_shown_is_told() {
+        let folder = std::env::temp_dir().join(format!("muster-tails-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("log");
+        std::fs::write(&path, "said\n").unwrap();
+        let stop = sys::bell().unwrap();
+        sys::ring(&stop);
+        let logs = |paths: &[&PathBuf]| {
+            paths.iter().map(|path| Log::new(File::open(path).unwrap(), Lines::new(None))).collect::<Vec<_>>()
+        };
+        let full = follow(logs(&[&path]), &stop, &AtomicU64::new(0), &mut Full).unwrap_err();
+        assert!(full.starts_with("standard output cannot be written: "), "{full}");
+        let mut shown = Vec::new();
+        let unread = follow(logs(&[&folder, &path]), &stop, &AtomicU64::new(0), &mut shown).unwrap_err();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(unread.starts_with("a log cannot be read: "), "a folder is no log: {unread}");
+        assert_eq!(shown, b"said\n", "the other one is shown all the same");
+    }
+
+    #[test]
+    fn a_log_that_was_emptied_is_shown_from_its_beginning() {
+        let path = std::env::temp_dir().join(format!("muster-emptied-{}", std::process::id()));
+        std::fs::write(&path, "before\n").unwrap();
+        let (mut log, count, mut out) =
+            (Log::new(File::open(&path).unwrap(), Lines::new(None)), AtomicU64::new(0), Vec::new());
+        log.show(&count, &mut out).unwrap();
+        std::fs::write(&path, "after\n").unwrap();
+        log.show(&count, &mut out).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(out, b"before\nafter\n");
     }
 
     #[test]

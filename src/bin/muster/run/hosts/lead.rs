@@ -11,11 +11,12 @@ use crate::run::progress::Shown;
 use crate::run::signals::Signals;
 use crate::run::tail::{has_colours, Lines, Pane};
 use crate::sys;
-use crate::voice::Voice;
+use crate::voice::{Output, Voice};
 use muster::config::HostSlots;
 use muster::net::{host, interface, limit, resolve};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
     pass_on(signals, sender.clone()).map_err(failed)?;
     let gone = |error: io::Error| format!("can't lead the hosts: the working directory: {error}");
     let folder = std::env::current_dir().map_err(gone)?;
-    let show = Show::start(Pane::new(io::stdout(), voice.row())).map_err(failed)?;
+    let show = Show::start(Pane::new(Output, voice.row())).map_err(failed)?;
     let mut lead = Lead {
         plan,
         voice,
@@ -91,7 +92,7 @@ struct Member {
 
 impl Member {
     fn new(place: &HostShare) -> Member {
-        let (output, words) = (Lines::new(Some(String::new())), Lines::new(Some(format!("[{}] ", place.host.name))));
+        let (output, words) = (Lines::made(), Lines::new(Some(format!("[{}] ", place.host.name))));
         Member { line: None, output, words, summary: None, has_spec: false }
     }
 }
@@ -117,13 +118,13 @@ impl Lead<'_> {
         let descriptors = line::DESCRIPTORS * self.plan.places.len() as u64 + line::WHILE_IT_OPENS;
         limit::room_for(descriptors, 0).map_err(|error| io::Error::other(error.to_string()))?;
         let (own, until) = (std::env::current_exe()?, Instant::now() + LOOK_UPS);
-        let part = format!("exec {} host-part", quoted(&own.to_string_lossy()));
+        let part = OsString::from_vec([b"exec ", &quoted(own.as_os_str().as_bytes())[..], b" host-part"].concat());
         for (index, place) in self.plan.places.iter().enumerate() {
             let words: Vec<OsString> = match &self.plan.ssh {
                 None if is_here(&place.host, until) => vec![own.clone().into(), "host-part".into()],
                 ssh => {
                     let ssh = ssh.clone().unwrap_or_else(|| vec!["ssh".into()]);
-                    ssh.into_iter().chain([place.host.name.clone().into(), part.clone().into()]).collect()
+                    ssh.into_iter().chain([place.host.name.clone().into(), part.clone()]).collect()
                 }
             };
             match Line::open(&words, index, events) {
@@ -159,8 +160,9 @@ impl Lead<'_> {
                     self.forming.end(self.voice);
                     self.conduct.signalled(signal, then);
                 }
-                Err(_) => self.conduct.tick(then),
+                Err(_) => {}
             }
+            self.conduct.tick(then); // also where one event follows another without a pause
         }
     }
 
@@ -289,8 +291,9 @@ impl Lead<'_> {
 }
 
 /// The word as a shell takes it for one word.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+fn quoted(word: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = word.split(|byte| *byte == b'\'').collect();
+    [b"'", &parts.join(&br"'\''"[..])[..], b"'"].concat()
 }
 
 /// Whether that host is this one, so that nothing need lead there. A name that is not found in time belongs to another

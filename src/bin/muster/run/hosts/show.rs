@@ -2,10 +2,10 @@
 //! thread writes. [`Show::is_full`] says when the hosts are to keep what they have in their logs, until a reader has
 //! taken what is here. What is on its way by then is taken all the same, so that nothing is missing in the middle.
 
-use crate::voice::PATIENCE;
-use std::io::Write;
+use crate::voice::{unwritten, PATIENCE};
+use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const MOST: usize = 64 << 20;
 /// The thread that writes.
 pub struct Show {
     to: Sender<Vec<u8>>,
-    done: Receiver<()>,
+    done: Receiver<Option<std::io::Error>>,
     waiting: Arc<AtomicUsize>,
     read: Arc<AtomicUsize>,
 }
@@ -30,13 +30,17 @@ impl Show {
         let read = Arc::new(AtomicUsize::new(0));
         let (count, taken) = (Arc::clone(&waiting), Arc::clone(&read));
         std::thread::Builder::new().name("muster-show".to_owned()).spawn(move || {
+            let mut failed = None;
             for bytes in from {
-                // An error means that the reader has gone away. The run itself goes on.
-                let _ = out.write_all(&bytes).and_then(|()| out.flush());
+                // The run itself goes on. A reader that has gone away wants no more.
+                match out.write_all(&bytes).and_then(|()| out.flush()) {
+                    Err(error) if error.kind() != ErrorKind::BrokenPipe => failed = Some(error),
+                    _ => {}
+                }
                 count.fetch_sub(bytes.len(), Ordering::Relaxed);
                 taken.fetch_add(bytes.len(), Ordering::Relaxed);
             }
-            let _ = finished.send(()); // nobody may wait for it any more
+            let _ = finished.send(failed); // nobody may wait for it any more
         })?;
         Ok(Show { to, done, waiting, read })
     }
@@ -71,18 +75,24 @@ impl Show {
         let Show { to, done, waiting, .. } = self;
         drop(to);
         let (mut since, mut left) = (Instant::now(), waiting.load(Ordering::Relaxed));
-        let mut left_out = 0;
-        while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = done.recv_timeout(PATIENCE / 20) {
+        loop {
+            match done.recv_timeout(PATIENCE / 20) {
+                Err(RecvTimeoutError::Timeout) => {}
+                ended => {
+                    let why = unwritten(&ended.ok()??);
+                    return Some(format!(
+                        "muster: not all of the workers' output was shown: {why}; the logs have it\n"
+                    ));
+                }
+            }
             let now = waiting.load(Ordering::Relaxed);
             if now != left {
                 (since, left) = (Instant::now(), now);
             } else if since.elapsed() >= PATIENCE {
-                left_out = now;
-                break;
+                let words = "of the workers' output were not shown, for nobody took them: the logs have them";
+                return (now > 0).then(|| format!("muster: {now} bytes {words}\n"));
             }
         }
-        let words = "of the workers' output were not shown, for nobody took them: the logs have them";
-        (left_out > 0).then(|| format!("muster: {left_out} bytes {words}\n"))
     }
 }
 
@@ -113,6 +123,14 @@ mod tests {
         assert_eq!(show.finish(), None);
         let expected: String = (0..100).map(|number| format!("{number}\n")).collect();
         assert_eq!(*shared.0.lock().unwrap(), expected.into_bytes());
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_told_of() {
+        let show = Show::start(std::fs::File::options().write(true).open("/dev/full").unwrap()).unwrap();
+        show.put(b"said\n".to_vec());
+        let words = show.finish().unwrap();
+        assert!(words.contains("was shown: standard output cannot be written: No space left"), "{words}");
     }
 
     /// Takes nothing until it is let go.
