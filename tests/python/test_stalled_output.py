@@ -6,8 +6,10 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 import pytest
@@ -193,6 +195,31 @@ def test_all_of_a_schedulers_answer_goes_into_a_pipe_that_does_not_wait(tmp_path
         assert sorted(row["rank"] for row in json.loads(answer)["nodes"]) == [0, 1]
         (tmp_path / "leave").touch()
         cluster.succeed(timeout=LIMIT)
+
+
+def test_all_of_a_dry_run_goes_into_a_pipe_that_does_not_wait(tmp_path):
+    """It has more lines than a voice keeps for a reader that pauses."""
+    words = [MUSTER, "run", "--worker_num=600", "--master_port=8118", f"--log_dir={tmp_path}/logs", "--sim_level=0", "true"]
+    whole = subprocess.run(words, stdout=subprocess.PIPE, env=clean_environment(), timeout=LIMIT, check=True).stdout
+    assert read_slowly(words) == whole and len(whole) > 1 << 18
+
+
+def test_all_of_a_workers_output_goes_into_a_pipe_that_does_not_wait(tmp_path):
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    words = [MUSTER, "run", "--worker_num=1", "--master_port=0", "--join", f"--log_dir={tmp_path}/logs", "seq", "1", "40000"]
+    with subprocess.Popen(words, stdout=writer, env=clean_environment()) as process, open(reader, "rb") as stream:
+        os.close(writer)
+        until(lambda: waiting(reader) == size, LIMIT, "the pipe is full")
+        said = stream.read()
+        assert process.wait(LIMIT) == 0
+    assert said == "".join(f"{number}\n" for number in range(1, 40001)).encode()
+
+
+def waiting(pipe):
+    """How many bytes wait in it for a reader."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
 
 
 def test_a_python_callback_delays_nobody():

@@ -89,6 +89,41 @@ def test_ranks_of_two_hosts_find_a_host_whose_own_name_leads_to_its_loopback(tmp
         assert told_of == [[] if binds else hosts.addresses[:1], []]
 
 
+# By torch's store in a file, which names no host.
+MEETS = """
+import sys, torch, torch.distributed as dist
+rank, file = int(sys.argv[1]), sys.argv[2]
+try:
+    dist.init_process_group("muster", init_method=f"file://{file}", rank=rank, world_size=2)
+    dist.all_reduce(x := torch.ones(1))
+    print(f"sum {x.item():g}", flush=True)
+    dist.destroy_process_group()
+except Exception as error:
+    print(f"{type(error).__name__}: {error}", flush=True)
+"""
+
+
+@pytest.mark.launchers
+@pytest.mark.parametrize("named", [False, True])
+def test_a_store_in_a_file_serves_one_host_and_several_whose_scheduler_has_an_address(tmp_path, named):
+    (tmp_path / "program.py").write_text(MEETS)
+    env = {**torches.fetch_torch.installed(tmp_path), "OMP_NUM_THREADS": 1}
+    python = torches.python(torches.fetch_torch.VERSIONS[-1])
+    with NamedHosts(tmp_path) as hosts, contextlib.ExitStack() as stack:
+        if named:
+            env.update(MUSTER_SCHED_HOST=hosts.addresses[0], MUSTER_SCHED_PORT=29600)
+        ranks = []
+        for at in range(2):
+            command = hosts.command(at, [python, tmp_path / "program.py", str(at), tmp_path / "store"])
+            ranks.append(stack.enter_context(Process(command, env, f"rank {at}")))
+        assert ranks[1].wait(SECONDS) == 0, ranks[1].describe()
+        if named:
+            assert ranks[0].wait(SECONDS) == 0, ranks[0].describe()
+            assert [rank.stdout for rank in ranks] == ["sum 2\n"] * 2, [rank.describe() for rank in ranks]
+        else:
+            assert re.search(r"rank 0 listens at 127\.0\.0\.1:\d+, which .* set MUSTER_SCHED_HOST", ranks[1].stdout), ranks[1].describe()
+
+
 @pytest.mark.launchers
 def test_the_page_trains_on_one_host_and_on_two(tmp_path):
     env = {"PATH": f"{torches.on_path(tmp_path / 'bin')}:{os.environ['PATH']}", "OMP_NUM_THREADS": 1}

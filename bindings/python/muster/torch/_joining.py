@@ -21,7 +21,7 @@ from .._errors import InvalidError, MusterError, StateError, UnreachableError
 from .._scheduler import Scheduler
 from .._times import LONGEST_S
 from ._backend import Backend
-from ._places import towards_others
+from ._places import is_loopback, own_loopback, towards_others
 from ._store import Store
 from ._work import none_is_left, translated
 
@@ -91,9 +91,15 @@ def _form(options: Any, store: Any, rank: int, size: int) -> Cluster:
     if rank == 0:
         cluster = _hosted(options, store, size)
     else:
-        address = options.store.get(_ADDRESS).decode()
-        if address.startswith(_NONE):
-            raise UnreachableError(f"init_process_group: rank 0 started no scheduler: {address[len(_NONE):]}")
+        word = options.store.get(_ADDRESS).decode()
+        if word.startswith(_NONE):
+            raise UnreachableError(f"init_process_group: rank 0 started no scheduler: {word[len(_NONE):]}")
+        address, _, loopback = word.partition(" ")
+        if loopback and loopback != own_loopback():
+            raise InvalidError(
+                f"init_process_group: rank 0 listens at {address}, which only processes of its own host reach: "
+                "set MUSTER_SCHED_HOST to an address of that host that all ranks reach, on all ranks"
+            )
         cluster = _joined_at(address, options, rank, size)
     try:
         # No rank goes on, perhaps to the next group, before rank 0 has removed the address from the store.
@@ -109,7 +115,8 @@ def _hosted(options: Any, store: Any, size: int) -> Cluster:
     host = (os.environ.get("MUSTER_SCHED_HOST") or getattr(store, "host", None) or "127.0.0.1").strip("[]")
     try:
         bound = host if os.environ.get("MUSTER_SCHED_BIND") else towards_others(host, size, binds=True)
-        place: Dict[str, Any] = {"sched_host": bound, "sched_port": 0, "cluster_timeout": _limit(options)}
+        port = os.environ.get("MUSTER_SCHED_PORT") or 0
+        place: Dict[str, Any] = {"sched_host": bound, "sched_port": port, "cluster_timeout": _limit(options)}
         scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, **place)
     except Exception as error:  # a warning may be one, too
         # Or the others would wait for an address. The word stays: another attempt needs another store, or another prefix.
@@ -118,7 +125,8 @@ def _hosted(options: Any, store: Any, size: int) -> Cluster:
         raise
     _schedulers.append(scheduler)
     address = _reachable(scheduler.address, host)
-    options.store.set(_ADDRESS, address)
+    # An address that leads each host to itself is of use to those alone that have the same loopback.
+    options.store.set(_ADDRESS, f"{address} {own_loopback()}" if is_loopback(_host_of(address)) else address)
     try:
         return _joined_at(address, options, 0, size)
     finally:
@@ -135,9 +143,13 @@ def _reachable(address: str, host: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
 def _joined_at(address: str, options: Any, rank: int, size: int) -> Cluster:
-    host, _, port = address.rpartition(":")
-    place: Dict[str, Any] = {"sched_host": towards_others(host.strip("[]"), size), "sched_port": port}
+    port = address.rpartition(":")[2]
+    place: Dict[str, Any] = {"sched_host": towards_others(_host_of(address), size), "sched_port": port}
     return init(role="worker", cluster_timeout=_limit(options), worker_num=size, rank_id=rank, **place)
 
 

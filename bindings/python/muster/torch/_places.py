@@ -50,6 +50,21 @@ def _has_other_hosts(size: int) -> bool:
     return local.isdecimal() and int(local) < size
 
 
+def is_loopback(host: str) -> bool:
+    """Whether it is an address of a loopback."""
+    return _is_address(host) and _is_loopback(host)
+
+
+def own_loopback() -> str:
+    """What the processes have in common that reach each other by the loopback: the host's start, and the network namespace.
+
+    Nothing where the system does not tell.
+    """
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as start:
+        return f"{start.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
+    return ""
+
+
 def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
