@@ -5,8 +5,11 @@
 #include "own.h"
 #include "ranks.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { WORKERS = 4, LIMIT_MS = 60000 };
 
@@ -219,8 +222,47 @@ static void after_a_loss(void) {
     CHECK(system(command) == 0);
 }
 
+/* One member cannot make the group, which the other has. When both have freed it and ask again, they ask for the same one. */
+static void is_short(struct ranks *ranks, int rank, muster_cluster_t *cluster) {
+    static const int32_t pair[] = {0, 1};
+    int32_t one = 1, sum;
+    muster_group_t *group = NULL;
+    struct rlimit before, none;
+    CHECK_OK(muster_barrier(muster_world(cluster)));
+    if (rank == 1) {
+        int next = open("/dev/null", O_RDONLY);
+        CHECK(next >= 0 && close(next) == 0 && getrlimit(RLIMIT_NOFILE, &before) == 0);
+        none = (struct rlimit){(rlim_t)next, before.rlim_max};
+        CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+        CHECK_IS(MUSTER_ERR_SYSTEM, muster_group_create_members(cluster, pair, 2, "d", -1, &group));
+        CHECK(group == NULL && setrlimit(RLIMIT_NOFILE, &before) == 0);
+        until(cluster, "it is freed");
+    } else {
+        group = made(cluster, pair, 2, "d");
+        CHECK(muster_allreduce(group, &one, &sum, 1, MUSTER_INT32, MUSTER_SUM) != MUSTER_OK);
+        muster_group_free(group);
+        proceed(cluster, "it is freed");
+    }
+    group = made(cluster, pair, 2, "d");
+    sums(group, 2);
+    muster_group_free(group);
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+    (void)ranks;
+}
+
+static void after_a_shortage(void) {
+    struct ranks *ranks = ranks_start(2, is_short, NULL);
+    for (int rank = 0; rank < 2; rank++) {
+        ranks_await(ranks, rank);
+    }
+    CHECK_OK(ranks_finish(ranks));
+    ranks_free(ranks);
+}
+
 int main(void) {
     after_a_loss(); /* first: it forks */
+    after_a_shortage();
     run(WORKERS, 1, of_some);
     run(WORKERS, 0, in_vain);
     run(3, 0, ended);

@@ -104,7 +104,8 @@ impl GroupTable {
             || self.pacts.has_made(group, key)
     }
 
-    /// The groups of a node from which others have been made, and how many creations each of them has had.
+    /// The groups of a node from which others have been made, and how many creations each of them has had. Those in use come
+    /// first: no more than [`CREATIONS_MAX`] are told.
     pub(super) fn creations_of(&self, key: u32) -> Vec<Creations> {
         let done = self.creations.iter().filter(|(_, creation)| creation.done.is_some());
         let mut counts: BTreeMap<GroupId, u64> = BTreeMap::new();
@@ -113,7 +114,10 @@ impl GroupTable {
             *count = (*count).max(*nth);
         }
         let own = counts.into_iter().filter(|(parent, _)| self.was_in(*parent, key));
-        own.map(|(parent, count)| Creations { parent, count }).take(CREATIONS_MAX).collect()
+        let (used, freed): (Vec<_>, Vec<_>) = own
+            .map(|(parent, count)| Creations { parent, count })
+            .partition(|made| self.built_in(made.parent).is_some() || self.is_used(made.parent));
+        used.into_iter().chain(freed).take(CREATIONS_MAX).collect()
     }
 
     /// The creation of this number, if it was begun.

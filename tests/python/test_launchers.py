@@ -234,10 +234,16 @@ def test_another_jobs_scheduler_on_the_same_port_is_passed_by(secrets):
                 listening = lambda: re.search(r"the scheduler listens at 127\.0\.0\.1:(\d+), for the job", zero.stderr)
                 until(listening, 60, "the second job's scheduler listens")
                 assert int(listening()[1]) in ports_of(f"Open MPI {second}")[1:]
+                all_met(late, zero)
                 with started(of_job(first, **firsts)[1:]) as (partner,):
-                    for process in (late, zero, holder, partner):
-                        assert process.wait(timeout=60) == 0, process.stderr
-                        assert said(process)["everyone"] == [0, 1]
+                    all_met(holder, partner)
+
+
+def all_met(*processes):
+    """Both ranks of a job have ended well, and have met each other."""
+    for process in processes:
+        assert process.wait(timeout=60) == 0, process.stderr
+        assert said(process)["everyone"] == [0, 1]
 
 
 @pytest.mark.parametrize("says", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n", b""], ids=["nothing", "something else", "goodbye"])

@@ -9,7 +9,7 @@ use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::participation::left_error;
-use crate::types::{Epoch, GroupId, Time};
+use crate::types::{hash, Epoch, GroupId, Time};
 use crate::wire::{Formed, MakeByMembers};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Registry {
                     format!("another thread of this process makes a group of these ranks with the tag {tag:?}");
                 return Err(Error::new(Status::State, sentence));
             }
-            kept.by_members.get(&name).copied().unwrap_or(0) + 1
+            kept.by_members.get(&hash_of(&name.0, tag)).copied().unwrap_or(0) + 1
         };
         let (members, tag) = name.clone();
         let wanted = MakeByMembers { ask: state.next_ask(), wants: true, tag, nth, members };
@@ -88,6 +88,12 @@ impl Registry {
         let id = made.map_err(|error| Error::new(error.status(), format!("{title}: {}", error.message())))?;
         self.handle(id).ok_or_else(left_error)
     }
+}
+
+/// A number for a list of members and a tag, the same on all members.
+pub(super) fn hash_of(members: &[u32], tag: &str) -> u64 {
+    let length = std::iter::once(members.len() as u64);
+    hash(length.chain(members.iter().map(|member| u64::from(*member))).chain(tag.bytes().map(u64::from)))
 }
 
 /// The answer to the wish, as soon as it is known.

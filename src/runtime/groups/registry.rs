@@ -4,6 +4,7 @@
 //! Invariant: a thread that holds the lock of this registry does not ask for the node's view (`state/node_state`). The
 //! other way round is right.
 
+use super::by_members::hash_of;
 use super::group::Group;
 use super::handle::GroupHandle;
 use crate::agent::Event;
@@ -34,9 +35,10 @@ pub enum Standing {
 pub(crate) struct Kept {
     pub handles: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
-    /// How many groups this process has made by itself of these members (indices, in order of rank) under this tag; and
-    /// the groups that it makes just now.
-    pub by_members: HashMap<(Vec<u32>, String), u64>,
+    /// How many groups were made of a list of members under a tag, by the hash of both: lists and tags may be long, and a
+    /// count stays for good. If two have one hash, all their members count them together.
+    pub by_members: HashMap<u64, u64>,
+    /// The members (indices, in order of rank) and the tags of the groups that this process makes just now.
     pub creating: HashSet<(Vec<u32>, String)>,
 }
 
@@ -165,13 +167,16 @@ impl Registry {
             let mut kept = self.kept();
             // If nobody waits any more, the program will ask for this group again.
             let Some(waits) = view.by_members.get_mut(&ask) else { return };
-            if let (Some(id), Err(error)) = (id, &group) {
-                wanted = Err(cannot_make(&formed, Some(id), error));
+            if id.is_some() {
+                kept.by_members.insert(hash_of(&members, &tag), nth); // the others have it, also if this process cannot make it
             }
-            if let Ok(group) = &group {
-                kept.handles.push(GroupHandle::new(Arc::clone(group)));
-                kept.by_members.insert((members, tag), nth);
-                wanted = Ok(Some(Arc::clone(group)));
+            match (id, &group) {
+                (Some(id), Err(error)) => wanted = Err(cannot_make(&formed, Some(id), error)),
+                (_, Ok(group)) => {
+                    kept.handles.push(GroupHandle::new(Arc::clone(group)));
+                    wanted = Ok(Some(Arc::clone(group)));
+                }
+                (None, Err(_)) => {}
             }
             *waits = Some(group.map(|group| group.id()));
         });

@@ -63,6 +63,12 @@ impl Deadlines {
         self.times.clear();
     }
 
+    /// The group is over: nobody waits for an answer of the scheduler's any more.
+    pub(super) fn forget_questions(&mut self, state: &NodeState) {
+        let mut view = state.view();
+        std::mem::take(&mut self.asked).into_values().for_each(|(_, ask)| drop(view.absent.remove(&ask)));
+    }
+
     /// Most operations end long before their deadlines, which are then dropped from time to time.
     pub(super) fn forget_ended(&mut self, transfers: &Transfers) {
         if self.times.len() > DEADLINES_KEPT + 2 * transfers.operations.len() {

@@ -68,6 +68,7 @@ impl Messages {
         if let Some(failure) = self.context.told() {
             let first = self.context.break_with(failure);
             engine.fail(&first, &self.context.last_word_of(&first));
+            engine.deadlines.forget_questions(&self.context.state);
         }
     }
 

@@ -121,7 +121,9 @@ impl Messages {
     /// Ends all messages, and says the last word on their links.
     pub(crate) fn close(&self) {
         if let (Some(handle), Some(failure)) = (self.handle.get(), self.context.broken()) {
-            lock(&handle.engine).fail(&failure, &self.context.last_word_of(&failure));
+            let mut engine = lock(&handle.engine);
+            engine.fail(&failure, &self.context.last_word_of(&failure));
+            engine.deadlines.forget_questions(&self.context.state);
         }
     }
 

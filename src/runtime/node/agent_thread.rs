@@ -7,7 +7,7 @@
 use super::agent_run::AgentRun;
 use super::connection::{Attempt, Connection, CONTROL};
 use super::own_addresses::OwnAddresses;
-use super::whereabouts::{Announce, Places, Whereabouts};
+use super::whereabouts::{waking, Places, Whereabouts};
 use crate::agent::{Agent, Command, Event, Input, Output};
 use crate::error::{Error, Failure, Result, Status};
 use crate::net::{Listener, Poller, Token};
@@ -358,7 +358,9 @@ impl Node {
             Event::MadeByMembers(wanted, outcome) => {
                 let id = outcome.as_ref().ok().copied();
                 let made = self.registry.made_by_members(wanted, outcome, self.setup.operation_timeout_ms);
-                self.group_made(made, id);
+                if !matches!(made, Ok(None)) {
+                    self.group_made(made, id); // else nobody waits: the node has the group once the program asks again
+                }
             }
             Event::Located(ask, member) if is_for_links(ask) => {
                 let unknown = self.mesh.located(&member, &self.poller);
@@ -451,11 +453,15 @@ impl Node {
     }
 
     fn serve_control(&mut self) {
-        let (inputs, end) = self.connection.read();
-        inputs.into_iter().for_each(|input| self.feed(input));
+        let (attempt, (inputs, end)) = (self.connection.attempts, self.connection.read());
+        // Once the brain has begun another attempt, neither the rest nor the end of this connection concerns it.
+        let stays = inputs.into_iter().all(|input| {
+            self.feed(input);
+            self.connection.attempts == attempt
+        });
         match end {
-            None => self.connection.write(),
-            Some(end) => self.lose(&end),
+            Some(end) if stays => self.lose(&end),
+            _ => self.connection.write(),
         }
     }
 
@@ -481,16 +487,6 @@ impl Node {
         self.listener = Some(listener);
         Ok(())
     }
-}
-
-/// Wakes the agent thread of a node, if the thread is still there: a lookup may outlast it.
-fn waking(state: &Arc<NodeState>) -> Announce {
-    let state = Arc::downgrade(state);
-    Arc::new(move || {
-        if let Some(state) = state.upgrade() {
-            state.waker.wake();
-        }
-    })
 }
 
 #[cfg(test)]

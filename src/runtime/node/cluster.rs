@@ -142,10 +142,13 @@ fn scheduler_thread(settings: &Settings, guard: &Guard) -> Result<Option<Schedul
         }
         _ => return Ok(None),
     };
+    let is_alone = matches!(settings.assignment, Assignment::Alone { .. });
     let mut settings = settings.clone();
     settings.assignment = place;
     settings.warnings.clear(); // the node tells of them
-    SchedulerThread::of(Serving::guarded(&settings, guard.shared())?).map(Some)
+    let thread = SchedulerThread::of(Serving::guarded(&settings, guard.shared())?)?;
+    // If this process cannot join, the others can go on with recovery; and in a cluster of one there are no others.
+    Ok(Some(if settings.enable_recovery || is_alone { thread.vanishing() } else { thread }))
 }
 
 impl Cluster {

@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     met: Option<(SocketAddr, bool)>,
     next_dial: usize,
     through: Vec<u8>,
+    /// How many attempts were made so far. Another number after a read: what was read is an earlier connection's.
+    pub attempts: u64,
     /// Whether there is more to read, or to write, of which the poller does not know.
     pub more: bool,
     /// Looks out for the next answer of the store: a caller's next question follows the answer to its last.
@@ -80,6 +82,7 @@ impl Connection {
             met: None,
             next_dial: FIRST_DIAL,
             through: vec![0; FIRST_READ_BYTES],
+            attempts: 0,
             more: false,
             lookout: Lookout::new(poll),
         }
@@ -137,6 +140,7 @@ impl Connection {
     /// Attempts the connection to one of the scheduler's places.
     pub(crate) fn dial(&mut self, place: usize, deadline: Time, poller: &Poller) -> Attempt {
         self.place = place;
+        self.attempts += 1;
         let (mut addresses, reason) = self.whereabouts.begin(place);
         self.put_in_order(&mut addresses);
         let mut dial = Dial::start(&addresses, poller, || following(&mut self.next_dial));

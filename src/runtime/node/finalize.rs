@@ -74,12 +74,15 @@ impl Drop for Cluster {
         let goes_on = match *self.leaving.get_mut().unwrap_or_else(PoisonError::into_inner) {
             // The others take this node for lost. With recovery it may come back, so the job must go on.
             Leaving::NotYet => self.state.recovery,
-            // The scheduler may vanish: nodes that have not left can do without it. But after an abort it must stay, to
-            // record the abort.
-            Leaving::HasLeft | Leaving::Done => !self.state.view().epoch.is_aborted(),
+            // Nodes that have not left can do without the scheduler.
+            Leaving::HasLeft | Leaving::Done => true,
         };
-        if let Some(scheduler) = self.scheduler.as_ref().filter(|_| goes_on) {
-            scheduler.vanish();
+        if let Some(scheduler) = &self.scheduler {
+            // After an abort the scheduler stays for as long as it takes to record the abort.
+            match goes_on && !self.state.view().epoch.is_aborted() {
+                true => scheduler.vanish(),
+                false => drop(scheduler.stop()), // it only says how the job has ended
+            }
         }
     }
 }

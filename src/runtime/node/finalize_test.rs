@@ -63,11 +63,13 @@ fn the_others_go_on_when_the_process_leaves_that_hosts_the_scheduler() {
     });
 }
 
-/// A job that still has members may go on with a new scheduler. One that was aborted may not.
+/// A job that still has members may go on with a new scheduler, whether this process has left or is lost to the others. One that
+/// was aborted may not.
 #[test]
 fn with_recovery_the_journal_of_such_a_job_is_done_only_after_an_abort() {
-    for aborts in [false, true] {
-        let folder = std::env::temp_dir().join(format!("muster-finalize-{}-{aborts}", std::process::id()));
+    for (aborts, leaves) in [(false, true), (true, true), (false, false), (true, false)] {
+        let name = format!("muster-finalize-{}-{aborts}-{leaves}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let recovers = |config: &mut Config| {
             config.set("enable_recovery", "1").unwrap();
             config.set("recovery_path", folder.to_str().unwrap()).unwrap();
@@ -77,7 +79,9 @@ fn with_recovery_the_journal_of_such_a_job_is_done_only_after_an_abort() {
         if aborts {
             host.abort(7, "enough").unwrap();
         }
-        host.finalize().unwrap();
+        if leaves {
+            host.finalize().unwrap();
+        }
         drop(host);
         let mut config = Config::new();
         config.set("worker_num", "2").unwrap();

@@ -12,6 +12,7 @@ use crate::config::{Assignment, Settings};
 use crate::error::Error;
 use crate::net::resolve::{asks_nobody, with_port, Lookup};
 use crate::runtime::scheduler::port;
+use crate::runtime::state::node_state::NodeState;
 use crate::types::Time;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,6 +54,16 @@ pub fn places(settings: &Settings, here: Option<&[SocketAddr]>) -> Result<(Place
 
 /// A function that is called from any thread when a lookup has ended.
 pub type Announce = Arc<dyn Fn() + Send + Sync>;
+
+/// Wakes the agent thread of a node, if the thread is still there: a lookup may outlast it.
+pub(crate) fn waking(state: &Arc<NodeState>) -> Announce {
+    let state = Arc::downgrade(state);
+    Arc::new(move || {
+        if let Some(state) = state.upgrade() {
+            state.waker.wake();
+        }
+    })
+}
 
 /// What is known of the scheduler's addresses.
 pub(crate) struct Whereabouts {

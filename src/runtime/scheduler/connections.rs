@@ -30,6 +30,8 @@ const CLOSING_WHEN_SHORT: usize = 32;
 /// How many connections with something to write may gather before it is written: what goes to all nodes is made as it
 /// is sent.
 const DIRTY_MAX: usize = 64;
+/// How long the other end of a connection that only listens may give no sign of life. A launcher waits as long for ours.
+const SIGNS: Duration = Duration::from_secs(30);
 
 struct Connection {
     link: ControlLink,
@@ -173,6 +175,14 @@ impl Connections {
     pub fn becomes_nodes(&mut self, id: ConnId) {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.is_nodes = true;
+        }
+    }
+
+    /// Asks the other end for signs of life: of one that has gone without a word nothing else would tell, because nothing need
+    /// be sent to it for as long as the job lasts.
+    pub fn asks_for_signs(&mut self, id: ConnId) {
+        if let Some(connection) = self.open.get_mut(&id) {
+            connection.link.transport.ask_for_signs(SIGNS);
         }
     }
 

@@ -318,8 +318,10 @@ impl Serving {
                     self.feed(Input::Received(id, Message::Register(register)));
                 }
                 Ok(message) => {
-                    if matches!(message, Message::StoreBegin(_) | Message::StorePiece(_)) {
-                        self.connections.store.lookout.stir();
+                    match message {
+                        Message::StoreBegin(_) | Message::StorePiece(_) => self.connections.store.lookout.stir(),
+                        Message::Watch(_) => self.connections.asks_for_signs(id),
+                        _ => {}
                     }
                     self.feed(Input::Received(id, message));
                 }

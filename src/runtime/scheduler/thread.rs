@@ -25,6 +25,8 @@ pub struct SchedulerThread {
     waker: Waker,
     /// The interruptions that end the waits of the program that started it.
     interrupts: Interrupts,
+    /// What it is asked when it is dropped.
+    when_dropped: u8,
 }
 
 impl SchedulerThread {
@@ -60,6 +62,7 @@ impl SchedulerThread {
             wanted,
             waker,
             interrupts: Interrupts::default(),
+            when_dropped: STOP,
         })
     }
 
@@ -93,6 +96,12 @@ impl SchedulerThread {
         wait_until(waits, || clock.until(deadline), attention, |result| result.clone())
     }
 
+    /// The same thread; when it is dropped it vanishes, in place of being stopped.
+    pub fn vanishing(mut self) -> SchedulerThread {
+        self.when_dropped = VANISH;
+        self
+    }
+
     /// Ends the job, for all nodes that are still in it, and waits until it has ended.
     pub fn stop(&self) -> Result<()> {
         self.end(STOP)
@@ -114,7 +123,7 @@ impl SchedulerThread {
 impl Drop for SchedulerThread {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            let _ = self.stop();
+            let _ = self.end(self.when_dropped);
             let _ = thread.join(); // its panic was caught
         }
     }
