@@ -451,7 +451,55 @@ static void a_scheduler_comes_back(void) {
     CHECK(system(command) == 0);
 }
 
+/* Without recovery there is no next epoch once a rank is gone: those in muster_recover, which takes every rank, find that out. */
+
+/* The rank that goes, and whether it leaves in order. */
+static int goes;
+static bool in_order;
+
+static void waits_for_all(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
+    struct note *note = &ranks->note[rank];
+    char name[16];
+    snprintf(name, sizeof name, "rank %d (", goes);
+    warm_up(muster_world(cluster));
+    CHECK(sem_post(&note->ready) == 0);
+    await(&note->go);
+    if (rank != goes) {
+        double begun = now_s();
+        muster_status_t expected = in_order ? MUSTER_ERR_PEER_LEFT : MUSTER_ERR_PEER_LOST;
+        CHECK_FAILS(expected, name, muster_recover(cluster, 600000));
+        CHECK_FAILS(expected, name, muster_recover(cluster, 600000));
+        CHECK(now_s() - begun < 30 * patience());
+    }
+    CHECK_OK(muster_finalize(cluster));
+    muster_cluster_free(cluster);
+}
+
+static void one_goes_while_others_recover(int which, bool leaves) {
+    goes = which;
+    in_order = leaves;
+    struct ranks *ranks = without_scheduler(3, waits_for_all, NULL);
+    for (int rank = 0; rank < 3; rank++) {
+        if (rank != goes) {
+            go(ranks, rank);
+        }
+    }
+    usleep(300000); /* so that the others mostly wait by then; what they are told is the same if they do not */
+    if (leaves) {
+        go(ranks, goes);
+    } else {
+        ranks_kill(ranks, goes);
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        ranks_await(ranks, rank);
+    }
+    ranks_free(ranks);
+}
+
 int main(void) {
+    one_goes_while_others_recover(0, false);
+    one_goes_while_others_recover(2, false);
+    one_goes_while_others_recover(1, true);
     all_go_on();
     one_is_gone(5, 3, false);
     one_is_gone(3, 2, false);

@@ -223,7 +223,7 @@ static void after_a_loss(void) {
 }
 
 /* One member cannot make the group, which the other has. When both have freed it and ask again, they ask for the same one. */
-static void is_short(struct ranks *ranks, int rank, muster_cluster_t *cluster) {
+static void is_short(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
     static const int32_t pair[] = {0, 1};
     int32_t one = 1, sum;
     muster_group_t *group = NULL;

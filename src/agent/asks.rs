@@ -44,6 +44,11 @@ impl Asks {
         self.suspects.iter().map(|(peer, evidence)| (*peer, evidence.clone())).collect()
     }
 
+    /// Whether a caller waits for the next epoch, and so for every node.
+    pub(super) fn needs_all(&self) -> bool {
+        self.recover.as_ref().is_some_and(|wish| wish.inside)
+    }
+
     /// A report on a suspect came. Returns whether it was asked for.
     pub(super) fn reported(&mut self, peer: u32) -> bool {
         self.suspects.remove(&peer).is_some()

@@ -114,7 +114,7 @@ impl Watch {
         self.timeout / 5
     }
 
-    fn members(&self) -> &[std::sync::Arc<Member>] {
+    pub(super) fn members(&self) -> &[std::sync::Arc<Member>] {
         self.members.as_deref().unwrap_or_default()
     }
 

@@ -113,7 +113,8 @@ impl Watch {
         if self.round.is_none() || !around.judges() {
             return None;
         }
-        for (peer, evidence) in around.asks.suspects() {
+        let suspects = around.asks.suspects();
+        for (peer, evidence) in suspects.into_iter().chain(self.needed(around)) {
             let asked = self.asked;
             let known = self.peer(peer, around.now);
             if known.suspected.is_some() {
@@ -124,7 +125,10 @@ impl Watch {
             let (is_up, has_left) = (known.standing == Standing::Up, known.standing == Standing::Left);
             around.tell_peer(peer, ToPeer::Look);
             if has_left {
-                self.answer_suspicion(peer, PeerState::Left, around);
+                let failure = self.has_left(peer, around);
+                if failure.is_some() {
+                    return failure;
+                }
             } else if is_up {
                 self.ask(peer, around);
             }
@@ -137,6 +141,18 @@ impl Watch {
             }
         }
         None
+    }
+
+    /// The nodes after which this node asks because a caller waits for the next epoch, which takes every node. The coordinator
+    /// asks after all others; they ask after the coordinator alone, because it finds out about all.
+    fn needed(&self, around: &Around) -> Vec<(u32, String)> {
+        if !around.asks.needs_all() {
+            return Vec::new();
+        }
+        let coordinator = self.coordinator();
+        let others = self.members().iter().map(|member| member.index).filter(|index| *index != self.own);
+        let needed = others.filter(|index| coordinator == self.own || *index == coordinator);
+        needed.map(|index| (index, "muster_recover waits for it".to_owned())).collect()
     }
 
     fn answer_suspicion(&mut self, peer: u32, state: PeerState, around: &mut Around) {
@@ -267,10 +283,22 @@ impl Watch {
             PeerWord::GivesUp(_) => {}
             PeerWord::Leaves => {
                 self.peer(index, now).standing = Standing::Left;
-                self.answer_suspicion(index, PeerState::Left, around);
+                return self.has_left(index, around);
             }
         }
         None
+    }
+
+    /// A node has left in order: nobody need suspect it. But those that wait for the next epoch wait in vain, and the coordinator
+    /// tells them.
+    fn has_left(&mut self, index: u32, around: &mut Around) -> Option<Failure> {
+        self.answer_suspicion(index, PeerState::Left, around);
+        let tells = around.asks.needs_all() && around.judges() && self.coordinator() == self.own;
+        let (epoch, culprit) = (around.member.filter(|_| tells)?.epoch, self.member(index)?.culprit());
+        let cause = "has left the cluster, and without it there is no next epoch".to_owned();
+        let failure =
+            Failure { status: Status::PeerLeft, culprit: Some(culprit), cause, epoch, group: None, sequence: 0 };
+        Some(self.conclude(failure, around))
     }
 
     /// Closes the connection if both nodes have their scheduler again: nobody need watch, and it would cost a

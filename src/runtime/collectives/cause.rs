@@ -11,7 +11,7 @@ use crate::runtime::base::patience::{self, VERDICT_WAIT};
 use crate::runtime::links::link::LinkEnd;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::stragglers::{absent_in_words, place_in_words};
-use crate::runtime::state::verdict::{Concern, PeerQuery, Unsaid, Word};
+use crate::runtime::state::verdict::{note_that_it_left, Concern, PeerQuery, Unsaid, Word};
 use crate::types::{Call, CallKind, Time};
 use crate::wire::{Absent, COMPARED_WITHIN};
 use std::cmp::Ordering;
@@ -149,6 +149,7 @@ impl Running<'_> {
     fn left(&self, peer: u32, culprit: Option<Culprit>) -> Failure {
         let who = if culprit.is_none() { format!("rank {peer} ") } else { String::new() };
         let cause = format!("{who}{}, and {} needs it", self.context.roster.parted(), self.title());
+        note_that_it_left(self.context, peer, culprit.as_ref());
         // The peer may have called something else before it left: the scheduler compares.
         self.turns.with_log(CallLog::doubt);
         self.context.ask(Command::Report);

@@ -85,6 +85,16 @@ impl PeerQuery {
     }
 }
 
+/// A link of this group has said that its peer has left the cluster. That is then known on all groups: while the scheduler is away
+/// nobody else may say it. A group that the program made tells no more than that the peer may have freed it.
+pub(crate) fn note_that_it_left(context: &Context, peer: u32, culprit: Option<&Culprit>) {
+    let (Some(index), Some(culprit), false) = (context.index_of(peer), culprit, context.is_made()) else { return };
+    let mut view = context.state.view();
+    if view.epoch.is_in(context.epoch()) {
+        view.epoch.peers.insert(index, (PeerState::Left, culprit.clone()));
+    }
+}
+
 /// What is known of a peer whose link has ended.
 pub(crate) enum Word {
     /// The cluster or the group is broken: the first cause.
