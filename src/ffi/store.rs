@@ -105,7 +105,8 @@ pub unsafe extern "C" fn muster_store_get(
 
 /// Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The
 /// number is kept as decimal text; if the value is not a number, or the sum needs more than 64 bits, it returns
-/// MUSTER_ERR_INVALID. Happens exactly once, whatever happens to the connection.
+/// MUSTER_ERR_INVALID. The text keeps the limits of every value (muster_store_set). Happens exactly once, whatever
+/// happens to the connection.
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster, `key` NULL or a string, `out` writable or NULL.

@@ -128,7 +128,9 @@ impl Entries {
             }
             Add => {
                 let sum = add(first(), self.get(first()).map(Blob::as_slice), begin.delta)?;
-                self.insert(&[(first(), sum.to_string().as_bytes())], room)?;
+                let text = sum.to_string();
+                fits(text.len(), room)?;
+                self.insert(&[(first(), text.as_bytes())], room)?;
                 Outcome::Done(sum, None, true)
             }
             CompareSet => self.compare_set(first(), bytes.split_at(begin.expected_bytes as usize), room)?,

@@ -188,6 +188,10 @@ fn add_counts_in_decimal() {
         assert_eq!(status, Status::Invalid);
         assert!(reason.contains("add needs a decimal number"), "{reason}");
     }
+    bench.0.limits.value_max = 2;
+    assert_eq!(bench.add(1, 7, "short", 99), [(1, 7, OK, 99, None)]);
+    let (status, reason) = bench.refusal(1, StoreBegin { delta: 1, ..ask(StoreOperation::Add, 8, "short") });
+    assert_eq!((status, reason.as_str()), (Status::Limit, "a store value of 3 bytes: the limit is 2"));
 }
 
 #[test]
