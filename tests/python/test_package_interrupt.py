@@ -193,6 +193,59 @@ def test_what_the_library_gave_out_as_a_handler_raised_is_not_lost():
         assert [said(worker)["box"] for worker in cluster.succeed(timeout=60)] == [[49], [0]]
 
 
+BETWEEN = """
+    from array import array
+    from muster._library import LIBRARY
+
+    def raises_behind(there):
+        def then_raises(*words):
+            there(*words)
+            raise KeyboardInterrupt  # as Python runs handlers right behind a call
+        return then_raises
+
+    with muster.init() as c:
+        group = c.world.split(0)
+        owner, name = {owner}, "{name}"
+        if c.rank == 0:
+            there = getattr(owner, name)
+            setattr(owner, name, raises_behind(there))
+        c.world.barrier()
+        try:
+            {call}
+            say(ended="well")
+        except (KeyboardInterrupt, muster.AbortedError, muster.MismatchError) as error:
+            say(ended=type(error).__name__, is_over=group.failure() is not None)
+        if c.rank == 0:
+            setattr(owner, name, there)
+        try:
+            say(next=group.allreduce(array("q", [c.rank + 7]), op="min")[0])
+        except (muster.AbortedError, muster.MismatchError) as error:
+            say(next="revoked")
+"""
+
+
+@pytest.mark.parametrize("name, call", [
+    ("allgather", "group.allgather_object(c.rank)"),
+    ("allgather", "group.gather_object(c.rank)"),
+    ("broadcast", "group.broadcast_object(c.rank, root=1)"),
+    ("scatter", "group.scatter_object([0, 1], root=1)"),
+    ("alltoall", "group.alltoall_object([0, 1])"),
+])
+def test_a_handler_that_raises_between_the_two_collectives_of_an_object_revokes_the_group(name, call):
+    with Cluster(packaged(BETWEEN.format(owner="LIBRARY", name=f"muster_{name}", call=call)), workers=2) as cluster:
+        first, second = (said(worker) for worker in cluster.succeed(timeout=60))
+        assert first == {"ended": "KeyboardInterrupt", "is_over": True, "next": "revoked"} and second["next"] == "revoked"
+
+
+def test_a_handler_that_raises_behind_a_reduction_by_a_function_leaves_no_rank_waiting():
+    call = "group.allreduce(array('d', [1.0]), op=c.operation(lambda lower, inout, dtype: None))"
+    with Cluster(packaged(BETWEEN.format(owner="muster.Request", name="wait", call=call)), workers=2) as cluster:
+        first, second = (said(worker) for worker in cluster.succeed(timeout=60))
+        # The others may have ended the call with this rank before it is cancelled: then the group holds, and the next call is the next.
+        assert first["ended"] == "KeyboardInterrupt" and second["ended"] in ("well", "AbortedError")
+        assert first["next"] == second["next"] and first["next"] in (7, "revoked")
+
+
 def test_a_cluster_that_forms_while_a_handler_raises_is_left_with_that_as_the_reason():
     lines = """
         from muster import _interrupt

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 from . import _config, _life
 from ._config import Config
-from ._errors import ROLES, Failure, InvalidError, MusterError, Status, check, failure_of
+from ._errors import ROLES, Failure, InvalidError, MusterError, Status, check, failure_of, worded
 from ._group import Group
 from ._library import LIBRARY, FailureStruct, HcclCmStruct
 from ._operations import Operation
@@ -113,7 +113,7 @@ class Cluster(_life.OfThisProcess):
         try:
             if error is not None and not _is_success(error):
                 with contextlib.suppress(MusterError):  # a scheduler that is away may still tell the others
-                    self.abort(f"{type(error).__name__}: {error}", _code_of(error))
+                    self.abort(worded(error), _code_of(error))
             with contextlib.suppress(MusterError):  # the exception that is on its way says more
                 self.finalize()
         finally:

@@ -330,3 +330,15 @@ def check(status: int, group: Optional["GroupBase"] = None, cluster: Optional[in
     if status < 0:
         raise error_of(status, group, cluster)
     return status
+
+
+def worded(error: BaseException) -> str:
+    """An exception in words, as "ValueError: disk full". Only its type's name where it has no words, or raises when it is asked
+    for them. Raises nothing.
+    """
+    name = type(error).__name__
+    try:
+        words = str(error)
+        return f"{name}: {words}" if words else name
+    except BaseException:
+        return name

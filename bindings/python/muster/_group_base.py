@@ -1,15 +1,20 @@
 """How a call on a group is made: every collective and message comes through here."""
 
+import contextlib
 import ctypes
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, TypeVar
 
 from . import _life, _reductions
-from ._calls import Call
-from ._errors import InvalidError, MismatchError, Status, check
+from ._calls import Call, barrier
+from ._errors import ForkedError, InvalidError, MismatchError, StateError, Status, check
 from ._library import LIBRARY
 from ._requests import Request, received_of, tell_of_misfit
+from ._text import whole
 
 Answer = TypeVar("Answer")
+
+# The errors of a call that has not begun. Any other error of a collective has revoked the group already.
+_NOTHING_BEGAN = (InvalidError, StateError, ForkedError)
 
 
 class GroupBase(_life.OfThisProcess):
@@ -79,3 +84,32 @@ class GroupBase(_life.OfThisProcess):
             request: Request[Any] = Request(handle.value, self, call)
         self._checked(status)
         return request
+
+    def _is_root(self, root: int) -> bool:
+        """Whether this rank is the root. Raises `InvalidError` where there is no such rank."""
+        return whole(root, "root", 0, max(self._size, 1) - 1, "0 to the group's size less 1") == self._rank
+
+    @contextlib.contextmanager
+    def _together(self, name: str = "barrier", call: Callable[[], Call] = barrier) -> Iterator[None]:
+        """Around collectives that belong together. A rank may leave between them by an exception, such as one that a signal's
+        handler raises. Then the group is revoked: the others would wait in vain, or take the rank's next call for this one.
+
+        `name` and `call` give the last of the collectives, where it is known beforehand. Then it is that which is cancelled, and
+        not a barrier, which the others may take for the rank's call. Where it has ended nevertheless, nobody waits.
+        """
+        try:
+            yield
+        except _NOTHING_BEGAN:
+            raise
+        except BaseException:
+            self._start_and_cancel(name, call())
+            raise
+
+    def _start_and_cancel(self, name: str, call: Call) -> None:
+        """This revokes the group, if the others have not ended the call with this rank already. No errors: what comes here is an
+        exception that says more, and a group that is over stays so.
+        """
+        request = ctypes.c_void_p()
+        getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(request))
+        LIBRARY.muster_request_cancel(request)
+        LIBRARY.muster_request_free(request)

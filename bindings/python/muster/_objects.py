@@ -34,46 +34,55 @@ class Objects(Collectives, Messages):
     def allgather_object(self, value: Any) -> List[Any]:
         """Gives everyone every rank's object, in order of rank."""
         mine = _pickled(value)
-        counts = self._lengths(len(mine))
-        return _unpickled(self.allgatherv(mine, counts), counts)
+        with self._together():
+            counts = self._lengths(len(mine))
+            everything = self.allgatherv(mine, counts)
+        return _unpickled(everything, counts)
 
     def gather_object(self, value: Any, root: int = 0) -> Optional[List[Any]]:
         """Gives the root every rank's object, in order of rank; returns None on other ranks."""
-        mine = _pickled(value)
-        counts = self._lengths(len(mine))
-        everything = self.gatherv(mine, counts, root=root)
-        return _unpickled(everything, counts) if everything is not None else None
+        is_root, mine = self._is_root(root), _pickled(value)
+        with self._together():
+            counts = self._lengths(len(mine))
+            everything = self.gatherv(mine, counts, root=root)
+        return _unpickled(everything, counts) if is_root else None
 
     def broadcast_object(self, value: Any = None, root: int = 0) -> Any:
         """Gives everyone the root's object, and returns it. On other ranks `value` is not used. The root gets its own
         object back.
         """
-        mine = _pickled(value) if root == self._rank else b""
-        length = self.broadcast(array("q", [len(mine)]), root)[0]
-        data = self.broadcast(mine if root == self._rank else bytearray(length), root)
-        return value if root == self._rank else pickle.loads(data)
+        is_root = self._is_root(root)
+        mine = _pickled(value) if is_root else b""
+        with self._together():
+            length = self.broadcast(array("q", [len(mine)]), root)[0]
+            data = self.broadcast(mine if is_root else bytearray(length), root)
+        return value if is_root else pickle.loads(data)
 
     def scatter_object(self, values: Optional[Sequence[Any]] = None, root: int = 0) -> Any:
         """Gives each rank its object of the root's `values`, which has one for each member; `values` is used at the
         root only.
         """
         pickles: List[bytes] = []
-        if root == self._rank:
+        if self._is_root(root):
             if values is None or len(values) != self._size:
                 raise InvalidError(f"values: {len(values or [])} given, and the group has {self._size} members")
             pickles = [_pickled(value) for value in values]
-        counts = [len(one) for one in pickles]
-        length = self.scatter(array("q", counts) if pickles else None, array("q", [0]), root)[0]
-        return pickle.loads(self.scatterv(bytearray(length), b"".join(pickles), counts, root=root))
+        counts, everything = [len(one) for one in pickles], b"".join(pickles)
+        with self._together():
+            length = self.scatter(array("q", counts) if pickles else None, array("q", [0]), root)[0]
+            data = self.scatterv(bytearray(length), everything, counts, root=root)
+        return pickle.loads(data)
 
     def alltoall_object(self, values: Sequence[Any]) -> List[Any]:
         """Gives rank r the object `values[r]`, and returns what every rank has for this one, in order of rank."""
         if len(values) != self._size:
             raise InvalidError(f"values: {len(values)} given, and the group has {self._size} members")
         pickles = [_pickled(value) for value in values]
-        goes = [len(one) for one in pickles]
-        comes = list(self.alltoall(array("q", goes)))
-        return _unpickled(self.alltoallv(b"".join(pickles), goes, comes), comes)
+        goes, everything = [len(one) for one in pickles], b"".join(pickles)
+        with self._together():
+            comes = list(self.alltoall(array("q", goes)))
+            data = self.alltoallv(everything, goes, comes)
+        return _unpickled(data, comes)
 
     def send_object(self, value: Any, to: int, tag: int = 0) -> None:
         """Sends an object to the member with rank `to`: two messages, its length and its bytes.

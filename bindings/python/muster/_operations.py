@@ -73,14 +73,13 @@ class Operation(_life.OfThisProcess):
                     view.release()
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[List[BaseException]]:
-        """Around a call: what the function raises meanwhile. The library does not say for which call it calls, so each
-        that is under way hears of it.
+    def watched(self, heard: List[BaseException]) -> Iterator[None]:
+        """Around a call: `heard` gets what the function raises meanwhile. The library does not say for which call it calls, so
+        each that is under way hears of it.
         """
-        heard: List[BaseException] = []
         self._watched[id(heard)] = heard
         try:
-            yield heard
+            yield
         finally:
             del self._watched[id(heard)]
 

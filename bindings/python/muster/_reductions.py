@@ -6,11 +6,11 @@ agree afterwards on whether anybody's has.
 """
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 from . import _calls
 from ._calls import Call
-from ._errors import InvalidError, MusterError, ReductionError
+from ._errors import InvalidError, MusterError, ReductionError, worded
 from ._library import LIBRARY
 
 if TYPE_CHECKING:
@@ -30,20 +30,28 @@ def run(group: "GroupBase", name: str, call: Call) -> Any:
     assert operation is not None  # this is what brings a call here
     if operation._cluster is not group._cluster:  # another function may have its number there
         raise InvalidError("op: an operation of another cluster; operation() of this group's cluster makes one for it")
-    with operation.watched() as heard:
-        request = group._started(name, call)
-        try:
-            result = request.wait(_LONG_S)
-        except BaseException as error:
-            if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
-                request.cancel()
-            raise
-    lowest = array("q", [LIBRARY.muster_rank(group._cluster.value) if heard else _NOWHERE])
-    group._run("allreduce", _calls.allreduce(lowest, None, "min"))
+    heard: List[BaseException] = []
+    lowest = array("q", [_NOWHERE])
+
+    def agreement() -> Call:
+        if heard:
+            lowest[0] = LIBRARY.muster_rank(group._cluster.value)
+        return _calls.allreduce(lowest, None, "min")
+
+    with group._together("allreduce", agreement):
+        with operation.watched(heard):
+            request = group._started(name, call)
+            try:
+                result = request.wait(_LONG_S)
+            except BaseException as error:
+                if not isinstance(error, MusterError):  # a signal's handler raised: as in any collective that is under way
+                    request.cancel()
+                raise
+        group._run("allreduce", agreement())
     if lowest[0] == _NOWHERE:
         return result
     raised = heard[0] if heard else None
-    what = f"raised on rank {lowest[0]}" if raised is None else f"raised {type(raised).__name__}: {raised}"
-    failed = ReductionError(f"the function of the reduction {what}")
+    what = f"on rank {lowest[0]}" if raised is None else worded(raised)
+    failed = ReductionError(f"the function of the reduction raised {what}")
     failed.rank = lowest[0]
     raise failed from raised
