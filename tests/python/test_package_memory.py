@@ -59,6 +59,10 @@ class Texts(ctypes.Structure):
     _fields_ = [("of_bytes", ctypes.c_char_p), ("number", ctypes.c_int)]
 
 
+class Number(ctypes.Union):
+    _fields_ = [("whole", ctypes.c_int64), ("real", ctypes.c_double)]
+
+
 class WideTexts(ctypes.Structure):
     _fields_ = [("of_letters", ctypes.c_wchar_p), ("d", ctypes.c_double)]
 
@@ -133,7 +137,7 @@ def test_what_cannot_be_taken_is_told(data, words):
 
 
 @pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3,
-                                   "F", "G", [("z", "c16"), ("Z", "c8"), ("f", "i4")]])
+                                   "F", "G", np.dtype(ml_dtypes.bfloat16).newbyteorder(">"), [("z", "c16"), ("Z", "c8"), ("f", "i4")]])
 def test_other_types_are_taken_by_their_size(dtype):
     data = np.zeros((2, 3), dtype)
     memory = _memory.memory_of(data)
@@ -252,6 +256,13 @@ def test_new_memory_is_like_the_old():
 def test_a_call_on_what_has_no_length_needs_out(call, data):
     with pytest.raises(muster.InvalidError, match=f"out: needed for a {type(data).__name__}, "):
         call(data)
+
+
+def test_elements_of_unions_are_not_reduced_as_their_first_byte():
+    with muster.init(environment=False) as alone:
+        with pytest.raises(muster.InvalidError, match="elements of 8 bytes"):
+            alone.world.allreduce((Number * 2)())
+        assert alone.world.allreduce(array.array("b", [1])) == array.array("b", [1])
 
 
 def test_half_floats_and_bools_are_reduced():

@@ -40,7 +40,8 @@ class Collectives(GroupBase):
             # What training loops call most, at half the price. What is unusual, or wrong, goes the long way below.
             try:
                 view = memoryview(buf)  # type: ignore[arg-type]
-                place, count, dtype = _place(view), view.nbytes // view.itemsize, NUMBERS[view.format]
+                size = view.itemsize
+                place, count, dtype = _place(view), view.nbytes // size, NUMBERS[view.format, size]
                 number = OPERATIONS[op]  # type: ignore[index]
             except _NOT_SO_EASY:
                 pass

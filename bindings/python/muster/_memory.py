@@ -44,9 +44,9 @@ DTYPES: Dict[str, int] = {
     "f": _library.FLOAT32,
     "d": _library.FLOAT64,
 }
-# Those that all operations take.
-NUMBERS = {letter: dtype for letter, dtype in DTYPES.items() if letter != "?"}
 ITEMSIZES: Tuple[int, ...] = (1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8)
+# Those that all operations take, by letter and size: ctypes gives unions and packed structures of any size the letter B.
+NUMBERS = {(letter, ITEMSIZES[dtype]): dtype for letter, dtype in DTYPES.items() if letter != "?"}
 NAMES: Tuple[str, ...] = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
@@ -165,7 +165,7 @@ def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
         if data.dtype.hasobject:
             raise InvalidError(f"{name}: elements of the type {data.dtype} hold pointers, which mean nothing elsewhere")
         memory = memory_of(data.view(f"V{data.dtype.itemsize}"), name)
-        if data.dtype.name == "bfloat16":
+        if data.dtype.name == "bfloat16" and data.dtype.isnative:
             memory.dtype = _library.BFLOAT16
         return memory
     if torch and isinstance(data, torch.Tensor) and data.is_neg():  # of which DLPack says nothing
