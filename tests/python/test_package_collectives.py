@@ -405,6 +405,8 @@ for value in (1.0, 13.0):
     ("w.reduce_scatter(np.zeros(5))", ["5 elements", "2 members"]),
     ("w.scatter(root=1 - rank)", ["out", "root"]),
     ("w.allgather(np.full(1, 7, np.uint8), np.zeros(2, bool))", ["bool", "uint8"]),
+    ("w.allgather(np.zeros(1, 'M8[s]'), np.zeros(2, 'M8[ns]'))", ["V8 (datetime64[ns])", "V8 (datetime64[s])", "must be the same"]),
+    ("w.allgather(np.zeros(1, np.complex64), np.zeros(2, '>f8'))", ["V8 (>d)", "V8 (Zf)"]),
     ("w.send(b'', 9)", ["9"]),
     ("w.send(b'', 2**40)", ["to: is 1099511627776; expected 0 to the group's size less 1"]),
     ("w.send(b'', 0, tag=2**31)", ["tag: is 2147483648; expected 0 to 2147483647"]),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 from ._errors import InvalidError
 from ._library import NOBODY, ReceivedStruct
-from ._memory import Data, Memory, empty_like, memory_of, name_of, shape_of, writable_memory_of
+from ._memory import Data, Memory, empty_like, memory_of, shape_of, writable_memory_of
 from ._operations import Op, Operation, operation_number
 from ._text import rank_of, source_of, tag_of, wanted_tag_of, whole
 
@@ -31,9 +31,9 @@ def _needs(memory: Memory, count: int, name: str, why: str) -> None:
 
 
 def _same_type(given: Memory, taken: Memory) -> None:
-    if given.dtype != taken.dtype or given.boolean < taken.boolean:  # whole numbers make bools that are neither 0 nor 1
-        names = ["bool" if memory.boolean else name_of(memory.dtype) for memory in (taken, given)]
-        raise InvalidError(f"out: has elements of {names[0]}, and buf of {names[1]}; both must be the same")
+    # Whole numbers make bools that are neither 0 nor 1.
+    if given.dtype != taken.dtype or given.form != taken.form or given.boolean < taken.boolean:
+        raise InvalidError(f"out: has elements of {taken.type_name}, and buf of {given.type_name}; both must be the same")
 
 
 def _part(total: int, size: int, name: str) -> int:

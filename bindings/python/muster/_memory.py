@@ -52,6 +52,9 @@ NAMES: Tuple[str, ...] = (
     *("float16", "bfloat16", "float32", "float64"),
 )
 
+# What says in a format that the bytes lie as this machine has them.
+_OWN_ORDER = "[@=<]" if sys.byteorder == "little" else "[@=>!]"
+
 # An array of no elements: it has an address and an owner, and costs least to make.
 Place = ctypes.c_char * 0
 
@@ -97,21 +100,30 @@ class _ReadOnlyPin:
 
 
 class Memory:
-    """A stretch of memory: `place` is what the library is passed, `owner` what keeps it alive."""
+    """A stretch of memory: `place` is what the library is passed, `owner` what keeps it alive. `form` tells types of the caller's
+    own apart that have one size: the buffer protocol's format, or numpy's name.
+    """
 
-    __slots__ = ("boolean", "count", "dtype", "owner", "place", "writable")
+    __slots__ = ("boolean", "count", "dtype", "form", "owner", "place", "writable")
 
-    def __init__(self, place: Any, count: int, dtype: int, writable: bool, owner: Any, boolean: bool = False) -> None:
+    def __init__(
+        self, place: Any, count: int, dtype: int, writable: bool, owner: Any, boolean: bool = False, form: str = ""
+    ) -> None:
         self.place = place
         self.count = count
         self.dtype = dtype
         self.writable = writable
         self.owner = owner
         self.boolean = boolean
+        self.form = form
 
     @property
     def itemsize(self) -> int:
         return itemsize_of(self.dtype)
+
+    @property
+    def type_name(self) -> str:
+        return "bool" if self.boolean else f"{name_of(self.dtype)} ({self.form})" if self.form else name_of(self.dtype)
 
 
 def memory_of(data: Any, name: str = "buf") -> Memory:
@@ -125,15 +137,15 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
             f"{name}: its elements do not lie one after another (shape {view.shape}, strides {view.strides}); a C-contiguous "
             "one is needed, as numpy.ascontiguousarray makes it"
         )
-    letter = view.format if len(view.format) == 1 else view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
-    dtype = DTYPES.get(letter)
+    letter = view.format if len(view.format) == 1 else re.sub(f"^{_OWN_ORDER}+", "", view.format)
+    dtype, form = DTYPES.get(letter), ""
     if dtype is None or ITEMSIZES[dtype] != view.itemsize:
-        dtype = _own_type(view, name)
+        dtype, form = _own_type(view, name), re.sub(_OWN_ORDER, "", view.format)
     count = view.nbytes // view.itemsize
     if not view.readonly:
-        return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?")
+        return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?", form)
     pin = _ReadOnlyPin(view)
-    return Memory(pin.address, count, dtype, False, pin, letter == "?")
+    return Memory(pin.address, count, dtype, False, pin, letter == "?", form)
 
 
 def _own_type(view: memoryview, name: str) -> int:
@@ -166,7 +178,9 @@ def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
             raise InvalidError(f"{name}: elements of the type {data.dtype} hold pointers, which mean nothing elsewhere")
         memory = memory_of(data.view(f"V{data.dtype.itemsize}"), name)
         if data.dtype.name == "bfloat16" and data.dtype.isnative:
-            memory.dtype = _library.BFLOAT16
+            memory.dtype, memory.form = _library.BFLOAT16, ""
+        else:
+            memory.form = str(data.dtype)
         return memory
     if torch and isinstance(data, torch.Tensor) and data.is_neg():  # of which DLPack says nothing
         raise InvalidError(
