@@ -309,6 +309,22 @@ assert w.allreduce(np.ones(1))[0] == 4  # the group holds
 """)
 
 
+def test_an_exception_without_words_in_a_function_of_python_fails_the_call_like_any_other():
+    run("""
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+def reduce(lower, inout, dtype):
+    if rank == 0:
+        raise Wordless
+try:
+    w.allreduce(np.ones(100_000), op=c.operation(reduce))
+    raise AssertionError("has not failed")
+except muster.ReductionError as error:
+    assert error.rank == 0 and ("Wordless" in str(error)) == isinstance(error.__cause__, Wordless) == (rank == 0)
+""", workers=2)
+
+
 def test_the_rank_of_a_function_that_raised_is_that_in_the_world_and_the_same_on_every_rank():
     run("""
 import pickle

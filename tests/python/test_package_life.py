@@ -23,6 +23,8 @@ with muster.init() as c:
     ("raise ValueError('the loss is NaN')", "ValueError: the loss is NaN", 1),
     ("sys.exit(7)", "SystemExit: 7", 7),
     ("os.kill(os.getpid(), 2)", "KeyboardInterrupt", -signal.SIGINT),
+    ("raise type('Wordless', (Exception,), {'__str__': lambda _: None})", "Wordless", 1),
+    ("c.abort(ValueError('the loss is NaN')); os._exit(3)", "ValueError: the loss is NaN", 3),
 ])
 def test_an_exception_that_leaves_the_block_is_everybodys_reason(line, reason, code):
     with Cluster(packaged(ABORTED.format(line=line)), workers=3) as cluster:

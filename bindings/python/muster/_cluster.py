@@ -5,7 +5,7 @@ import ctypes
 import json
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from . import _config, _life
 from ._config import Config
@@ -76,15 +76,18 @@ class Cluster(_life.OfThisProcess):
         self._checked(LIBRARY.muster_finalize(self._handle))
         self._is_left()
 
-    def abort(self, reason: str, code: int = 1) -> None:
+    def abort(self, reason: Union[str, BaseException], code: int = 1) -> None:
         """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and
         reason.
 
-        `reason` is cut after 1,024 bytes. Returns once all other nodes have been told, or raises `UnreachableError`,
+        `reason` is a text, or an exception, which is told as "ValueError: disk full". It is cut after 1,024 bytes. Returns once all other nodes have been told, or raises `UnreachableError`,
         which says how many could not be told. Waits 250 ms for the scheduler. If the scheduler does not answer, this
         rank tells the nodes itself, for 2 s at most.
         """
-        words = (whole(code, "code"), reason.encode(errors="replace").replace(b"\0", b"?"))
+        text = worded(reason) if isinstance(reason, BaseException) else reason
+        if not isinstance(text, str):
+            raise TypeError(f"reason: {reason!r} is a {type(reason).__name__}; a string or an exception is needed")
+        words = (whole(code, "code"), text.encode(errors="replace").replace(b"\0", b"?"))
         self._checked(LIBRARY.muster_abort(self._handle, *words))
 
     def recover(self, timeout: Optional[float] = DEFAULT) -> None:
@@ -113,7 +116,7 @@ class Cluster(_life.OfThisProcess):
         try:
             if error is not None and not _is_success(error):
                 with contextlib.suppress(MusterError):  # a scheduler that is away may still tell the others
-                    self.abort(worded(error), _code_of(error))
+                    self.abort(error, _code_of(error))
             with contextlib.suppress(MusterError):  # the exception that is on its way says more
                 self.finalize()
         finally:

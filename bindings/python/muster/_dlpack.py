@@ -7,7 +7,7 @@ import ctypes
 from typing import Any, Protocol, Tuple
 
 from . import _library
-from ._errors import InvalidError
+from ._errors import InvalidError, worded
 
 _CPU = 1
 _READ_ONLY = 1
@@ -117,7 +117,7 @@ def open_tensor(data: Any, name: str) -> Tensor:
         capsule = _capsule_of(data) if int(device[0]) == _CPU else None
     except (BufferError, RuntimeError, TypeError, ValueError) as refused:  # as producers say no
         raise InvalidError(
-            f"{name}: a {type(data).__name__} that does not give its memory out ({refused}); one of plain numbers on the CPU "
+            f"{name}: a {type(data).__name__} that does not give its memory out ({worded(refused)}); one of plain numbers on the CPU "
             "is needed, as tensor.detach(), .resolve_conj(), .to_dense(), .int_repr() or .cpu() makes it"
         ) from refused
     if capsule is None:

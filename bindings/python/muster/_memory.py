@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _dlpack, _library
-from ._errors import InvalidError
+from ._errors import InvalidError, worded
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -53,7 +53,7 @@ NAMES: Tuple[str, ...] = (
 )
 
 # What says in a format that the bytes lie as this machine has them.
-_OWN_ORDER = "[@=<]" if sys.byteorder == "little" else "[@=>!]"
+_OWN_ORDER = "@=<" if sys.byteorder == "little" else "@=>!"
 
 # An array of no elements: it has an address and an owner, and costs least to make.
 Place = ctypes.c_char * 0
@@ -137,10 +137,10 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
             f"{name}: its elements do not lie one after another (shape {view.shape}, strides {view.strides}); a C-contiguous "
             "one is needed, as numpy.ascontiguousarray makes it"
         )
-    letter = view.format if len(view.format) == 1 else re.sub(f"^{_OWN_ORDER}+", "", view.format)
+    letter = view.format if len(view.format) == 1 else view.format.lstrip(_OWN_ORDER)
     dtype, form = DTYPES.get(letter), ""
     if dtype is None or ITEMSIZES[dtype] != view.itemsize:
-        dtype, form = _own_type(view, name), re.sub(_OWN_ORDER, "", view.format)
+        dtype, form = _own_type(view, name), re.sub(f"[{_OWN_ORDER}]", "", view.format)
     count = view.nbytes // view.itemsize
     if not view.readonly:
         return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?", form)
@@ -192,7 +192,7 @@ def _without_buffer(data: Any, name: str, refused: Exception) -> Memory:
         writable = tensor.writable and not isinstance(data, getattr(jax, "Array", ()))  # which is never written, and does not say so
         return Memory(tensor.address, tensor.count, tensor.dtype, writable, tensor, tensor.boolean)
     raise InvalidError(
-        f"{name}: a {type(data).__name__} has neither the buffer protocol nor DLPack ({refused}); bytes, bytearray, array.array, "
+        f"{name}: a {type(data).__name__} has neither the buffer protocol nor DLPack ({worded(refused)}); bytes, bytearray, array.array, "
         "memoryview, numpy arrays and tensors on the CPU do"
     )
 

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional
 
 from .. import _life
 from .._cluster import Cluster, init
-from .._errors import InvalidError, MusterError, StateError, UnreachableError
+from .._errors import InvalidError, MusterError, StateError, UnreachableError, worded
 from .._scheduler import Scheduler
 from .._times import LONGEST_S
 from ._backend import Backend
@@ -121,7 +121,7 @@ def _hosted(options: Any, store: Any, size: int) -> Cluster:
     except Exception as error:  # a warning may be one, too
         # Or the others would wait for an address. The word stays: another attempt needs another store, or another prefix.
         with contextlib.suppress(RuntimeError):  # of a store that is gone
-            options.store.set(_ADDRESS, f"{_NONE}{error}")
+            options.store.set(_ADDRESS, _NONE + worded(error))
         raise
     _schedulers.append(scheduler)
     address = _reachable(scheduler.address, host)
