@@ -174,6 +174,35 @@ assert rank % 2 or w.recv_object(tag=5) == all_of[(rank - 1) % 4]
 """)
 
 
+def test_an_object_that_was_not_sent_or_not_received_leaves_nothing_behind():
+    run("""
+assert told(w.send_object, bytes(100_000), rank)["error"] == "StateError"
+w.send_object("to myself", rank)
+assert w.recv_object(rank) == "to myself"
+other = 1 - rank
+if rank == 0:
+    w.set_timeout(0.2)
+    assert told(w.send_object, bytes(100_000), other)["error"] == "TimeoutError"
+    w.set_timeout(None)
+w.barrier()
+w.send_object("after a time-out", other)
+there = muster.Group.recv
+def interrupted(*words):
+    muster.Group.recv = there
+    raise KeyboardInterrupt
+muster.Group.recv = interrupted
+try:
+    w.recv_object(other)
+    raise AssertionError("was not interrupted")
+except KeyboardInterrupt:
+    pass
+assert w.recv_object(other) == "after a time-out"
+w.send(np.ones(3), other)
+w.send_object(bytes(100), other)
+assert told(w.recv_object, other)["error"] == "MismatchError" and w.recv_object(other) == bytes(100)
+""", workers=2)
+
+
 def test_reductions_by_a_function_of_python():
     run("""
 def multiply(lower, inout, dtype):

@@ -20,7 +20,7 @@ def _pickled(value: Any) -> bytes:
 
 class Objects(Collectives, Messages):
     """Collectives on objects that can be pickled. Each takes two collectives: one for the lengths, and one for the
-    bytes.
+    bytes. A message is one.
 
     Ranks must trust each other: unpickling runs what the sender says. Ranks may run different versions of Python, as
     far as pickle allows. Blocking and errors as the other collectives.
@@ -85,21 +85,22 @@ class Objects(Collectives, Messages):
         return _unpickled(data, comes)
 
     def send_object(self, value: Any, to: int, tag: int = 0) -> None:
-        """Sends an object to the member with rank `to`: two messages, its length and its bytes.
-
-        Threads that send or receive objects at the same time must use different tags, or their messages mix.
+        """Sends an object to the member with rank `to`: one message, its pickle, as `send` does. To the own rank it may
+        have at most 64 KiB.
         """
-        data = _pickled(value)
-        self.send(array("q", [len(data)]), to, tag)
-        self.send(data, to, tag)
+        self.send(_pickled(value), to, tag)
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Any:
-        """Receives an object that `send_object` sent."""
-        length = array("q", [0])
-        received = self.recv(length, source, tag)
-        data = bytearray(length[0])
-        self.recv(data, received.source, received.tag)
-        return pickle.loads(data)
+        """Receives an object that `send_object` sent. Waits for the message, and then for its bytes: each at most for the
+        group's time-out.
+
+        Threads that receive objects at the same time must use different tags, or one may take the message for which
+        another has made room. Raises `MismatchError` if the message is not of bytes; the message is then dropped.
+        """
+        found = self.probe(source, tag)
+        data = bytearray(found.count)
+        received = self.recv(data, found.source, found.tag)
+        return pickle.loads(memoryview(data)[: received.count])
 
 
 def _unpickled(data: Any, counts: Sequence[int]) -> List[Any]:
