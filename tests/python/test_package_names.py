@@ -72,6 +72,7 @@ def test_settings_in_code_alone():
     ("muster.init(worker_nun=2)", "ConfigError", ["worker_nun", "worker_num"]),
     ("muster.init(role='worker')", "ConfigError", ["worker_num"]),
     ("muster.Scheduler(worker_num=0)", "ConfigError", ["worker_num", "0"]),
+    ("muster.init(job_id=b'mine')", "InvalidError", ["job_id: is of the type bytes", "decode()"]),
     ("muster.set_log(print, 'loud')", "InvalidError", ["loud", "warning"]),
     ("muster.set_log(5)", "InvalidError", ["function: 5 cannot be called"]),
     ("muster.init().operation(None)", "InvalidError", ["function: None cannot be called"]),

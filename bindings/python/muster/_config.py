@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Optional
 
 from . import _interrupt
-from ._errors import ConfigError, check
+from ._errors import ConfigError, InvalidError, check
 from ._library import HEADER_VERSION, LIBRARY
 from ._text import text_of
 from ._times import DEFAULT
@@ -65,6 +65,8 @@ def _given(settings: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _text(key: str, value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):  # which str() would show as Python writes them; they may be a secret
+        raise InvalidError(f"{key}: is of the type {type(value).__name__}; a string is needed, as decode() makes it")
     if isinstance(value, bool):
         value = int(value)
     if key in ENDLESS and value == math.inf:
