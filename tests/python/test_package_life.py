@@ -128,6 +128,26 @@ def test_an_exception_that_ends_the_program_is_everybodys_reason():
         assert "RuntimeError: no with here" in said(cluster.workers[1])["sentence"]
 
 
+def test_an_exception_that_a_console_in_the_program_shows_ends_nothing():
+    lines = """
+        import code
+        c = muster.init()
+        def shown(source):
+            code.InteractiveInterpreter().runsource(source)
+            assert sys.last_value is not None
+        if c.rank == 1:
+            shown("1/0")
+        elif c.rank == 2:
+            shown("1 +* 2")
+        c.world.barrier()
+        if c.rank == 0:
+            say(**told(c.world.barrier))
+    """
+    with Cluster(packaged(lines), workers=3) as cluster:
+        cluster.succeed(timeout=60)
+        assert said(cluster.workers[0])["error"] == "PeerLeftError"
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python ends a child of multiprocessing after the exception is handled")
 def test_a_child_of_multiprocessing_knows_the_exception_that_ends_it_and_none_of_its_parents():
     lines = """

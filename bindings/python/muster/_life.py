@@ -139,7 +139,16 @@ def _unhandled() -> Optional[BaseException]:
     """The exception that ends the program, as far as Python has told. At a prompt an exception ends nothing."""
     if hasattr(sys, "ps1"):
         return None
-    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None) or _on_its_way()
+    last = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return last if last is not None and _has_left_python(last) else _on_its_way()
+
+
+def _has_left_python(last: BaseException) -> bool:
+    """Whether nothing in Python has caught an exception that is kept as the last. What shows exceptions and goes on, as consoles
+    inside a program, pytest and tkinter do, keeps one there, too. But it has caught that one in a frame with callers.
+    """
+    trace = last.__traceback__ or getattr(sys, "last_traceback", None)
+    return trace is not None and trace.tb_frame.f_back is None
 
 
 def _on_its_way() -> Optional[BaseException]:
