@@ -19,7 +19,7 @@ from packaged import BINDINGS, packaged, the_package
 from torches import TIMEOUT_S, fetch_torch, python
 
 muster = the_package()
-from muster import _calls, _library, _memory  # noqa: E402
+from muster import _calls, _dlpack, _library, _memory  # noqa: E402
 
 ADDRESS_OF = {np.ndarray: lambda data: data.ctypes.data, array.array: lambda data: data.buffer_info()[0]}
 
@@ -53,6 +53,27 @@ class Refuses(OnlyDLPack):
 
     def __dlpack__(self, **words):
         raise self.error
+
+
+class Copies(OnlyDLPack):
+    """A tensor whose library gives a copy out, and says so."""
+
+    def __dlpack__(self, **words):
+        capsule = self.data.__dlpack__(**words)
+        _dlpack._Versioned.from_address(_dlpack._pointer_of(capsule, b"dltensor_versioned")).flags |= 2
+        return capsule
+
+
+class Tells:
+    """What has one of the two methods of a tensor, or gives something else."""
+
+    def __init__(self, capsule, device=None):
+        self.capsule = capsule
+        if device is not None:
+            self.__dlpack_device__ = lambda: device
+
+    def __dlpack__(self, **words):
+        return self.capsule
 
 
 class Texts(ctypes.Structure):
@@ -125,6 +146,10 @@ def test_dlpack_is_taken_where_it_lies(name, versioned):
     (Refuses("device", ValueError("no such device")), ["no such device", "CPU", "detach()"]),
     (Refuses("capsule", BufferError("requires a gradient")), ["requires a gradient", "CPU", "detach()"]),
     (Refuses("capsule", TypeError("no tensor")), ["no tensor"]),
+    (Tells(None), ["__dlpack_device__", "CPU"]),
+    (Tells(None, device=()), ["does not give its memory out"]),
+    (Tells(None, device=(1, 0)), ["gives no tensor of DLPack", "NoneType"]),
+    (Tells("no capsule", device=(1, 0)), ["gives no tensor of DLPack", "str"]),
     (memoryview(b"abcdef")[::2], ["strides", "C-contiguous"]),
     (np.zeros(1, "V70000"), ["70000 bytes", "65536"]),
     (7, ["int", "buffer protocol"]),
@@ -211,6 +236,12 @@ def test_dlpack_that_is_read_only_is_not_written():
     assert not _memory.memory_of(OnlyDLPack(data)).writable
     with pytest.raises(muster.InvalidError, match="may not be written"):
         _memory.writable_memory_of(OnlyDLPack(data))
+
+
+def test_a_copy_that_dlpack_gives_out_is_read_and_not_written():
+    assert _memory.memory_of(Copies(np.zeros(4))).count == 4
+    with pytest.raises(muster.InvalidError, match="shows a copy"):
+        _memory.writable_memory_of(Copies(np.zeros(4)))
 
 
 @pytest.mark.parametrize("wrap", [lambda data: data, OnlyDLPack, memoryview])

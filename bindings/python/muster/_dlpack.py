@@ -10,7 +10,7 @@ from . import _library
 from ._errors import InvalidError, worded
 
 _CPU = 1
-_READ_ONLY = 1
+_READ_ONLY, _IS_COPIED = 1, 2
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 _DTYPES = {
     **{(_INT, bits): dtype for bits, dtype in zip((8, 16, 32, 64), range(_library.INT8, _library.INT64 + 1))},
@@ -113,18 +113,22 @@ def _capsule_of(data: Any) -> Any:
 def open_tensor(data: Any, name: str) -> Tensor:
     """Asks an object for its tensor. Raises `InvalidError` where it gives none, is not on the CPU, or is not contiguous."""
     try:
-        device = data.__dlpack_device__()
-        capsule = _capsule_of(data) if int(device[0]) == _CPU else None
-    except (BufferError, RuntimeError, TypeError, ValueError) as refused:  # as producers say no
+        device = tuple(data.__dlpack_device__())
+        is_here = int(device[0]) == _CPU
+        capsule = _capsule_of(data) if is_here else None
+    except (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError) as refused:  # as producers say no
         raise InvalidError(
             f"{name}: a {type(data).__name__} that does not give its memory out ({worded(refused)}); one of plain numbers on the CPU "
             "is needed, as tensor.detach(), .resolve_conj(), .to_dense(), .int_repr() or .cpu() makes it"
         ) from refused
-    if capsule is None:
-        raise InvalidError(f"{name}: lies on the device {tuple(device)}, not on the CPU (1, 0); copy it to the host first")
+    if not is_here:
+        raise InvalidError(f"{name}: lies on the device {device}, not on the CPU (1, 0); copy it to the host first")
     if _is_capsule(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
             raise InvalidError(f"{name}: speaks version {versioned.major} of DLPack; versions 0 and 1 are known here")
-        return Tensor(capsule, versioned.tensor, not versioned.flags & _READ_ONLY, name)
-    return Tensor(capsule, _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), True, name)
+        # What a call writes into a copy would be lost.
+        return Tensor(capsule, versioned.tensor, not versioned.flags & (_READ_ONLY | _IS_COPIED), name)
+    if _is_capsule(capsule, b"dltensor"):
+        return Tensor(capsule, _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), True, name)
+    raise InvalidError(f"{name}: __dlpack__ of a {type(data).__name__} gives no tensor of DLPack, but a {type(capsule).__name__}")

@@ -201,7 +201,7 @@ def writable_memory_of(data: Any, name: str = "out") -> Memory:
     """The memory of an object, to be written."""
     memory = memory_of(data, name)
     if not memory.writable:
-        raise InvalidError(f"{name}: a {type(data).__name__} that may not be written; a writable one is needed")
+        raise InvalidError(f"{name}: a {type(data).__name__} that may not be written, or shows a copy; a writable one is needed")
     return memory
 
 
