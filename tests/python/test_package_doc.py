@@ -61,6 +61,9 @@ with muster.init(role="worker", worker_num=2) as cluster:
         done: bytearray = request.wait(timeout=1.5)
     except muster.TimeoutError as error:
         status: muster.Status = error.status
+    values = {"key": "value"}
+    cluster.store.multi_set(values)
+    cluster.store.multi_set({"text": b"bytes", b"bytes": x})
     ranks: List[object] = cluster.world.allgather_object({"rank": cluster.rank})
     cluster.world.allreduce([1, 2])
 """

@@ -1,7 +1,7 @@
 """The cluster's store: a map from keys to bytes, kept by the scheduler, for what is small."""
 
 import ctypes
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Optional, Protocol, Sequence, Tuple, Union
 
 from . import _life
 from ._errors import InvalidError, check
@@ -12,6 +12,14 @@ from ._times import DEFAULT, milliseconds
 
 Key = Union[str, bytes]
 Value = Union[str, Data]
+
+
+class Values(Protocol):
+    """A mapping from keys to values. `Mapping[Key, Value]` would refuse a `dict[str, str]`: its type of keys must be met exactly."""
+
+    def keys(self) -> Iterable[Key]: ...
+
+    def values(self) -> Iterable[Value]: ...
 
 
 def _key_of(key: Key) -> bytes:
@@ -158,11 +166,11 @@ class Store(_life.OfThisProcess):
             self._checked(LIBRARY.muster_store_list(self._owner.value, name, len(name), *given.out))
             return given.values(given.length.value)
 
-    def multi_set(self, values: Mapping[Key, Value]) -> None:
+    def multi_set(self, values: Values) -> None:
         """Sets several keys in one request: all at one moment, or none. At most 1 MiB minus 1 KiB of keys, and 16 MiB
         of values.
         """
-        names, _keep = _names_of(values)
+        names, _keep = _names_of(values.keys())
         entries, _alive = _list_of(list(values.values()), "values")
         self._checked(LIBRARY.muster_store_multi_set(self._owner.value, names, entries, len(names)))
 
