@@ -28,6 +28,20 @@ def succeed_silently(env, version, lines):
             assert [line for line in rank.stderr.splitlines() if not PROGRESS.search(line)] == [], rank.describe()
 
 
+def test_a_cluster_that_was_joined_for_a_group_that_then_fails_is_left(env, version):
+    lines = """
+        from datetime import timedelta
+        from muster import _life
+        alone = {"rank": 0, "world_size": 1, "store": dist.HashStore()}
+        assert told(begin, timeout=timedelta(seconds=-1), **alone)["error"] == "InvalidError"
+        assert not _life.open_clusters
+        assert begin(**alone) == (0, 1)
+        dist.destroy_process_group()
+    """
+    with Ranks(python(version), lines, env, ranks=1) as running:
+        running.succeed(TIMEOUT_S)
+
+
 # Torch has threads of its own for a CPU's backward pass only where such passes lie deep in each other: the 61st is on another thread.
 NESTED = """
     import threading

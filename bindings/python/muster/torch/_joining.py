@@ -45,7 +45,11 @@ def make_backend(options: Any, _: Optional[object] = None) -> Backend:
         if not ranks:
             cluster = _join(options)
             _default[:] = [cluster]
-            return Backend(cluster.world, options, lambda: _shut_down(cluster))
+            try:
+                return Backend(cluster.world, options, lambda: _shut_down(cluster))
+            except BaseException as error:
+                _shut_down(cluster, error)
+                raise
         if not _default:
             raise StateError('a group of muster needs a default group of muster: init_process_group("muster")')
         group = _default[0].create_group(ranks, f"torch {options.group_id}", options.timeout.total_seconds())
@@ -158,12 +162,12 @@ def _limit(options: Any) -> int:
     return min(max(1, int(options.timeout.total_seconds())), LONGEST_S)
 
 
-def _shut_down(cluster: Cluster) -> None:
+def _shut_down(cluster: Cluster, error: Optional[BaseException] = None) -> None:
     """The end of the default group: a cluster that was joined for it is left. Of a broken one all have been told already."""
     _default.clear()
     if cluster in _joined:
         _joined.remove(cluster)
-        cluster._leave(None)
+        cluster._leave(error)
 
 
 @atexit.register
