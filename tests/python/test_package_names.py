@@ -1,5 +1,7 @@
 """The names that MindSpore's users know, and settings in code."""
 
+import sys
+
 import pytest
 
 from cluster import Cluster, Process
@@ -8,7 +10,7 @@ from packaged import packaged, the_package
 from pages import Page
 
 muster = the_package()
-from muster import _config  # noqa: E402
+from muster import _config, _library, _times  # noqa: E402
 
 NAMES = """
     import numpy as np
@@ -97,6 +99,11 @@ def test_a_role_has_two_names(role):
 def test_a_time_among_the_settings(value, text):
     with _config.Config({"store_timeout": value}, environment=False) as config:
         assert config.get("store_timeout") == text
+
+
+@pytest.mark.parametrize("seconds", [None, float("inf"), 1e306, sys.float_info.max, 10**400, 2**63, 2**63 // 1000 + 1])
+def test_a_time_that_no_clock_reaches_is_without_limit(seconds):
+    assert _times.milliseconds(seconds) == _library.NO_LIMIT
 
 
 def test_times_without_limit_are_those_of_the_page():

@@ -1,6 +1,5 @@
 """Times: seconds in Python, milliseconds in the library."""
 
-import math
 from typing import Optional
 
 from ._errors import InvalidError
@@ -14,11 +13,11 @@ LONGEST_S = 1_000_000_000
 
 
 def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
-    """None and infinity are without limit. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
+    """None and infinity are without limit, and so is what the library's milliseconds cannot hold. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
     if seconds is None:
         return NO_LIMIT
     if seconds is DEFAULT:
         return -1
     if not seconds >= 0:
         raise InvalidError(f"{name}: {seconds!r} seconds; 0 or more, None without limit, or muster.DEFAULT is right")
-    return NO_LIMIT if math.isinf(seconds) else min(-int(-seconds * 1000 // 1), NO_LIMIT)
+    return NO_LIMIT if seconds >= NO_LIMIT / 1000 else min(-int(-seconds * 1000 // 1), NO_LIMIT)
