@@ -61,6 +61,30 @@ def test_cancelled_messages_end_alone_and_cancelled_collectives_revoke():
     assert second["again"]["rank"] == 0 and second["again"]["node_id"] == "0"
 
 
+def test_an_error_that_is_raised_again_has_the_traceback_of_its_last_time():
+    lines = """
+        import traceback
+        with muster.init(environment=False) as c:
+            request = c.world.irecv(bytearray(1), source=0)
+            request.cancel()
+            depths = []
+            for _ in range(3):
+                try:
+                    request.wait()
+                except muster.AbortedError as error:
+                    depths.append(len(traceback.extract_tb(error.__traceback__)))
+            assert depths[0] == depths[2], depths
+            for wait in (muster.wait_all, muster.wait_any):
+                try:
+                    wait([request, None])
+                    raise AssertionError("has not failed")
+                except TypeError as error:
+                    assert "NoneType" in str(error)
+            say(ended=True)
+    """
+    assert all(words["ended"] for words in run(lines, workers=1))
+
+
 def test_many_requests_at_once_end_in_any_order():
     lines = """
         import numpy as np

@@ -149,7 +149,7 @@ class Request(_life.OfThisProcess, Generic[T]):
 
     def _ended(self) -> bool:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # or it would grow with each wait
         return self._handle is None
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -192,6 +192,8 @@ def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
     taken: List[Request[Any]] = []
     try:
         for request in {id(request): request for request in requests}.values():
+            if not isinstance(request, Request):
+                raise TypeError(f"requests: {request!r} is a {type(request).__name__}; requests are needed")
             request._take_turn()
             taken.append(request)
         yield (ctypes.c_void_p * len(requests))(*(request._handle for request in requests))
