@@ -458,7 +458,8 @@ for value in (1.0, 13.0):
     ("w.irecv(bytearray(1), -2**40)", ["source: is -1099511627776", "or muster.ANY_SOURCE"]),
     ("w.sendrecv(b'', 0, bytearray(1), out_tag=2**31)", ["out_tag: is 2147483648", "or muster.ANY_TAG"]),
     ("w.broadcast(np.zeros(2), root=2**31)", ["root: is 2147483648; expected 0 to the group's size less 1"]),
-    ("w.broadcast(np.zeros(2), root=5)", ["root", "5"]),
+    ("w.broadcast(b'read-only', root=5)", ["root: is 5; expected 0 to the group's size less 1"]),
+    ("w.scatter(root=5)", ["root: is 5"]),
     ("w.set_timeout(-3)", ["-3", "seconds"]),
     ("w.scatter_object([1], root=rank)", ["1 given", "2 members"]),
 ])

@@ -56,7 +56,6 @@ def barrier() -> Call:
 
 
 def broadcast(buf: Data, root: int, is_root: bool) -> Call:
-    rank_of(root, "root")
     memory = memory_of(buf, "buf") if is_root else writable_memory_of(buf, "buf")
     return Call((memory.place, memory.count, memory.dtype, root), (memory,), buf)
 
@@ -83,7 +82,6 @@ def allreduce_addends(buf: Data, out: Data) -> Call:
 
 
 def reduce(buf: Data, out: Optional[Data], op: Op, root: int, is_root: bool) -> Call:
-    rank_of(root, "root")
     if not is_root:
         given = memory_of(buf)
         return Call(_reduced(given, None, given.count, op, root), (given,), None, _function_of(op))
@@ -102,7 +100,6 @@ def allgather(buf: Data, out: Optional[Data], size: int) -> Call:
 
 
 def gather(buf: Data, out: Optional[Data], root: int, is_root: bool, size: int) -> Call:
-    rank_of(root, "root")
     if is_root:
         call = allgather(buf, out, size)
         return call._replace(words=(*call.words, root))
@@ -111,7 +108,6 @@ def gather(buf: Data, out: Optional[Data], root: int, is_root: bool, size: int) 
 
 
 def scatter(buf: Optional[Data], out: Optional[Data], root: int, is_root: bool, size: int) -> Call:
-    rank_of(root, "root")
     if not is_root:
         if out is None:
             raise InvalidError("out: needed where this rank is not the root, for nothing else says how much comes")
@@ -208,7 +204,6 @@ def gatherv(
     is_root: bool,
     size: int,
 ) -> Call:
-    rank_of(root, "root")
     if is_root:
         if counts is None:
             raise InvalidError("counts: needed at the root")
@@ -227,7 +222,6 @@ def scatterv(
     is_root: bool,
     size: int,
 ) -> Call:
-    rank_of(root, "root")
     taken = writable_memory_of(out)
     if not is_root:
         return Call((None, None, None, taken.place, taken.count, taken.dtype, root), (taken,), out)

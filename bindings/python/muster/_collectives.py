@@ -27,7 +27,7 @@ class Collectives(GroupBase):
 
     def broadcast(self, buf: D, root: int = 0) -> D:
         """Copies the root's `buf` to everyone's `buf`, and returns it. At the root `buf` is only read."""
-        return cast(D, self._run("broadcast", _calls.broadcast(buf, root, root == self._rank)))
+        return cast(D, self._run("broadcast", _calls.broadcast(buf, root, self._is_root(root))))
 
     def allreduce(self, buf: D, out: Optional[D] = None, op: Op = "sum") -> D:
         """Combines every rank's `buf`, element by element, and gives everyone the result.
@@ -65,7 +65,7 @@ class Collectives(GroupBase):
         """As `allreduce`, but only the root gets the result, in `out`, or in place. Elsewhere `buf` is only read;
         returns None.
         """
-        return self._run("reduce", _calls.reduce(buf, out, op, root, root == self._rank))
+        return self._run("reduce", _calls.reduce(buf, out, op, root, self._is_root(root)))
 
     def allgather(self, buf: Data, out: Optional[Data] = None) -> Any:
         """Gives everyone every rank's `buf`, in order of rank, in `out`, and returns that.
@@ -88,7 +88,7 @@ class Collectives(GroupBase):
         """As `allgather`, but only the root gets the parts. On other ranks `out` is not used, and the call returns
         None.
         """
-        return self._run("gather", _calls.gather(buf, out, root, root == self._rank, self._size))
+        return self._run("gather", _calls.gather(buf, out, root, self._is_root(root), self._size))
 
     def gatherv(
         self,
@@ -99,7 +99,7 @@ class Collectives(GroupBase):
         root: int = 0,
     ) -> Any:
         """As `gather` with parts of different sizes; `counts`, `out` and `displs` are used at the root only."""
-        return self._run("gatherv", _calls.gatherv(buf, counts, out, displs, root, root == self._rank, self._size))
+        return self._run("gatherv", _calls.gatherv(buf, counts, out, displs, root, self._is_root(root), self._size))
 
     def scatter(self, buf: Optional[Data] = None, out: Optional[Data] = None, root: int = 0) -> Any:
         """Gives each rank its part of the root's `buf`, in `out`, and returns that.
@@ -107,7 +107,7 @@ class Collectives(GroupBase):
         `buf` is used at the root only, and has equal parts for all members, in order of rank. `out` may be left out at
         the root; its shape is then that of `buf[0]` if `buf` has a row for each member.
         """
-        return self._run("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
+        return self._run("scatter", _calls.scatter(buf, out, root, self._is_root(root), self._size))
 
     def scatterv(
         self,
@@ -119,7 +119,7 @@ class Collectives(GroupBase):
     ) -> Any:
         """As `scatter` with parts of different sizes: `counts[r]` elements from `displs[r]` of `buf` on go to rank r.
         """
-        call = _calls.scatterv(buf, counts, out, displs, root, root == self._rank, self._size)
+        call = _calls.scatterv(buf, counts, out, displs, root, self._is_root(root), self._size)
         return self._run("scatterv", call)
 
     def reduce_scatter(self, buf: Data, out: Optional[Data] = None, op: Op = "sum") -> Any:

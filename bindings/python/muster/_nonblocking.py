@@ -29,7 +29,7 @@ class Starts(GroupBase):
 
     def ibroadcast(self, buf: D, root: int = 0) -> Request[D]:
         """Starts a `broadcast`."""
-        return self._start("broadcast", _calls.broadcast(buf, root, root == self._rank))
+        return self._start("broadcast", _calls.broadcast(buf, root, self._is_root(root)))
 
     def iallreduce(self, buf: D, out: Optional[D] = None, op: Op = "sum") -> Request[D]:
         """Starts an `allreduce`."""
@@ -41,7 +41,7 @@ class Starts(GroupBase):
 
     def ireduce(self, buf: Data, out: Optional[Data] = None, op: Op = "sum", root: int = 0) -> Request[Any]:
         """Starts a `reduce`."""
-        return self._start("reduce", _calls.reduce(buf, out, op, root, root == self._rank))
+        return self._start("reduce", _calls.reduce(buf, out, op, root, self._is_root(root)))
 
     def iallgather(self, buf: Data, out: Optional[Data] = None) -> Request[Any]:
         """Starts an `allgather`."""
@@ -55,7 +55,7 @@ class Starts(GroupBase):
 
     def igather(self, buf: Data, out: Optional[Data] = None, root: int = 0) -> Request[Any]:
         """Starts a `gather`."""
-        return self._start("gather", _calls.gather(buf, out, root, root == self._rank, self._size))
+        return self._start("gather", _calls.gather(buf, out, root, self._is_root(root), self._size))
 
     def igatherv(
         self,
@@ -66,11 +66,11 @@ class Starts(GroupBase):
         root: int = 0,
     ) -> Request[Any]:
         """Starts a `gatherv`."""
-        return self._start("gatherv", _calls.gatherv(buf, counts, out, displs, root, root == self._rank, self._size))
+        return self._start("gatherv", _calls.gatherv(buf, counts, out, displs, root, self._is_root(root), self._size))
 
     def iscatter(self, buf: Optional[Data] = None, out: Optional[Data] = None, root: int = 0) -> Request[Any]:
         """Starts a `scatter`."""
-        return self._start("scatter", _calls.scatter(buf, out, root, root == self._rank, self._size))
+        return self._start("scatter", _calls.scatter(buf, out, root, self._is_root(root), self._size))
 
     def iscatterv(
         self,
@@ -81,7 +81,7 @@ class Starts(GroupBase):
         root: int = 0,
     ) -> Request[Any]:
         """Starts a `scatterv`."""
-        call = _calls.scatterv(buf, counts, out, displs, root, root == self._rank, self._size)
+        call = _calls.scatterv(buf, counts, out, displs, root, self._is_root(root), self._size)
         return self._start("scatterv", call)
 
     def ireduce_scatter(self, buf: Data, out: Optional[Data] = None, op: Op = "sum") -> Request[Any]:
