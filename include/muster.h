@@ -1822,7 +1822,8 @@ muster_status_t muster_store_get(muster_cluster_t *cluster,
 /**
  * Adds to the number in a key, and gives the sum to `out` (may be NULL). A key that is not there counts as 0. The
  * number is kept as decimal text; if the value is not a number, or the sum needs more than 64 bits, it returns
- * MUSTER_ERR_INVALID. Happens exactly once, whatever happens to the connection.
+ * MUSTER_ERR_INVALID. The text keeps the limits of every value (muster_store_set). Happens exactly once, whatever
+ * happens to the connection.
  *
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `out` writable or NULL.

@@ -80,9 +80,9 @@ class Cluster(_life.OfThisProcess):
         """Ends the job for every rank: their pending and later calls raise `AbortedError` with this rank, code and
         reason.
 
-        `reason` is a text, or an exception, which is told as "ValueError: disk full". It is cut after 1,024 bytes. Returns once all other nodes have been told, or raises `UnreachableError`,
-        which says how many could not be told. Waits 250 ms for the scheduler. If the scheduler does not answer, this
-        rank tells the nodes itself, for 2 s at most.
+        `reason` is a text, or an exception, which is told as "ValueError: disk full". It is cut after 1,024 bytes. Returns
+        once all other nodes have been told, or raises `UnreachableError`, which says how many could not be told. Waits
+        250 ms for the scheduler. If the scheduler does not answer, this rank tells the nodes itself, for 2 s at most.
         """
         text = worded(reason) if isinstance(reason, BaseException) else reason
         if not isinstance(text, str):

@@ -13,7 +13,9 @@ LONGEST_S = 1_000_000_000
 
 
 def milliseconds(seconds: Optional[float], name: str = "timeout") -> int:
-    """None and infinity are without limit, and so is what the library's milliseconds cannot hold. A part of a millisecond counts as a whole one, so that only 0 means "try once"."""
+    """None and infinity are without limit, and so is what the library's milliseconds cannot hold. A part of a millisecond
+    counts as a whole one, so that only 0 means "try once".
+    """
     if seconds is None:
         return NO_LIMIT
     if seconds is DEFAULT:
