@@ -13,13 +13,14 @@ use std::time::Duration;
 /// How much is read at a time before the other end has proved itself.
 const READ_BYTES: usize = 4096;
 
-/// Why a connection may have ended before the other end's proof. An end that has asked for this end's proof has a secret itself.
+/// Why a connection may have ended before the other end's proof. An end that has asked for this end's proof has a secret
+/// itself. One that says nothing may be a scheduler that has just been killed, as often as one without a secret.
 pub(super) fn end_of(session: &Session) -> &'static str {
     match session.is_asked() {
         true => "it ended the connection before it answered",
         false => {
-            "it ended the connection before it had proved that it knows the job secret: perhaps none is set there \
-             (job_secret)"
+            "it ended the connection before it had proved that it knows the job secret: either it has just ended, or no \
+             secret is set there (job_secret)"
         }
     }
 }
