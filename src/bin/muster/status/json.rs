@@ -103,7 +103,8 @@ fn group(told: &StatusGroup) -> Value {
         .into();
         value["sequence"] = straggler.sequence.into();
         value["collective"] = straggler.call.map(|call| call.kind.name()).into();
-        value["age_ms"] = straggler.age_ms.into();
+        // One that was in no collective has no such time.
+        value["age_ms"] = (straggler.sequence > 0).then_some(straggler.age_ms).into();
         value["words"] = place_in_words(straggler, told.group).into();
         value
     };
@@ -149,6 +150,12 @@ mod tests {
         assert_eq!((&group["collective"], &group["absent"]), (&json!("allreduce"), &json!(1)));
         assert_eq!(group["members"][0]["words"], "it is in barrier #6 since 12.0 s");
         assert_eq!((&group["members"][0]["rank"], &group["members"][0]["state"]), (&json!(1), &json!("inside")));
+        assert_eq!(group["members"][0]["age_ms"], 12_000);
+        let member = &mut told.groups[0].members[0];
+        (member.state, member.sequence, member.call, member.age_ms) = (StragglerState::Never, 0, None, 0);
+        let value: Value = serde_json::from_str(&shown(&told)).expect("JSON");
+        let member = &value["groups"][0]["members"][0];
+        assert_eq!((&member["state"], &member["age_ms"]), (&json!("never"), &Value::Null));
         told.groups[0].failure = told.job.failure.clone();
         let value: Value = serde_json::from_str(&shown(&told)).expect("JSON");
         assert_eq!(value["groups"][0]["revoked"]["cause"], "is lost");

@@ -143,7 +143,8 @@ fn groups(page: &mut Page, groups: &[StatusGroup]) {
     let ages = waiting.iter().map(|group| (call(group), seconds(group.age_ms)));
     page.gauge("muster_group_waiting_seconds", "For how long the first of them waits.", ages);
     let members = waiting.iter().flat_map(|group| {
-        group.members.iter().map(|member| {
+        // One that was in no collective has no such time.
+        group.members.iter().filter(|member| member.sequence > 0).map(|member| {
             let state = match member.state {
                 StragglerState::Inside => "inside",
                 StragglerState::Outside => "outside",
@@ -266,6 +267,16 @@ mod tests {
             !page.contains("failure_info{") && !page.contains("revoked") && !page.contains("role=\"server\""),
             "{page}"
         );
+    }
+
+    #[test]
+    fn a_member_that_was_in_no_collective_has_no_time_since_its_last() {
+        let mut told = told();
+        let member = &mut told.groups[0].members[0];
+        (member.state, member.sequence, member.call, member.age_ms) = (StragglerState::Never, 0, None, 0);
+        let page = shown(&told);
+        has(&page, &["muster_group_absent_members{group=\"world\",collective=\"allreduce\"} 1"]);
+        assert!(!page.contains("muster_group_absent_seconds"), "{page}");
     }
 
     #[test]
