@@ -362,13 +362,19 @@ fn advice(what: &Make) -> String {
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut lines = vec![("ENABLE_SSL", "1".to_owned())];
     lines.push(("CONFIG_FILE_PATH", quoted(&path.join(CONFIGURATION))));
-    if folder::is_there(&path.join(PASSWORD)) {
-        for name in ["SERVER_PASSWORD_FILE", "CLIENT_PASSWORD_FILE"] {
-            lines.push((name, quoted(&path.join(PASSWORD))));
-        }
+    let password = match &what.password_file {
+        Some(file) => Some(std::path::absolute(file).unwrap_or_else(|_| file.into())),
+        None => Some(path.join(PASSWORD)).filter(|file| folder::is_there(file)),
+    };
+    for name in ["SERVER_PASSWORD_FILE", "CLIENT_PASSWORD_FILE"] {
+        lines.extend(password.iter().map(|file| (name, quoted(file))));
     }
     let lines = lines.iter().map(|(name, value)| format!("  export MUSTER_{name}={value}\n"));
-    let lines = lines.collect::<String>();
+    let mut lines = lines.collect::<String>();
+    if password.is_none() && what.form == Some(Form::Pkcs12) {
+        lines +=
+            "and both MUSTER_SERVER_PASSWORD and MUSTER_CLIENT_PASSWORD (or ..._FILE) to the password that sealed it\n";
+    }
     match what.nodes.len() {
         1 => format!("To use it, set in each process of the job, the launcher included:\n{lines}"),
         _ => format!(

@@ -63,6 +63,28 @@ fn the_library_takes_what_is_made_until_it_is_revoked_and_renewed() {
 }
 
 #[test]
+fn the_advice_names_the_password_wherever_it_came_from() {
+    let given = |setting: &str| vec![Given { password: Password::new("a".to_owned()), setting: setting.to_owned() }];
+    let files = |file: &str| {
+        format!("  export MUSTER_SERVER_PASSWORD_FILE={file}\n  export MUSTER_CLIENT_PASSWORD_FILE={file}\n")
+    };
+    let folder = TestFolder::new();
+    let what = Make { password_file: Some("/etc/the word".to_owned()), ..asked(&folder.path, Form::Pkcs12) };
+    let said = new(&what, given("--password_file")).unwrap();
+    assert!(said.ends_with(&files("'/etc/the word'")), "{said}");
+    let other = Make { nodes: vec![Target::named("b").unwrap()], password_file: None, ..what };
+    let mut said = String::new();
+    node(&other, || Ok(given("MUSTER_CLIENT_PASSWORD")), &mut said).unwrap();
+    assert!(
+        !said.contains("_PASSWORD_FILE=") && said.contains("b/tls.json\nand both MUSTER_SERVER_PASSWORD"),
+        "{said}"
+    );
+    let made_up = Make { nodes: vec![Target::named("c").unwrap()], ..other };
+    let said = made(&made_up).unwrap();
+    assert!(said.ends_with(&files(folder.path.join("c/password").to_str().unwrap())), "{said}");
+}
+
+#[test]
 fn nothing_that_is_there_is_overwritten() {
     let folder = TestFolder::new();
     let what = asked(&folder.path, Form::Pem);
