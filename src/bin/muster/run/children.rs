@@ -179,7 +179,7 @@ impl<'a> Launch<'a> {
     /// sentence.
     pub fn claim(&mut self) -> Result<Option<String>, String> {
         let own = self.tenant();
-        Ok(self.claim.insert(folder::claim(&self.options.log_dir, &own)?).older())
+        Ok(self.claim.insert(folder::claim(&self.options.log_dir, &own)?).older(&own, self.options.worker_num))
     }
 
     /// Why this launcher could not take the logs now, in a sentence.

@@ -16,7 +16,7 @@
 //! If a file system has no locks a warning says so, and nobody is refused.
 
 use super::family::RunId;
-use super::log_names::LogNames;
+use super::log_names::{LogNames, SCHEDULER};
 use super::parse::RunOptions;
 use super::part::Part;
 use crate::sys;
@@ -118,14 +118,23 @@ impl Tenant {
     pub fn logs(&self) -> impl Iterator<Item = String> + '_ {
         let (first, count) = self.workers;
         let workers = (0..count).map(move |index| self.names.of_worker(first.saturating_add(index)));
-        self.scheduler.then(|| "scheduler.log".to_owned()).into_iter().chain(workers)
+        self.scheduler.then(|| SCHEDULER.to_owned()).into_iter().chain(workers)
     }
 
     /// Whether one of its logs may have this name.
     fn has_such(&self, name: &str) -> bool {
-        let rest = name.strip_prefix(self.names.stem()).and_then(|rest| rest.strip_prefix('_'));
-        let number = rest.and_then(|rest| rest.strip_suffix(".log"));
-        name == "scheduler.log" || number.is_some_and(|number| number.parse::<u32>().is_ok())
+        name == SCHEDULER || self.number_in(name).is_some()
+    }
+
+    /// Whether a launcher of its run may have a log of this name, in a run of so many workers on all hosts.
+    fn run_has(&self, name: &str, worker_num: u32) -> bool {
+        name == SCHEDULER || self.number_in(name).is_some_and(|number| number < worker_num)
+    }
+
+    /// The number in the name of a worker's log.
+    fn number_in(&self, name: &str) -> Option<u32> {
+        let rest = name.strip_prefix(self.names.stem())?.strip_prefix('_')?;
+        rest.strip_suffix(".log")?.parse().ok()
     }
 
     fn shares_a_log_with(&self, other: &Tenant) -> bool {
@@ -182,11 +191,16 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Logs of older runs in the same folder, in words.
-    pub fn older(&self) -> Option<String> {
-        let more = self.older.len().checked_sub(1)?;
-        let (and, are) = if more > 0 { (format!(" and {more} more"), "are") } else { (String::new(), "is") };
-        Some(format!("{}{and} in the folder of the logs {are} of an older run", self.older[0]))
+    /// Logs of older runs in the same folder, in words. `own` is a launcher of a run of so many workers. Its launchers on
+    /// other hosts may share the folder, and make or replace their logs at any time: those count as this run's.
+    pub fn older(&self, own: &Tenant, worker_num: u32) -> Option<String> {
+        let older: Vec<&String> = self.older.iter().filter(|name| !own.run_has(name, worker_num)).collect();
+        let (first, more) = older.split_first()?;
+        let (and, are) = match more.len() {
+            0 => (String::new(), "is"),
+            more => (format!(" and {more} more"), "are"),
+        };
+        Some(format!("{first}{and} in the folder of the logs {are} of an older run"))
     }
 
     /// The descriptor by which the first child is to write, so that the child holds the lock, too.

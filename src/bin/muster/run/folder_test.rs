@@ -91,6 +91,20 @@ fn a_second_run_is_refused_while_the_first_one_lives_and_told_which_that_is() {
 }
 
 #[test]
+fn logs_of_the_runs_other_hosts_are_not_of_an_older_run() {
+    let folder = Folder::new();
+    for name in ["scheduler.log", "worker_1.log", "worker_2.log", "worker_3.log", "worker_4.log", "worker_12.log"] {
+        std::fs::write(folder.0.join(name), "").unwrap();
+    }
+    let own = tenant(11, 8118, false, (2, 2));
+    let claim = claim(&folder.0, &own).unwrap();
+    let older = |worker_num| claim.older(&own, worker_num).unwrap_or_default();
+    assert_eq!(older(4), "worker_4.log and 1 more in the folder of the logs are of an older run");
+    assert_eq!(older(5), "worker_12.log in the folder of the logs is of an older run");
+    assert_eq!(older(13), "");
+}
+
+#[test]
 fn without_join_the_lock_lives_as_long_as_a_copy_of_the_descriptor_and_its_holders_are_named() {
     let folder = Folder::new();
     let own = Tenant { join: false, ..tenant(11, 8118, true, (0, 1)) };

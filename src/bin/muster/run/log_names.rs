@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 /// What stands before the number in the names of workers' logs.
 pub const WORKER: &str = "worker";
+/// The name of the scheduler's log.
+pub const SCHEDULER: &str = "scheduler.log";
 /// The longest name that a file can have, in bytes.
 const NAME_LIMIT: usize = 255;
 /// The longest end of a worker's log.
@@ -49,7 +51,7 @@ impl LogNames {
 
     /// The name of this process's log.
     pub fn of(&self, part: Part) -> String {
-        part.number().map_or_else(|| "scheduler.log".to_owned(), |number| self.of_worker(number))
+        part.number().map_or_else(|| SCHEDULER.to_owned(), |number| self.of_worker(number))
     }
 
     /// The name of the log of the worker that has this number.
