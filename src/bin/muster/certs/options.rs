@@ -337,6 +337,8 @@ mod tests {
         assert_eq!(made("certs --name 7 --node-id 7"), "--node-id \"7\" is given twice");
         let node = node(&words(&NODE, "certs").unwrap()).unwrap_err();
         assert_eq!(node, "for which node? expected --name=NAME or --node_id=ID");
+        let renew = words(&NODE, "certs --renew yes --name b").unwrap_err();
+        assert_eq!(renew, "--renew yes: \"yes\" is no value here; write --renew=True for what it may mean");
         assert!(words(&NEW, "certs more").unwrap_err().starts_with("\"more\" is not expected"));
     }
 }

@@ -101,7 +101,7 @@ pub fn read(command: &'static Command, words: Vec<OsString>) -> Result<Asked<Wor
         };
         let option = find(command, &written).map_err(|why| one_dash(command, &written, &mut parser).unwrap_or(why))?;
         let value = match option.takes.may_stand_alone() {
-            true => flag(option, &mut parser)?,
+            true => flag(command, option, &mut parser)?,
             false => value(command, option, &written, &mut parser)?,
         };
         if value == "--help" || value == "-h" {
@@ -198,7 +198,7 @@ fn near(command: &Command, name: &str) -> Vec<&'static str> {
 
 /// The value of a flag: what stands behind `=`, or the next word if that is True or False; otherwise it is True. If the
 /// flag may have a value of another kind, the next word is also its value when it begins as such a value does.
-fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
+fn flag(command: &Command, option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
     let name = option.name;
     if let Some(value) = parser.optional_value() {
         return Ok(value);
@@ -206,9 +206,14 @@ fn flag(option: &Opt, parser: &mut Parser) -> Result<OsString, String> {
     let Some(mut words) = parser.try_raw_args() else { return Ok("True".into()) };
     let next = words.peek().and_then(OsStr::to_str);
     if let Some((word, value)) = next.and_then(|word| Some((word, like_boolean(word)?))) {
+        let program = match command.operands {
+            Operands::Program => {
+                format!(", and where it is the program --{name}=True ./{word} (or -- {word} for one in PATH)")
+            }
+            Operands::None | Operands::One { .. } => String::new(),
+        };
         return Err(format!(
-            "--{name} {word}: {word:?} is no value here; write --{name}={value} for what it may mean, and where it is the \
-             program --{name}=True ./{word} (or -- {word} for one in PATH)"
+            "--{name} {word}: {word:?} is no value here; write --{name}={value} for what it may mean{program}"
         ));
     }
     // An empty word is no program: it is what a shell makes of a variable that is not set.
