@@ -37,11 +37,18 @@ impl LogNames {
         if stem.contains("{ip}") {
             stem = stem.replace("{ip}", &address()?.to_string());
         }
-        if stem.len() + END_LIMIT > NAME_LIMIT {
-            let most = NAME_LIMIT - END_LIMIT;
-            return Err(format!("--worker_log_name makes a name of {} bytes; it may have {most}", stem.len()));
-        }
         Ok(LogNames::new(stem))
+    }
+
+    /// Checks that files can be called so. The error is a sentence for the user, about the template that they are made of.
+    pub fn check_length(&self, template: &str) -> Result<(), String> {
+        let (length, most) = (self.stem.len(), NAME_LIMIT - END_LIMIT);
+        match length > most {
+            true => Err(format!(
+                "--worker_log_name is {template:?}, which makes a name of {length} bytes; it may have {most}"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The part of the name before the number.
@@ -89,6 +96,7 @@ mod tests {
     fn named(template: &str) -> Result<String, String> {
         check(template)?;
         let names = LogNames::of_template(template, || Ok("node7".to_owned()), || Ok("fd00::7".parse().unwrap()))?;
+        names.check_length(template)?;
         Ok(names.of(Part::Worker { index: 1, rank: Some(5) }))
     }
 
@@ -116,7 +124,9 @@ mod tests {
             let error = named(template).unwrap_err();
             assert!(error.starts_with("--worker_log_name is ") && error.contains(said), "{template}: {error}");
         }
-        assert!(named(&"x".repeat(241)).unwrap_err().contains("makes a name of 241 bytes; it may have 240"));
+        let long = format!("{}{{hostname}}", "x".repeat(236));
+        let expected = format!("--worker_log_name is {long:?}, which makes a name of 241 bytes; it may have 240");
+        assert_eq!((named(&long), named(&long[1..]).is_ok()), (Err(expected), true));
         assert_eq!(named("{open").unwrap(), "{open_5.log");
     }
 }

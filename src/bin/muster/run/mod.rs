@@ -299,7 +299,9 @@ fn log_names(options: &RunOptions, listener: Option<&TcpListener>, port: u16) ->
     let host = || host::name().map_err(|error| error.message().to_owned());
     let names =
         LogNames::of_template(&options.worker_log_name, host, || hccl::address_of_host(options, listener, port));
-    names.map_err(|words| Refusal::new(code::FAILED, words))
+    let names = names.map_err(|words| Refusal::new(code::FAILED, words))?;
+    names.check_length(&options.worker_log_name).map_err(|words| Refusal::new(code::USAGE, words))?;
+    Ok(names)
 }
 
 /// Shows what would be started, to a shell that has these variables.
