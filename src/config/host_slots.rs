@@ -24,7 +24,8 @@ impl HostSlots {
 /// The hosts of `-H`, as often as they are named there.
 pub fn hosts_of_words(text: &str) -> Result<Vec<HostSlots>, String> {
     let hosts = text.split(',').map(|word| {
-        host(word.trim()).ok_or_else(|| format!("-H is {text:?}; {word:?} must be HOST or HOST:N, with N from 1"))
+        let right = || format!("HOST or HOST:N, with N from 1 to {NODES_LIMIT}");
+        host(word.trim()).ok_or_else(|| format!("-H is {text:?}; {word:?} must be {}", right()))
     });
     hosts.collect()
 }
@@ -39,7 +40,8 @@ pub fn hosts_of_lines(text: &str) -> Result<Vec<HostSlots>, (usize, String)> {
         let Some(first) = words.next() else { continue };
         let complain = |words: String| (index + 1, words);
         let wrong = |word: &str| {
-            complain(format!("{word:?}; a line is `host`, `host slots=8` or `host:8`, with a number from 1"))
+            let number = format!("a number from 1 to {NODES_LIMIT}");
+            complain(format!("{word:?}; a line is `host`, `host slots=8` or `host:8`, with {number}"))
         };
         let mut found = host(first).ok_or_else(|| wrong(first))?;
         for word in words {
@@ -66,6 +68,9 @@ pub fn without_mark(text: &str) -> &str {
 fn host(word: &str) -> Option<HostSlots> {
     let plain = |name: &str| {
         let (user, host) = name.rsplit_once('@').map_or(("", name), |(user, host)| (&name[..=user.len()], host));
+        if user == "@" {
+            return None; // a user is missing, such as one whose variable is not set
+        }
         let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = in_brackets.filter(|host| host.contains(':')).unwrap_or(host);
         let address = host.split('%').next().unwrap_or(host);
@@ -135,9 +140,16 @@ mod tests {
             ":4",
             "gpu[01-02]:4",
             "gpu[01,02]",
+            "one:1048577",
+            "@one",
+            "@one:4",
+            "@[fd77::1]:4",
         ] {
             let error = hosts_of_words(text).unwrap_err();
-            assert!(error.starts_with("-H is ") && error.contains("HOST:N"), "{text}: {error}");
+            assert!(
+                error.starts_with("-H is ") && error.ends_with("HOST:N, with N from 1 to 1048576"),
+                "{text}: {error}"
+            );
         }
     }
 
@@ -162,9 +174,11 @@ mod tests {
             ("one slots=+4", 1),
             ("slots=4", 1),
             ("one slots=1 slots=2", 1),
+            ("one slots=1048577", 1),
+            ("@one slots=4", 1),
         ] {
             let (line, words) = hosts_of_lines(text).unwrap_err();
-            assert!(line == number && words.contains("slots=8"), "{text}: {line}: {words}");
+            assert!(line == number && words.ends_with("with a number from 1 to 1048576"), "{text}: {line}: {words}");
         }
     }
 }

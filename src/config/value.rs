@@ -200,7 +200,7 @@ impl Kind {
                 let least = "each with its port if that is another (10.0.0.1:7000, [fd00::1]:7000)";
                 format!("1 to {ADDRESSES_LIMIT} IP addresses, separated by commas, {least}")
             }
-            Kind::Ports => format!("two ports from {PORT_MIN} to {}, such as 7000-7999", u16::MAX),
+            Kind::Ports => format!("two ports from {PORT_MIN} to {}, the lower one first, such as 7000-7999", u16::MAX),
             Kind::Interfaces => {
                 "the beginnings of interfaces' names (eth,ib), whole names (=eth0,eth1), or either excluded (^docker,lo; ^=docker0)"
                     .into()

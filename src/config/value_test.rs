@@ -123,6 +123,12 @@ fn addresses_are_literal_and_reachable() {
 }
 
 #[test]
+fn a_range_of_ports_begins_with_the_lower_one_and_says_so() {
+    accepts(Kind::Ports, &["7000-7999", "7000-7000", "1024-65535"], &["7000-6000", "7000", "80-90", "7000-65536"]);
+    assert!(Kind::Ports.expectation().ends_with("65535, the lower one first, such as 7000-7999"));
+}
+
+#[test]
 fn text_paths_flags_and_levels() {
     accepts(Kind::Text { max_bytes: 4 }, &["a", "ab d", "éé"], &["", " a", "a ", "a\tb", "a\0", "abcde", "ééé"]);
     accepts(Kind::Path, &["/a b", ".", " "], &["", "a\0b"]);

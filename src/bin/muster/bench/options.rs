@@ -256,6 +256,9 @@ pub fn has_root(collective: Collective) -> bool {
     matches!(collective, Collective::Broadcast | Collective::Gather | Collective::Reduce | Collective::Scatter)
 }
 
+/// The largest size: 16G.
+const SIZE_MAX: u64 = 16 << 30;
+
 /// The options that the words after `bench` ask for.
 pub fn parse(words: &Words) -> Result<Options, String> {
     let Some(name) = words.operands.first() else {
@@ -355,9 +358,17 @@ pub fn sizes(words: &Words, collective: Collective) -> Result<Vec<u64>, String> 
         return Ok(vec![0]);
     }
     if let Some(given) = words.get("sizes") {
-        return given.value.split(',').map(|size| bytes(&given.written, size)).collect();
+        let size = |size: &str| size_of(size).filter(|bytes| *bytes <= SIZE_MAX);
+        let all: Option<Vec<u64>> = given.value.split(',').map(size).collect();
+        let wrong = || {
+            format!(
+                "{} is {:?}: expected numbers of bytes up to 16G, as 4096 or 64K, with commas between",
+                given.written, given.value
+            )
+        };
+        return all.ok_or_else(wrong);
     }
-    let size = |name, otherwise| words.get(name).map_or(Ok(otherwise), |given| bytes(&given.written, &given.value));
+    let size = |name, otherwise| words.get(name).map_or(Ok(otherwise), bytes);
     let factor = words.get("factor").map_or(Ok(4), |given| number(given, 2, 1 << 20))?;
     span(size("begin", 8)?, size("end", 64 << 20)?, factor)
 }
@@ -402,17 +413,20 @@ fn number(Given { written, value, .. }: &Given, least: u64, most: u64) -> Result
 }
 
 /// The number of bytes that an option's value says.
-pub fn bytes(option: &str, value: &str) -> Result<u64, String> {
+fn bytes(Given { written, value, .. }: &Given) -> Result<u64, String> {
+    let found = size_of(value).filter(|bytes| *bytes <= SIZE_MAX);
+    found.ok_or_else(|| format!("{written} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
+}
+
+/// The number of bytes that this says: digits, and perhaps a unit.
+pub fn size_of(value: &str) -> Option<u64> {
     let (digits, unit) = match value.to_ascii_uppercase().as_str() {
         text if text.ends_with('K') => (value.len() - 1, 1u64 << 10),
         text if text.ends_with('M') => (value.len() - 1, 1 << 20),
         text if text.ends_with('G') => (value.len() - 1, 1 << 30),
         _ => (value.len(), 1),
     };
-    let found = whole(&value[..digits]).and_then(|number| number.checked_mul(unit));
-    found
-        .filter(|bytes| *bytes <= 16 << 30)
-        .ok_or_else(|| format!("{option} is {value:?}: expected a number of bytes up to 16G, as 4096 or 64K"))
+    whole(&value[..digits]).and_then(|number| number.checked_mul(unit))
 }
 
 /// The number from 1 to `most` that this option asks for; `otherwise` if it was not given.

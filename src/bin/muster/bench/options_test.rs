@@ -52,6 +52,12 @@ fn what_is_wrong_is_named() {
         ("allreduce -n 0", "-n is \"0\": expected a number from 1"),
         ("allreduce -d float8", "-d is \"float8\": expected one of float16, bfloat16, float32, float64"),
         ("reduce --worker_num 4 -r 4", "--root is 4: expected 0 to 3, or round"),
+        ("allreduce -b 17G", "-b is \"17G\": expected a number of bytes up to 16G"),
+        (
+            "allreduce --sizes 8,",
+            "--sizes is \"8,\": expected numbers of bytes up to 16G, as 4096 or 64K, with commas between",
+        ),
+        ("allreduce --sizes 8,17G", "--sizes is \"8,17G\": expected numbers of bytes up to 16G"),
         ("allreduce --sizes 8,7", "size 7 is no multiple of 4"),
         ("allreduce -b 4 -e 64 -d float64", "size 4 is no multiple of 8"),
         ("allreduce -e 1001", "size 1001 is no multiple of 4"),

@@ -2,10 +2,10 @@
 
 use super::calls::{checked, Rank};
 use super::ended::{read, Ended};
-use super::options::{bytes, count, format, Format, FORMAT, USAGE};
+use super::options::{count, format, size_of, Format, FORMAT, USAGE};
 use super::ranks;
 use crate::cli::table::{option, Command as Described, Takes};
-use crate::cli::words::Words;
+use crate::cli::words::{Given, Words};
 use crate::voice::print;
 use muster::ffi::{self, muster_bytes_t};
 use std::ffi::{c_void, OsString};
@@ -64,10 +64,11 @@ pub fn command(words: Vec<OsString>) -> Result<(), Ended> {
 }
 
 fn parse(words: &Words) -> Result<StoreOptions, String> {
-    let size = words.get("size").map_or(Ok(8), |given| bytes(&given.written, &given.value))?;
-    if !(1..=1 << 20).contains(&size) {
-        return Err(format!("--size is {size} bytes: expected 1 to 1M, of which {SEVERAL} fit into one call"));
-    }
+    let size = words.get("size").map_or(Ok(8), |Given { written, value, .. }| {
+        let found = size_of(value).filter(|size| (1..=1 << 20).contains(size));
+        let right = format!("a number of bytes from 1 to 1M, of which {SEVERAL} fit into one call, as 4096 or 64K");
+        found.ok_or_else(|| format!("{written} is {value:?}: expected {right}"))
+    })?;
     let worker_num = words.get("worker_num").map(|_| count(words, "worker_num", 1, 1024)).transpose()?;
     Ok(StoreOptions {
         worker_num: worker_num.map(|number| number as u32),
@@ -217,5 +218,23 @@ fn table(options: &StoreOptions, ranks: usize, rows: &[(&str, f64, f64)]) -> Str
             "p95",
             rows.concat()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_is_wrong_is_named_with_this_benchs_own_limit() {
+        let parsed = |size: &str| {
+            let words = read(&COMMAND, vec!["-s".into(), size.into()]).unwrap_or_else(|_| panic!("{size}"));
+            parse(&words).map(|options| options.size)
+        };
+        assert_eq!((parsed("1M"), parsed("1")), (Ok(1 << 20), Ok(1)));
+        for wrong in ["99999999999", "0", "1048577", "2x", ""] {
+            let why = parsed(wrong).unwrap_err();
+            assert!(why.starts_with(&format!("-s is {wrong:?}: expected a number of bytes from 1 to 1M")), "{why}");
+        }
     }
 }

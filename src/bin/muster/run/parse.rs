@@ -311,12 +311,8 @@ fn check_node_rank(node_rank: Option<u32>, local: u32, total: u32) -> Result<(),
 }
 
 fn max_restarts(words: &Words, join: bool) -> Result<u32, String> {
-    let given = number(
-        words,
-        "max_restarts",
-        "how often each process may be started again, 0 or more",
-        0..=i64::from(u32::MAX),
-    )?;
+    let right = format!("how often each process may be started again, 0 to {}", u32::MAX);
+    let given = number(words, "max_restarts", &right, 0..=i64::from(u32::MAX))?;
     match given.and_then(|number| u32::try_from(number).ok()).unwrap_or(0) {
         restarts if restarts > 0 && !join => {
             Err(format!("--max_restarts is \"{restarts}\", but without --join nobody stays to start a process again"))

@@ -301,7 +301,7 @@ fn complaints_about_a_process_s_place_name_them_too() {
         ("--worker-log-nam=a a", "did you mean --worker_log_name?"),
         ("--max_restarts=-1 --join a", "--max_restarts is \"-1\"; it must be how often"),
         ("--max_restarts=some --join a", "--max_restarts is \"some\""),
-        ("--max_restarts=99999999999 --join a", "0 or more"),
+        ("--max_restarts=99999999999 --join a", "may be started again, 0 to 4294967295"),
         ("--max_restarts=1 a", "--max_restarts is \"1\", but without --join"),
         ("--max-restarts 1 --join=False a", "without --join"),
     ]);

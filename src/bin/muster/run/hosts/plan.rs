@@ -5,7 +5,7 @@ use super::frames::LaunchSpec;
 use crate::cli::words::Words;
 use crate::run::hccl;
 use crate::run::parse::{self, Placement, SchedulerAt};
-use muster::config::{hosts_of_lines, hosts_of_words, whole, HostSlots, Key};
+use muster::config::{hosts_of_lines, hosts_of_words, whole, HostSlots, Key, NODES_LIMIT};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::Path;
@@ -191,7 +191,8 @@ fn without_hosts(words: &Words) -> Result<Option<Plan>, String> {
 
 /// Each host with its workers: as many as it has slots, host by host, until there are enough.
 fn places(mentions: Vec<HostSlots>, words: &Words) -> Result<Vec<HostShare>, String> {
-    let right = |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1");
+    let right =
+        |name: &str, text: &str| format!("--{name} is {text:?}; it must be a whole number from 1 to {NODES_LIMIT}");
     let number = |name: &str| -> Result<Option<u32>, String> {
         let Some(text) = words.value(name) else { return Ok(None) };
         let number = whole(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);

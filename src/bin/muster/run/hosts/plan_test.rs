@@ -138,7 +138,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
         ("-H one,two", "there is no program to run"),
         ("-H one --master_port=80 a", "--master_port is \"80\""),
         ("-H one --ssh= a", "--ssh is \"\""),
-        ("-H one --worker_num +2 a", "--worker_num is \"+2\"; it must be a whole number from 1"),
+        ("-H one --worker_num +2 a", "--worker_num is \"+2\"; it must be a whole number from 1 to 1048576"),
         ("-H one -n 0 a", "--np is \"0\"; it must be a whole number from 1"),
         ("-H one -n 2 --worker_num 3 a", "-n is \"2\", but --worker_num is \"3\""),
         ("-H one --worker_num 0 a", "--worker_num is \"0\""),
