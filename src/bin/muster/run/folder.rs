@@ -246,7 +246,8 @@ fn try_claim(folder: &Path, own: &Tenant) -> io::Result<Result<Claim, String>> {
 /// Makes the folder if it is missing. The error is a sentence.
 pub fn make(folder: &Path) -> Result<(), String> {
     // The umask narrows the mode.
-    let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    let make = || DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    let made = dangling(folder).map_or_else(make, Err);
     made.map_err(|error| format!("--log_dir is {folder:?}, which can't be made: {error}"))
 }
 
@@ -260,12 +261,22 @@ pub fn would_refuse(folder: &Path, own: &Tenant) -> Option<String> {
     tenants.iter().find(|tenant| tenant.is_in_the_way_of(own)).map(|tenant| refusal(folder, tenant, own))
 }
 
+/// The error for a path of which some part is a link to something that is not there.
+pub fn dangling(path: &Path) -> Option<io::Error> {
+    let leads_nowhere = |part: &Path| part.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let link = path.ancestors().find(|part| part.is_symlink() && leads_nowhere(part))?;
+    let it = if link == path { "it".to_owned() } else { format!("{link:?}") };
+    let target = std::fs::read_link(link).ok()?;
+    Some(io::Error::new(io::ErrorKind::NotFound, format!("{it} is a symbolic link to {target:?}, which is not there")))
+}
+
 /// Whether files can be made in this folder, if need be after it has been made, as far as modes and file systems tell.
 pub fn takes_files(folder: &Path) -> io::Result<()> {
+    dangling(folder).map_or(Ok(()), Err)?;
     for path in folder.ancestors() {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         match path.metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
             Ok(about) if !about.is_dir() => return Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
             Ok(about) if is_kernels(&about) => return Err(io::Error::from_raw_os_error(libc::EPERM)),

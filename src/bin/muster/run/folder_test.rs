@@ -158,6 +158,11 @@ fn a_folder_takes_files_if_it_or_the_nearest_above_it_does_and_nothing_is_made()
         let words = would_refuse(&wrong, &own).unwrap_or_else(|| panic!("{wrong:?}"));
         assert!(words.starts_with(&format!("--log_dir is {wrong:?}, where no log can be made: ")), "{words}");
     }
+    for (path, link) in [(path("link"), "it".to_owned()), (path("link/logs"), format!("{:?}", path("link")))] {
+        let why = format!("{link} is a symbolic link to {:?}, which is not there", folder.0.join("nowhere"));
+        assert_eq!(make(&path), Err(format!("--log_dir is {path:?}, which can't be made: {why}")));
+        assert!(would_refuse(&path, &own).is_some_and(|words| words.ends_with(&why)), "{path:?}");
+    }
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
     std::fs::create_dir(path("shut")).unwrap();
     std::fs::set_permissions(path("shut"), std::fs::Permissions::from_mode(0o555)).unwrap();
