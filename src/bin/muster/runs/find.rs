@@ -1,7 +1,7 @@
 //! Finds the runs that live, and the processes that each has on this host.
 
 use crate::run::family::RunId;
-use crate::run::folder::{identity, outputs, tenants, Tenant};
+use crate::run::folder::{dangling, identity, outputs, tenants, Tenant, RUNS};
 use crate::sys;
 use muster::net::host;
 use std::collections::{BTreeSet, HashMap};
@@ -69,11 +69,17 @@ impl Found {
     }
 }
 
-/// The runs whose logs are in this folder.
-pub fn in_folder(folder: &Path) -> io::Result<Vec<Found>> {
+/// The runs whose logs are in this folder. The error is a sentence.
+pub fn in_folder(folder: &Path) -> Result<Vec<Found>, String> {
+    let unread = |error: io::Error| format!("--log_dir is {folder:?}, which can't be read: {error}");
+    dangling(folder).map_or(Ok(()), |error| Err(unread(error)))?;
     // The folder's full name, which does not depend on this process's own directory.
-    let folder = folder.canonicalize()?;
-    Ok(tenants(&folder)?.into_iter().map(|tenant| Found { folder: folder.clone(), tenant }).collect())
+    let whole = folder.canonicalize().map_err(unread)?;
+    let tenants = tenants(&whole).map_err(|error| match whole.is_dir() {
+        true => format!("{:?}, which lists the runs of --log_dir, can't be read: {error}", folder.join(RUNS)),
+        false => unread(error),
+    })?;
+    Ok(tenants.into_iter().map(|tenant| Found { folder: whole.clone(), tenant }).collect())
 }
 
 /// The runs that have processes on this host. Each child of a launcher writes its log, which tells the folder.
@@ -97,6 +103,24 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_cannot_be_read_is_named_the_folder_or_the_list_in_it() {
+        let folder = std::env::temp_dir().join(format!("muster-unread-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join(RUNS)).unwrap();
+        let why = |path: &Path| in_folder(path).err().expect("nothing can be read there");
+        let list = why(&folder);
+        assert!(list.starts_with(&format!("{:?}, which lists the runs", folder.join(RUNS))), "{list}");
+        for (name, error) in [("file", "Not a dir"), ("none", "No such file"), ("link", "it is a symbolic link to ")] {
+            let path = folder.join(name);
+            let said = why(&path);
+            assert!(said.starts_with(&format!("--log_dir is {path:?}, which can't be read: {error}")), "{said}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_process_that_has_turned_one_of_its_outputs_elsewhere_is_found_by_the_other() {

@@ -13,9 +13,8 @@ pub fn run(folder: Option<&Path>) -> i32 {
     let found = match folder.map(in_folder) {
         None => on_this_host(),
         Some(Ok(found)) => found,
-        Some(Err(error)) => {
-            let folder = folder.unwrap_or(Path::new(".")).display();
-            Voice::error().say(format!("muster ps: --log_dir is \"{folder}\", which can't be read: {error}\n"));
+        Some(Err(why)) => {
+            Voice::error().say(format!("muster ps: {why}\n"));
             return code::FAILED;
         }
     };

@@ -15,7 +15,7 @@ pub const PS: Command = Command {
     options: &[option("log_dir", Takes::Directory, "all of this host", "only the runs whose logs are in this folder")],
     exit_codes: &[
         ("0", "they are listed, or there are none"),
-        ("1", "the folder cannot be read, or standard output cannot be written"),
+        ("1", "the folder, or the list of runs in it, cannot be read, or standard output cannot be written"),
         ("2", "usage"),
     ],
     ..Command::BLANK

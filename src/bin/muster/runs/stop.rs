@@ -25,8 +25,8 @@ pub fn run(options: &Stop) -> i32 {
     let (voice, folder) = (Voice::error(), options.folder.display());
     let found = match in_folder(&options.folder) {
         Ok(found) => found,
-        Err(error) => {
-            voice.say(format!("muster stop: --log_dir is \"{folder}\", which can't be read: {error}\n"));
+        Err(why) => {
+            voice.say(format!("muster stop: {why}\n"));
             return code::FAILED;
         }
     };
