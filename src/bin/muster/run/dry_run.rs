@@ -6,8 +6,8 @@ use super::binding::Bound;
 use super::folder;
 use super::parse::{DryRun, RunOptions, SchedulerAt};
 use super::part::Part;
+use super::recovery::unfit;
 use crate::sys;
-use muster::config::Key;
 use muster::runtime;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -50,12 +50,10 @@ pub fn chosen(dry_run: DryRun, options: &RunOptions, all: Vec<Part>) -> Vec<Part
 
 /// Checks that the scheduler can have its journal in this directory. The error is a sentence.
 pub fn check_recovery(directory: &Path) -> Result<(), String> {
-    let variable = Key::RecoveryPath.setting().usual_variable();
-    let refused = |why: &str| format!("{variable} is {directory:?}, where nothing can be kept: {why}");
-    folder::takes_files(directory).map_err(|error| refused(&error.to_string()))?;
+    folder::takes_files(directory).map_err(|error| unfit(directory, error))?;
     if directory.is_dir() {
         // So nothing is made, and its owner and mode are looked at.
-        runtime::prepare_recovery(directory).map_err(|error| refused(error.message()))?;
+        runtime::prepare_recovery(directory).map_err(|error| unfit(directory, error.message()))?;
     }
     Ok(())
 }

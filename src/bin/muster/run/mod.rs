@@ -200,7 +200,7 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     folder::make(&options.log_dir).map_err(failed)?;
     let recovery = recovery::directory();
     let secret = secret::RunSecret::make(options, listener.is_some(), recovery.as_deref());
-    let mut secret = secret.map_err(|error| failed(format!("can't make the run's secret: {error}")))?;
+    let mut secret = secret.map_err(failed)?;
     let signals = if report.is_led() { Signals::begin_led() } else { Signals::begin() };
     let signals = signals.map_err(|error| failed(format!("can't receive signals: {error}")))?;
     if options.join {

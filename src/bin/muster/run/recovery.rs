@@ -4,7 +4,8 @@ use super::hccl;
 use super::parse::RunOptions;
 use muster::config::{Config, Key, Settings};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// Checks the environment's recovery, and that there are no restarts without it.
 pub fn check(options: &RunOptions) -> Result<(), String> {
@@ -37,6 +38,12 @@ pub fn directory() -> Option<PathBuf> {
     let mut config = Config::new();
     config.load_env(std::env::vars_os());
     config.recovery_directory().ok()?
+}
+
+/// The sentence about a recovery directory in which nothing can be kept.
+pub fn unfit(directory: &Path, why: impl Display) -> String {
+    let variable = Key::RecoveryPath.setting().usual_variable();
+    format!("{variable} is {directory:?}, where nothing can be kept: {why}")
 }
 
 /// Whether recovery is on.

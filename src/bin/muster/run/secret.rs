@@ -5,6 +5,7 @@
 //! same user find it in a file (`muster::secret::kept`).
 
 use super::parse::{RunOptions, SchedulerAt};
+use super::recovery::unfit;
 use crate::voice::Voice;
 use muster::config::Key;
 use muster::net::host;
@@ -46,8 +47,12 @@ impl RunSecret {
     /// Makes a secret, or takes that of the job that goes on, and sets it in the environment. Makes none if the user
     /// has set one, or has set none (`MUSTER_JOB_SECRET=`), or if it would not reach all: other hosts take part,
     /// or the scheduler runs elsewhere (not `has_scheduler`). In a
-    /// run that one command leads, the launcher that has the scheduler makes it for all hosts.
-    pub fn make(options: &RunOptions, has_scheduler: bool, recovery: Option<&Path>) -> io::Result<Option<RunSecret>> {
+    /// run that one command leads, the launcher that has the scheduler makes it for all hosts. The error is a sentence.
+    pub fn make(
+        options: &RunOptions,
+        has_scheduler: bool,
+        recovery: Option<&Path>,
+    ) -> Result<Option<RunSecret>, String> {
         // An empty secret means that there is none. A file that has no name is not set.
         let is_set = |name| std::env::var_os(name).is_some_and(|value| name == VARIABLE || !value.is_empty());
         let reaches_all = has_scheduler && (options.all_here() || options.placement.scheduler == SchedulerAt::Here);
@@ -56,12 +61,11 @@ impl RunSecret {
         }
         let secret = match recovery.and_then(kept::of_recovery) {
             Some(secret) => secret.reveal().to_owned(),
-            None => draw()?,
+            None => draw().map_err(|error| format!("can't make the run's secret: {error}"))?,
         };
         if let Some(directory) = recovery {
-            let unfit = |why: &str| format!("{why}; expected a recovery path (MS_RECOVERY_PATH) that can be used");
-            runtime::prepare_recovery(directory).map_err(|error| io::Error::other(unfit(error.message())))?;
-            put(&kept::file_of_recovery(directory), &format!("{secret}\n"))?;
+            runtime::prepare_recovery(directory).map_err(|error| unfit(directory, error.message()))?;
+            put(&kept::file_of_recovery(directory), &format!("{secret}\n")).map_err(|error| unfit(directory, error))?;
         }
         std::env::set_var(VARIABLE, OsString::from(&secret));
         Ok(Some(RunSecret { secret, file: None }))
@@ -127,4 +131,23 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     put.inspect_err(|_| {
         let _ = fs::remove_file(&new); // part of a secret
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::{parse, Placement};
+    use super::*;
+    use crate::cli::words::Asked;
+
+    #[test]
+    fn a_recovery_path_that_is_no_directory_is_named_once_with_what_would_be_right() {
+        let Ok(Asked::With(options)) = parse(vec!["a".into()], Placement::default(), false) else {
+            panic!("it is good")
+        };
+        let why =
+            RunSecret::make(&options, true, Some(Path::new("/dev/null"))).err().expect("nothing can be kept there");
+        assert!(why.starts_with("MS_RECOVERY_PATH is \"/dev/null\", where nothing can be kept: "), "{why}");
+        assert!(why.ends_with("expected the recovery path (MS_RECOVERY_PATH) to be a directory"), "{why}");
+        assert_eq!(why.matches("expected").count(), 1, "{why}");
+    }
 }
