@@ -219,7 +219,8 @@ def test_a_folder_that_cannot_be_made_is_an_error_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("words, said", [
-    ([], "there is no action"),
+    ([], "Usage: muster trace"),
+    (["split"], "there is no action"),
     (["merge"], "which folder? expected the one that MUSTER_TRACE named"),
     (["merge", "a", "--outptu=b"], "did you mean --output?"),
 ])

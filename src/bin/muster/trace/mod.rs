@@ -26,7 +26,11 @@ use std::ffi::OsString;
 
 /// Runs it with the words after `trace`. Returns the exit code.
 pub fn command(mut words: Vec<OsString>) -> i32 {
-    let action = if words.is_empty() { OsString::new() } else { words.remove(0) };
+    if words.is_empty() {
+        complain(help::page(&COMMAND, COMMAND.name));
+        return code::USAGE;
+    }
+    let action = words.remove(0);
     match action.to_str() {
         Some("merge") => {}
         Some("--help" | "-h" | "help") => {
