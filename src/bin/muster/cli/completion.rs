@@ -5,7 +5,7 @@
 //! Each line of the answer is one word that would do. The scripts for zsh and fish ask in the same way. With them, the
 //! word that is completed has the option's name before its `=`, as these shells want it.
 
-use super::table::{Command, Operands, Opt};
+use super::table::{Command, Operands, Opt, Takes};
 use super::words::{begins_as_json, boolean};
 use std::ffi::OsStr;
 
@@ -96,15 +96,16 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
     let mut words = words.iter();
     let mut operand = false;
     while let Some(word) = words.next() {
-        let takes_next = called(word).is_some_and(|option| !option.takes.may_stand_alone());
-        if takes_next && words.as_slice().is_empty() {
-            return called(word).map_or_else(Vec::new, |option| matching(option.takes.words(), begun));
-        }
-        if takes_next {
-            words.next();
-        } else if *word == "--" || !word.starts_with('-') {
-            let bare = OsStr::new(word.trim_matches('\''));
-            operand |= boolean(bare).is_none() && !begins_as_json(bare);
+        let next = words.as_slice().first();
+        match called(word) {
+            Some(option) if option.takes.may_stand_alone() => {
+                if next.is_some_and(|next| is_value_of_flag(option, next)) {
+                    words.next();
+                }
+            }
+            Some(option) if next.is_none() => return matching(option.takes.words(), begun),
+            Some(_) => drop(words.next()),
+            None => operand |= *word == "--" || !word.starts_with('-'),
         }
     }
     // The shell treats what stands behind `=` as a word of its own.
@@ -121,6 +122,12 @@ fn of_command(command: &'static Command, words: &[&str], begun: &str) -> Vec<Str
     let begun =
         begun.strip_prefix("--").map_or_else(|| begun.to_owned(), |name| format!("--{}", name.replace('-', "_")));
     matching(&names.iter().map(String::as_str).chain(["--help"]).collect::<Vec<_>>(), &begun)
+}
+
+/// Whether the word that follows this flag is its value, as the parser sees it.
+fn is_value_of_flag(option: &Opt, word: &str) -> bool {
+    let bare = OsStr::new(word.trim_matches('\''));
+    boolean(bare).is_some() || (matches!(option.takes, Takes::FlagOr(_)) && begins_as_json(bare))
 }
 
 fn is_called(option: &Opt, word: &str) -> bool {
@@ -161,6 +168,10 @@ mod tests {
             ("muster run --bind_core '{\"device0\":\"0\"}' --jo", &["--join"]),
             ("muster run --bind_numa bind.json --jo", &["--join"]),
             ("muster run a.out --jo", &[]),
+            ("muster run true --jo", &[]),
+            ("muster run --join false true --lo", &[]),
+            ("muster run --join bind.json --lo", &[]),
+            ("muster run --join false --log", &["--log_dir"]),
             ("muster stop --g", &["--grace"]),
             ("muster ps --log", &["--log_dir"]),
             ("muster run --worker_num 4 a.out --jo", &[]),
