@@ -55,6 +55,13 @@ def test_a_result_that_a_full_disk_does_not_take_is_an_error_and_one_that_nobody
         assert subprocess.run([MUSTER, *words], stdout=closed, **settings).returncode == (4 if words[1:2] == ["--format=prometheus"] else 0)
 
 
+def test_words_for_a_shell_that_a_full_disk_does_not_take_are_an_error():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([MUSTER, "completion", "--answer"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT,
+                               env=clean_environment({"COMP_LINE": "muster r", "COMP_POINT": "8"}))
+    assert ended.returncode == 1 and "standard output cannot be written: No space left" in ended.stderr, ended
+
+
 @pytest.mark.parametrize("words, said", [
     (["scheduler", "foo"], "takes no words"), (["man", "foo"], "takes no words"), (["status", "--output="], "--output is empty"),
     (["trace", "merge", ""], "which folder?"), (["bench", "barrier", "foo"], "takes one"),

@@ -178,6 +178,17 @@ def read_slowly(command):
     return said[filled:]
 
 
+@pytest.mark.parametrize("output, why", [("/dev/full", "No space left"), (None, "nobody reads it")], ids=["full", "unread"])
+def test_process_ids_that_cannot_be_written_are_an_error_and_the_processes_go_on(output, why):
+    with full_pipe() as path:
+        command = with_streams(f'1<>"{output or path}"')
+        with Launch("--worker_num=1", "--master_port=0", "--", "sleep", "600", command=command) as launch:
+            assert launch.wait(LIMIT) == 1
+            said = f"muster: standard output cannot be written: {why}"
+            assert said in launch.stderr and "the processes run all the same, and muster ps lists them" in launch.stderr
+            os.kill(launch.child("worker 0"), signal.SIGTERM)
+
+
 def test_all_of_a_result_goes_into_a_pipe_that_does_not_wait():
     """It takes a result in pieces, and says in between that it takes nothing."""
     words = [MUSTER, "man"]

@@ -1,7 +1,7 @@
 //! What the command says where it must not wait: its lines for a terminal, a pipe or a file, any of which may accept
 //! nothing. Each line goes out as a whole, in order. What is not accepted is dropped and counted. The end waits for
-//! [`PATIENCE`] at most. A result goes out whole, and waits for its reader ([`put_out`]). Tested by
-//! `tests/python/test_stalled_output.py`.
+//! [`PATIENCE`] at most. A result goes out whole, and waits for its reader ([`put_out`]), or fails ([`print_soon`]). Tested
+//! by `tests/python/test_stalled_output.py`.
 
 use crate::code;
 use crate::sys;
@@ -42,6 +42,33 @@ pub fn print(text: &str) -> Result<(), String> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
+}
+
+/// Prints a result that must not hold up the command as long as its reader likes: where standard output takes nothing for
+/// [`PATIENCE`], that is an error, too.
+pub fn print_soon(text: &str) -> Result<(), String> {
+    match put_soon(libc::STDOUT_FILENO, text.as_bytes(), PATIENCE) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn put_soon(descriptor: RawFd, bytes: &[u8], patience: Duration) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match foreign::pour(descriptor, rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !foreign::takes(descriptor, patience) {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Writes all of this to standard output.
@@ -93,7 +120,7 @@ pub fn unwritten(error: &io::Error) -> String {
     format!("standard output cannot be written: {error}")
 }
 
-/// A standard stream.
+/// Standard error.
 pub struct Voice {
     outlet: &'static Outlet,
     _holder: Holder,
@@ -103,17 +130,8 @@ pub struct Voice {
 impl Voice {
     /// A voice on standard error.
     pub fn error() -> Voice {
-        Voice::on(libc::STDERR_FILENO)
-    }
-
-    /// A voice on standard output.
-    pub fn output() -> Voice {
-        Voice::on(libc::STDOUT_FILENO)
-    }
-
-    fn on(descriptor: RawFd) -> Voice {
         let outlet: &'static Outlet =
-            Box::leak(Box::new(Outlet::new(descriptor, |_, _, text| text.to_owned(), dropped)));
+            Box::leak(Box::new(Outlet::new(libc::STDERR_FILENO, |_, _, text| text.to_owned(), dropped)));
         Voice { outlet, _holder: outlet.hold(), row: Arc::default() }
     }
 
@@ -217,6 +235,21 @@ mod tests {
         put_into(writer.as_fd(), &text).unwrap();
         drop(writer);
         assert_eq!(read.join().unwrap().unwrap().len(), full + text.len());
+    }
+
+    #[test]
+    fn a_result_that_nobody_takes_in_time_is_an_error_and_so_is_a_full_disk() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        sys::never_wait_to_write(writer.as_fd()).unwrap();
+        let text = vec![b'x'; 1 << 20];
+        let error = put_soon(writer.as_raw_fd(), &text, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "nobody reads it");
+        let read = std::thread::spawn(move || reader.read_exact(&mut vec![0; 1 << 20]).map(|()| reader));
+        put_soon(writer.as_raw_fd(), &text, Duration::from_secs(60)).unwrap();
+        drop(read.join().unwrap());
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = put_soon(full.as_raw_fd(), b"1\n", Duration::from_secs(60)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

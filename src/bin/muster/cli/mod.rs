@@ -46,8 +46,7 @@ pub const COMPLETION: Command = Command {
 /// Runs `muster man` or `muster completion` with the words after that: about these commands. Returns the exit code.
 pub fn print(command: &'static Command, words: Vec<OsString>, commands: &[&'static Command]) -> i32 {
     if words.first().is_some_and(|word| word == completion::ANSWER) {
-        Voice::output().say(completion::answer(commands));
-        return 0;
+        return voice::answer(command.name, &completion::answer(commands));
     }
     let text = match read(command, words) {
         Ok(Asked::Help) => Ok(help::page(command, command.name)),

@@ -242,8 +242,19 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
         children::stop_now(&children);
         return Ok(code::SIGNAL + signal);
     }
-    Voice::output().say(children.iter().map(|child| format!("{}\n", child.pid)).collect::<String>());
-    Ok(0)
+    Ok(print_ids(&children, voice))
+}
+
+/// Prints the ids of the processes, which go on by themselves. Returns the exit code.
+fn print_ids(children: &[Child], voice: &Voice) -> i32 {
+    let ids: String = children.iter().map(|child| format!("{}\n", child.pid)).collect();
+    match voice::print_soon(&ids) {
+        Ok(()) => 0,
+        Err(why) => {
+            voice.say(format!("muster: {why}: the processes run all the same, and muster ps lists them\n"));
+            code::FAILED
+        }
+    }
 }
 
 /// The scheduler's listener, if the scheduler is to be here.

@@ -21,8 +21,8 @@ pub const COMMAND: Command = Command {
         ("0", "all ended well"),
         (
             "1",
-            "the launcher itself failed, a host was lost, the job ended elsewhere, or a worker ended with 0 without \
-             muster_finalize",
+            "the launcher itself failed, standard output did not take the process ids, a host was lost, the job ended elsewhere, \
+             or a worker ended with 0 without muster_finalize",
         ),
         ("2", "usage"),
         ("124", "forming timed out (where the scheduler is)"),
