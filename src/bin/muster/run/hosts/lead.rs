@@ -14,7 +14,7 @@ use crate::sys;
 use crate::voice::{Output, Voice};
 use muster::config::HostSlots;
 use muster::net::{host, interface, limit, resolve};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -130,7 +130,7 @@ impl Lead<'_> {
             match Line::open(&words, index, events) {
                 Ok(line) => self.members[index].line = Some(line),
                 Err(error) => {
-                    let words = format!("{} can't be started: {error}", words[0].to_string_lossy());
+                    let words = not_started(self.plan.ssh.as_deref(), &words[0].to_string_lossy(), &error);
                     self.conduct.closed(index, words, self.began.elapsed());
                 }
             }
@@ -290,6 +290,13 @@ impl Lead<'_> {
     }
 }
 
+/// Why no way leads to a host. `ssh` is what the user gave for it.
+fn not_started(ssh: Option<&[OsString]>, program: &str, error: &io::Error) -> String {
+    let Some(ssh) = ssh else { return format!("{program} can't be started: {error}") };
+    let given = ssh.join(OsStr::new(" "));
+    format!("--ssh is {given:?}, and its first word, {program:?}, can't be started: {error}; blanks part its words, also in quotes")
+}
+
 /// The word as a shell takes it for one word.
 fn quoted(word: &[u8]) -> Vec<u8> {
     let parts: Vec<&[u8]> = word.split(|byte| *byte == b'\'').collect();
@@ -306,4 +313,21 @@ fn is_here(host: &HostSlots, until: Instant) -> bool {
         })
     };
     host.name == host.address() && (host::name().is_ok_and(|name| name == host.name) || is_own())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_started_is_named_with_the_option_that_gave_it() {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        assert!(not_started(None, "ssh", &error).starts_with("ssh can't be started: No such file"));
+        let given = ["'my", "ssh'", "-q"].map(OsString::from);
+        let said = not_started(Some(&given), "'my", &error);
+        assert!(
+            said.starts_with("--ssh is \"'my ssh' -q\", and its first word, \"'my\", can't be started: No such"),
+            "{said}"
+        );
+    }
 }
