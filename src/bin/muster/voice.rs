@@ -138,8 +138,8 @@ impl Voice {
     /// Says this, as it is.
     pub fn say(&self, text: impl Into<String>) {
         let mut text: String = text.into();
-        if self.row.state().is_to_be_erased() {
-            text.insert_str(0, ERASE);
+        if !text.is_empty() {
+            text.insert_str(0, self.row.before_words());
         }
         self.outlet.put(LogLevel::Info, "".into(), text);
     }
@@ -200,6 +200,17 @@ impl Row {
         }
     }
 
+    /// What is to be written before the command's own words. They begin a row of their own if a worker's output has not
+    /// ended the last one.
+    fn before_words(&self) -> &'static str {
+        let mut row = self.state();
+        match std::mem::take(&mut row.is_open) {
+            true => "\n",
+            false if row.shows => ERASE,
+            false => "",
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, RowState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,10 +267,14 @@ mod tests {
     fn what_is_shown_in_the_row_is_wiped_before_output_and_output_that_has_not_ended_it_is_not() {
         let row = Row::default();
         assert_eq!(row.before(b"a\n"), b"", "nothing is ever shown there");
+        assert_eq!(row.before_words(), "");
+        assert_eq!(row.before(b"no newline"), b"");
+        assert_eq!([row.before_words(), row.before_words()], ["\n", ""], "the second sentence follows the first");
         row.state().shows = true;
         assert_eq!(row.before(b"a\n"), ERASE.as_bytes());
         assert_eq!(row.before(b"prompt> "), ERASE.as_bytes());
         assert_eq!(row.before(b"and more\n"), b"", "it belongs to the prompt");
         assert_eq!(row.before(b"a\n"), ERASE.as_bytes());
+        assert_eq!(row.before_words(), ERASE);
     }
 }
