@@ -2,14 +2,14 @@
 //! makes the group once all members have asked; this file waits for that.
 
 use super::handle::GroupHandle;
-use super::registry::Registry;
+use super::registry::{hash_of, Registry};
 use crate::agent::{Ask, Command};
 use crate::error::{Error, Result, Status};
 use crate::runtime::base::interrupts::in_call;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::state::node_state::{AgentCommand, NodeView};
 use crate::runtime::state::participation::left_error;
-use crate::types::{hash, Epoch, GroupId, Time};
+use crate::types::{Epoch, GroupId, Time};
 use crate::wire::{Formed, MakeByMembers};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,12 +88,6 @@ impl Registry {
         let id = made.map_err(|error| Error::new(error.status(), format!("{title}: {}", error.message())))?;
         self.handle(id).ok_or_else(left_error)
     }
-}
-
-/// A number for a list of members and a tag, the same on all members.
-pub(super) fn hash_of(members: &[u32], tag: &str) -> u64 {
-    let length = std::iter::once(members.len() as u64);
-    hash(length.chain(members.iter().map(|member| u64::from(*member))).chain(tag.bytes().map(u64::from)))
 }
 
 /// The answer to the wish, as soon as it is known.

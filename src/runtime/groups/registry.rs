@@ -4,14 +4,13 @@
 //! Invariant: a thread that holds the lock of this registry does not ask for the node's view (`state/node_state`). The
 //! other way round is right.
 
-use super::by_members::hash_of;
 use super::group::Group;
 use super::handle::GroupHandle;
 use crate::agent::Event;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::state::node_state::{EpochView, NodeState, Stirred};
 use crate::runtime::state::roster::built_in;
-use crate::types::{Call, GroupId};
+use crate::types::{hash, Call, GroupId};
 use crate::wire::{
     Formed, GroupCarrier, GroupMade, GroupProgress, MakeByMembers, Member, MessageWait, PeerState, CARRIERS_MAX,
     FEATURE_CARRIERS, PROGRESS_MAX, WAITS_MAX,
@@ -40,6 +39,12 @@ pub(crate) struct Kept {
     pub by_members: HashMap<u64, u64>,
     /// The members (indices, in order of rank) and the tags of the groups that this process makes just now.
     pub creating: HashSet<(Vec<u32>, String)>,
+}
+
+/// A number for a list of members and a tag, the same on all members.
+pub(super) fn hash_of(members: &[u32], tag: &str) -> u64 {
+    let length = std::iter::once(members.len() as u64);
+    hash(length.chain(members.iter().map(|member| u64::from(*member))).chain(tag.bytes().map(u64::from)))
 }
 
 /// One node's groups.
