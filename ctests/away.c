@@ -500,6 +500,7 @@ int main(void) {
     one_goes_while_others_recover(0, false);
     one_goes_while_others_recover(2, false);
     one_goes_while_others_recover(1, true);
+    one_goes_while_others_recover(0, true);
     all_go_on();
     one_is_gone(5, 3, false);
     one_is_gone(3, 2, false);

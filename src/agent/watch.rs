@@ -6,7 +6,8 @@
 //! lowest. If the coordinator itself is dead, all find that out, and it is the lowest dead node. The first loss ends a job
 //! without recovery, so nobody need keep the watch after that.
 //!
-//! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. A
+//! A node is dead if its process has gone or its port refuses, and if it was needed or had been heard in this watch. While
+//! the coordinator's own program waits for the next epoch, every node is needed, and one that has left ends that wait. A
 //! node is dead, too, if it says nothing for the heartbeat time-out. If its host still answers, it is stopped. If a node
 //! is dead, and a lower one has been silent for nearly as long, the verdict waits for the lower one. A node is not dead if it said
 //! before it went that it leaves, or why it gives up. A node that hears nobody at all is cut off itself, and says so.
@@ -98,6 +99,8 @@ impl Standing {
 #[derive(Debug)]
 pub(super) enum Finding {
     Lost(u32, String),
+    /// A node has left, and without it there is no next epoch, for which the program waits.
+    Left(u32),
     /// A node that somebody needs has gone after it gave up, for this cause.
     Followed(Failure),
     CutOff(Duration),
@@ -114,7 +117,7 @@ impl Watch {
         self.timeout / 5
     }
 
-    pub(super) fn members(&self) -> &[std::sync::Arc<Member>] {
+    fn members(&self) -> &[std::sync::Arc<Member>] {
         self.members.as_deref().unwrap_or_default()
     }
 
@@ -191,8 +194,9 @@ impl Watch {
     }
 
     /// Why this peer is dead, if it is.
-    fn death(&self, peer: &Peer, now: Time, is_heard: bool) -> Option<String> {
-        let was_needed = peer.ended.as_ref().or(peer.suspected.as_ref());
+    fn death(&self, peer: &Peer, now: Time, is_heard: bool, needs_all: bool) -> Option<String> {
+        let waits = needs_all.then_some("muster_recover waits for it");
+        let was_needed = peer.ended.as_deref().or(peer.suspected.as_deref()).or(waits);
         let silent = now.since(peer.heard);
         match &peer.standing {
             Standing::Left => None,
@@ -246,7 +250,8 @@ impl Watch {
         round.heard_at <= round.began && self.peers.get(&dead).is_some_and(has_gone)
     }
 
-    pub(super) fn find(&self, now: Time, judges: bool, departure: Departure) -> Option<Finding> {
+    /// What is known by now. `needs_all`: the program waits for the next epoch, which takes every node.
+    pub(super) fn find(&self, now: Time, judges: bool, needs_all: bool, departure: Departure) -> Option<Finding> {
         let round = self.round.as_ref()?;
         let is_heard = self.reaches_somebody(now);
         if self.peers.values().any(|peer| peer.has_scheduler && self.hears(peer, now)) {
@@ -264,9 +269,10 @@ impl Watch {
         if !judges {
             return None;
         }
-        let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, self.death(peer, now, is_heard)?)));
+        let death = |peer: &Peer| self.death(peer, now, is_heard, needs_all);
+        let dead = self.peers.iter().find_map(|(index, peer)| Some((*index, death(peer)?)));
         let coordinator = self.coordinator();
-        let is_dead = |peer: &Peer| self.death(peer, now, is_heard).is_some();
+        let is_dead = |peer: &Peer| death(peer).is_some();
         // If the coordinator is dead, all find that out; what else each node knows was told to no other.
         let decides = coordinator == self.own || self.peers.get(&coordinator).is_some_and(is_dead);
         if !decides {
@@ -279,6 +285,10 @@ impl Watch {
                 Departure::Unseen => Some(Finding::LeftBehind(silent)),
                 Departure::Open => None,
             };
+        }
+        let left = self.peers.iter().find(|(_, peer)| needs_all && peer.standing == Standing::Left);
+        if let Some((index, _)) = left {
+            return Some(Finding::Left(*index));
         }
         let gone = self.peers.values().find(|peer| peer.suspected.is_some() && peer.standing != Standing::Up);
         gone.and_then(|peer| peer.followed(self.timeout).cloned()).map(Finding::Followed)

@@ -113,8 +113,7 @@ impl Watch {
         if self.round.is_none() || !around.judges() {
             return None;
         }
-        let suspects = around.asks.suspects();
-        for (peer, evidence) in suspects.into_iter().chain(self.needed(around)) {
+        for (peer, evidence) in around.asks.suspects() {
             let asked = self.asked;
             let known = self.peer(peer, around.now);
             if known.suspected.is_some() {
@@ -125,10 +124,7 @@ impl Watch {
             let (is_up, has_left) = (known.standing == Standing::Up, known.standing == Standing::Left);
             around.tell_peer(peer, ToPeer::Look);
             if has_left {
-                let failure = self.has_left(peer, around);
-                if failure.is_some() {
-                    return failure;
-                }
+                self.answer_suspicion(peer, PeerState::Left, around);
             } else if is_up {
                 self.ask(peer, around);
             }
@@ -141,18 +137,6 @@ impl Watch {
             }
         }
         None
-    }
-
-    /// The nodes after which this node asks because a caller waits for the next epoch, which takes every node. The coordinator
-    /// asks after all others; they ask after the coordinator alone, because it finds out about all.
-    fn needed(&self, around: &Around) -> Vec<(u32, String)> {
-        if !around.asks.needs_all() {
-            return Vec::new();
-        }
-        let coordinator = self.coordinator();
-        let others = self.members().iter().map(|member| member.index).filter(|index| *index != self.own);
-        let needed = others.filter(|index| coordinator == self.own || *index == coordinator);
-        needed.map(|index| (index, "muster_recover waits for it".to_owned())).collect()
     }
 
     fn answer_suspicion(&mut self, peer: u32, state: PeerState, around: &mut Around) {
@@ -283,22 +267,10 @@ impl Watch {
             PeerWord::GivesUp(_) => {}
             PeerWord::Leaves => {
                 self.peer(index, now).standing = Standing::Left;
-                return self.has_left(index, around);
+                self.answer_suspicion(index, PeerState::Left, around);
             }
         }
         None
-    }
-
-    /// A node has left in order: nobody need suspect it. But those that wait for the next epoch wait in vain, and the coordinator
-    /// tells them.
-    fn has_left(&mut self, index: u32, around: &mut Around) -> Option<Failure> {
-        self.answer_suspicion(index, PeerState::Left, around);
-        let tells = around.asks.needs_all() && around.judges() && self.coordinator() == self.own;
-        let (epoch, culprit) = (around.member.filter(|_| tells)?.epoch, self.member(index)?.culprit());
-        let cause = "has left the cluster, and without it there is no next epoch".to_owned();
-        let failure =
-            Failure { status: Status::PeerLeft, culprit: Some(culprit), cause, epoch, group: None, sequence: 0 };
-        Some(self.conclude(failure, around))
     }
 
     /// Closes the connection if both nodes have their scheduler again: nobody need watch, and it would cost a
@@ -366,7 +338,7 @@ impl Watch {
     /// Decides, if there is enough to decide.
     fn settle(&mut self, around: &mut Around) -> Option<Failure> {
         let (now, member) = (around.now, around.member?);
-        let found = self.find(now, around.judges(), around.line.departure());
+        let found = self.find(now, around.judges(), around.asks.needs_all(), around.line.departure());
         let in_doubt = match &found {
             Some(Finding::Lost(index, _)) => self.doubt_below(*index, now),
             _ => Duration::ZERO,
@@ -411,6 +383,9 @@ impl Watch {
             Finding::Lost(index, why) => {
                 let cause = format!("was lost: {why} (found by the ranks themselves, because the scheduler is away)");
                 (Status::PeerLost, index, cause)
+            }
+            Finding::Left(index) => {
+                (Status::PeerLeft, index, "has left the cluster, and without it there is no next epoch".to_owned())
             }
             Finding::CutOff(silent) => {
                 let silent = seconds(silent);

@@ -35,7 +35,7 @@ pub(crate) struct Kept {
     pub handles: Vec<Arc<GroupHandle>>,
     pub retired: Vec<Arc<Group>>,
     /// How many groups were made of a list of members under a tag, by the hash of both: lists and tags may be long, and a
-    /// count stays for good. If two have one hash, all their members count them together.
+    /// count stays for good. No two are expected to have one hash of 64 bits.
     pub by_members: HashMap<u64, u64>,
     /// The members (indices, in order of rank) and the tags of the groups that this process makes just now.
     pub creating: HashSet<(Vec<u32>, String)>,

@@ -358,8 +358,10 @@ impl Node {
             Event::MadeByMembers(wanted, outcome) => {
                 let id = outcome.as_ref().ok().copied();
                 let made = self.registry.made_by_members(wanted, outcome, self.setup.operation_timeout_ms);
-                if !matches!(made, Ok(None)) {
-                    self.group_made(made, id); // else nobody waits: the node has the group once the program asks again
+                match (made, id) {
+                    // Nobody waits. The group stays in use for when the program asks again; until then the others are told no.
+                    (Ok(None), Some(id)) => self.mesh.remove(id, &self.poller),
+                    (made, id) => self.group_made(made, id),
                 }
             }
             Event::Located(ask, member) if is_for_links(ask) => {

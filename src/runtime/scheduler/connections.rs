@@ -178,8 +178,8 @@ impl Connections {
         }
     }
 
-    /// Asks the other end for signs of life: of one that has gone without a word nothing else would tell, because nothing need
-    /// be sent to it for as long as the job lasts.
+    /// Asks the other end for signs of life. Nothing need be sent to it while the job lasts, so nothing else would show that it
+    /// has gone.
     pub fn asks_for_signs(&mut self, id: ConnId) {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.link.transport.ask_for_signs(SIGNS);

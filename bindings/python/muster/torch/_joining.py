@@ -120,6 +120,9 @@ def _hosted(options: Any, store: Any, size: int) -> Cluster:
     try:
         bound = host if os.environ.get("MUSTER_SCHED_BIND") else towards_others(host, size, binds=True)
         port = os.environ.get("MUSTER_SCHED_PORT") or 0
+        for earlier in _schedulers if port else []:  # of a group that was destroyed: it has the port until all ranks have left
+            with contextlib.suppress(MusterError):
+                earlier.wait(float(_limit(options)))
         place: Dict[str, Any] = {"sched_host": bound, "sched_port": port, "cluster_timeout": _limit(options)}
         scheduler = Scheduler(environment=True, role="scheduler", worker_num=size, **place)
     except Exception as error:  # a warning may be one, too
