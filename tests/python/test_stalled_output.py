@@ -224,7 +224,8 @@ def read_late(words):
 
 def test_all_of_a_dry_run_goes_into_a_pipe_that_does_not_wait(tmp_path):
     """It has more lines than a voice keeps for a reader that pauses."""
-    words = [MUSTER, "run", "--worker_num=600", "--master_port=8118", f"--log_dir={tmp_path}/logs", "--sim_level=0", "true"]
+    words = [MUSTER, "run", "--worker_num=600", "--local_worker_num=600", "--master_port=8118", f"--log_dir={tmp_path}/logs",
+             "--sim_level=0", "true"]
     whole = subprocess.run(words, stdout=subprocess.PIPE, env=clean_environment(), timeout=LIMIT, check=True).stdout
     assert read_late(words) == whole and len(whole) > 1 << 17
 
