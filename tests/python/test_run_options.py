@@ -1,5 +1,6 @@
 """The options of `muster run` that msrun has, too: names of logs, a rank table, a dry run; its help; and slips in its words."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import subprocess
 
 import pytest
 from cluster import MUSTER, clean_environment
-from launch import Launch
+from launch import Launch, until
 from nodes import listening_ports
 from test_rank_table import RANKS, table
 from test_run import JOINED, run, shell
@@ -179,14 +180,22 @@ def test_a_dry_run_that_is_led_outlives_the_end_of_all_others():
     led = [tells, 0, 1, 0, "--worker_num=1", "--master_port=0", "--sim_level=0", "--", "true"]
     with full_pipe() as path:
         takes_nothing = os.open(path, os.O_RDWR)  # so it is still there when the signal comes
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         words = [MUSTER, "host-part", "launch", *map(str, led)]
         with subprocess.Popen(words, env=clean_environment(), stdout=takes_nothing, pass_fds=[tells]) as process:
             os.close(tells)
             assert os.read(reads, 1) == b"P", "it tells its port"
             process.send_signal(signal.SIGUSR1)
-            assert process.wait(timeout=60) == 0
-        os.close(takes_nothing)
-        os.close(reads)
+
+            def has_ended():
+                with contextlib.suppress(BlockingIOError):
+                    os.read(reader, 1 << 16)
+                return process.poll() is not None
+
+            until(has_ended, 60, "it ends once its output is read")
+            assert process.returncode == 0
+        for descriptor in (takes_nothing, reader, reads):
+            os.close(descriptor)
 
 
 # Help and slips
