@@ -364,9 +364,9 @@ pub fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Writes what the descriptor takes of this.
-pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length are those of the bytes.
-    let length = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    let length = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 

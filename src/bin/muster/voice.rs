@@ -8,8 +8,8 @@ use crate::sys;
 use muster::config::LogLevel;
 use muster::net::foreign;
 use muster::runtime::base::outlet::{Holder, Outlet};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,41 +47,50 @@ pub fn print(text: &str) -> Result<(), String> {
 /// Prints a result that must not hold up the command as long as its reader likes: where standard output takes nothing for
 /// [`PATIENCE`], that is an error, too.
 pub fn print_soon(text: &str) -> Result<(), String> {
-    match put_soon(libc::STDOUT_FILENO, text.as_bytes(), PATIENCE) {
+    let mut soon = Output { descriptor: libc::STDOUT_FILENO, patience: Some(PATIENCE) };
+    match soon.write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
 }
 
-fn put_soon(descriptor: RawFd, bytes: &[u8], patience: Duration) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match foreign::pour(descriptor, rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => rest = &rest[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !foreign::takes(descriptor, patience) {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Writes all of this to standard output.
 pub fn put_out(text: &str) -> io::Result<()> {
-    put_into(io::stdout().as_fd(), text.as_bytes())
+    Output::standard().write_all(text.as_bytes())
 }
 
-/// Standard output for a thread that may wait for its reader.
-pub struct Output;
+/// An output that waits for its reader. If it takes nothing now, another program may have made it one that does not wait: its
+/// flags stay.
+pub struct Output {
+    descriptor: RawFd,
+    /// How long the reader may take nothing; none: as long as it likes.
+    patience: Option<Duration>,
+}
 
-impl io::Write for Output {
+impl Output {
+    /// Standard output, for a thread that may wait for its reader.
+    pub fn standard() -> Output {
+        Output { descriptor: libc::STDOUT_FILENO, patience: None }
+    }
+}
+
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        put_some(io::stdout().as_fd(), bytes)
+        loop {
+            let written = match self.patience {
+                Some(_) => foreign::pour(self.descriptor, bytes),
+                None => sys::write(self.descriptor, bytes),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let takes = foreign::takes(self.descriptor, self.patience.unwrap_or(Duration::MAX));
+                    if !takes && self.patience.is_some() {
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
+                    }
+                }
+                ended => return ended,
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -89,30 +98,9 @@ impl io::Write for Output {
     }
 }
 
-/// Writes all of it.
-fn put_into(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match put_some(descriptor, rest)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => rest = &rest[written..],
-        }
-    }
-    Ok(())
-}
-
-/// Writes as much of it as the descriptor takes. If it takes nothing now, this waits: another program may have made it one that
-/// does not wait. Its flags stay.
-fn put_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match sys::write(descriptor, bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                foreign::takes(descriptor.as_raw_fd(), Duration::MAX);
-            }
-            ended => return ended,
-        }
-    }
+/// The words about workers' output that was not shown, for this reason.
+pub fn unshown(why: &str) -> String {
+    format!("muster: not all of the workers' output was shown: {why}; the logs have it\n")
 }
 
 /// Why something could not be written to standard output.
@@ -231,19 +219,20 @@ fn dropped(texts: u64) -> String {
 mod tests {
     use super::*;
     use std::io::Read;
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn all_goes_into_a_pipe_that_does_not_wait() {
         let (mut reader, writer) = io::pipe().unwrap();
         sys::never_wait_to_write(writer.as_fd()).unwrap();
         let text = [b'x'; 1 << 20];
-        let full = sys::write(writer.as_fd(), &text).unwrap();
-        assert_eq!(sys::write(writer.as_fd(), b"y").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let full = sys::write(writer.as_raw_fd(), &text).unwrap();
+        assert_eq!(sys::write(writer.as_raw_fd(), b"y").unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let read = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             reader.read_to_end(&mut bytes).map(|_| bytes)
         });
-        put_into(writer.as_fd(), &text).unwrap();
+        Output { descriptor: writer.as_raw_fd(), patience: None }.write_all(&text).unwrap();
         drop(writer);
         assert_eq!(read.join().unwrap().unwrap().len(), full + text.len());
     }
@@ -253,13 +242,14 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         sys::never_wait_to_write(writer.as_fd()).unwrap();
         let text = vec![b'x'; 1 << 20];
-        let error = put_soon(writer.as_raw_fd(), &text, Duration::from_millis(1)).unwrap_err();
+        let soon = |descriptor, patience| Output { descriptor, patience: Some(patience) };
+        let error = soon(writer.as_raw_fd(), Duration::from_millis(1)).write_all(&text).unwrap_err();
         assert_eq!(error.to_string(), "nobody reads it");
         let read = std::thread::spawn(move || reader.read_exact(&mut vec![0; 1 << 20]).map(|()| reader));
-        put_soon(writer.as_raw_fd(), &text, Duration::from_secs(60)).unwrap();
+        soon(writer.as_raw_fd(), Duration::from_secs(60)).write_all(&text).unwrap();
         drop(read.join().unwrap());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let error = put_soon(full.as_raw_fd(), b"1\n", Duration::from_secs(60)).unwrap_err();
+        let error = soon(full.as_raw_fd(), Duration::from_secs(60)).write_all(b"1\n").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 

@@ -11,7 +11,7 @@ use super::children::Child;
 use super::folder;
 use super::signals::Signals;
 use crate::sys;
-use crate::voice::{unwritten, Output, Row, PATIENCE};
+use crate::voice::{unshown, unwritten, Output, Row, PATIENCE};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -61,7 +61,7 @@ impl Tail {
         let shown = Arc::new(AtomicU64::new(0));
         let (stopped, finished, count) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("muster-tail".to_owned()).spawn(move || {
-            let followed = follow(logs, &stopped, &count, &mut Pane::new(Output, row));
+            let followed = follow(logs, &stopped, &count, &mut Pane::new(Output::standard(), row));
             sys::ring(&finished);
             followed
         })?;
@@ -81,9 +81,7 @@ impl Tail {
             match sys::poll([self.done.as_fd(), signals.descriptor()], Some(left)) {
                 Ok([true, _]) => {
                     let why = self.thread.join().ok()?.err()?;
-                    return Some(format!(
-                        "muster: not all of the workers' output was shown: {why}; the logs have it\n"
-                    ));
+                    return Some(unshown(&why));
                 }
                 Ok([false, _]) if signals.ending().is_none() => {}
                 _ => return self.untold(written),

@@ -46,7 +46,7 @@ pub fn lead(plan: &Plan, voice: &Voice) -> Result<i32, String> {
     pass_on(signals, sender.clone()).map_err(failed)?;
     let gone = |error: io::Error| format!("can't lead the hosts: the working directory: {error}");
     let folder = std::env::current_dir().map_err(gone)?;
-    let show = Show::start(Pane::new(Output, voice.row())).map_err(failed)?;
+    let show = Show::start(Pane::new(Output::standard(), voice.row())).map_err(failed)?;
     let mut lead = Lead {
         plan,
         voice,

@@ -2,7 +2,7 @@
 //! thread writes. [`Show::is_full`] says when the hosts are to keep what they have in their logs, until a reader has
 //! taken what is here. What is on its way by then is taken all the same, so that nothing is missing in the middle.
 
-use crate::voice::{unwritten, PATIENCE};
+use crate::voice::{unshown, unwritten, PATIENCE};
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -80,9 +80,7 @@ impl Show {
                 Err(RecvTimeoutError::Timeout) => {}
                 ended => {
                     let why = unwritten(&ended.ok()??);
-                    return Some(format!(
-                        "muster: not all of the workers' output was shown: {why}; the logs have it\n"
-                    ));
+                    return Some(unshown(&why));
                 }
             }
             let now = waiting.load(Ordering::Relaxed);
