@@ -24,6 +24,7 @@ enum {
     MOST = 6,              /* ranks */
     MESSAGES = 160,        /* times ranks */
     ROUNDS = 24,           /* of sendrecv, and of collectives */
+    LESS_WHERE_SLOW = 3,   /* as many messages and rounds there, of fewer ranks */
     WINDOW = 6,            /* operations that a thread has under way */
     GUARD = 64,            /* bytes behind every receive's room */
     MADE = 3,              /* groups that the storm is on; the universe's beside them is for sendrecv */
@@ -41,6 +42,8 @@ static const struct { int32_t dtype; size_t width; } types[] = {
 };
 
 static uint64_t seed = 1;
+
+static int here(int count) { return patience() >= 20 ? count / LESS_WHERE_SLOW : count; }
 
 struct message {
     int group, from, to; /* the latter two by their ranks in the world */
@@ -157,7 +160,7 @@ static void plan_wishes(struct storm *storm, uint64_t *random) {
 static void plan(struct storm *storm, int size) {
     uint64_t random = mix(seed) + (uint64_t)size;
     storm->size = size;
-    storm->count = MESSAGES * size;
+    storm->count = here(MESSAGES) * size;
     plan_wishes(storm, &random);
     for (int at = 0; at < storm->count; at++) {
         struct message *message = &storm->messages[at];
@@ -464,7 +467,7 @@ static void *shift_around(void *argument) {
     struct part *part = argument;
     muster_group_t *group = part->groups[MADE];
     uint64_t shared = mix(seed + 1000) + (uint64_t)part->storm->size;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < here(ROUNDS); round++) {
         int step = (int)below(&shared, (size_t)part->storm->size);
         shift(group, step, ROUND + round, next(&shared), &part->random);
         if (one_in(&part->random, 3)) { /* what nobody receives is cancelled for certain, if it is long */
@@ -482,7 +485,7 @@ static void *shift_around(void *argument) {
 /* Collectives of all the groups; and groups that are made, used and freed meanwhile. */
 static void *reckon(void *argument) {
     struct part *part = argument;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < here(ROUNDS); round++) {
         muster_group_t *group = part->groups[round % GROUPS];
         int64_t size = muster_group_size(group), mine = muster_group_rank(group) + round, sum = -1;
         if (round % 2 == 0) {
