@@ -174,7 +174,7 @@ enum { OF_THE_LATE = 1, OF_ALL = 9 };
 /* How many collectives are begun, each on a group of its own. Under Valgrind a process runs one thread at a time, so there
  * are only collectives with little data: otherwise the words that dozens of groups are over, at once, take longer there
  * than the 5 s that a stranger has to say its name. */
-static int mailed(void) { return patience() >= 20 ? KINDS : MAILED; }
+static int mailed(void) { return less_where_watched(MAILED, KINDS); }
 
 /* The collective with this number; which of the two ranks that matter is the root is part of it. */
 static muster_status_t start(muster_group_t *group, int kind, size_t count, int32_t *in, int32_t *out, muster_request_t **request) {

@@ -46,6 +46,9 @@ static inline int patience(void) {
     return times == NULL ? 1 : atoi(times);
 }
 
+/* How much a test does: less where a tool looks at each access of memory, as helgrind does. */
+static inline int less_where_watched(int usual, int less) { return patience() >= 20 ? less : usual; }
+
 /* What a time-out says of a rank that is awaited. Under Valgrind the scheduler may take longer to say it than the call waits for that,
  * 250 ms. Then the call says so instead. */
 static inline const char *if_told_in_time(const char *words) {

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { SIZE = 5, SETTLED = 10, MANY = 200, MANY_WHERE_SLOW = 20, REDUCES = 50, REDUCES_WHERE_SLOW = 8 };
+enum { SIZE = 5, SETTLED = 10, MANY = 200, MANY_WHERE_WATCHED = 20, REDUCES = 50, REDUCES_WHERE_WATCHED = 8 };
 
 /* The sum of the world ranks of a group's members, by an allreduce on it. */
 static int32_t sum_of_world_ranks(muster_group_t *group, muster_cluster_t *cluster) {
@@ -73,7 +73,7 @@ static void split(muster_cluster_t *cluster, int index, void *context) {
 
 static void *reduce_often(void *argument) {
     muster_group_t *group = argument;
-    for (int32_t round = 0; round < (patience() >= 20 ? REDUCES_WHERE_SLOW : REDUCES); round++) {
+    for (int32_t round = 0; round < less_where_watched(REDUCES, REDUCES_WHERE_WATCHED); round++) {
         int32_t value = round;
         CHECK_OK(muster_allreduce(group, &value, &value, 1, MUSTER_INT32, MUSTER_SUM));
         CHECK(value == round * SIZE);
@@ -103,7 +103,7 @@ static pthread_barrier_t here;
 
 static void many(muster_cluster_t *cluster, int index, void *context) {
     static const int32_t all[] = {4, 3, 2, 1, 0};
-    int descriptors = 0, threads = 0, rounds = patience() >= 20 ? MANY_WHERE_SLOW : MANY;
+    int descriptors = 0, threads = 0, rounds = less_where_watched(MANY, MANY_WHERE_WATCHED);
     (void)context;
     for (int round = 0; round < rounds; round++) {
         muster_group_t *group = NULL;

@@ -8,15 +8,16 @@
 #include <signal.h>
 #include <time.h>
 
-enum { GROUPS = 32, GROUPS_WHERE_SLOW = 8, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
+enum { GROUPS = 32, GROUPS_WHERE_WATCHED = 8, LIMIT_S = 2, KIB = 1 << 10, MIB = 1 << 20 };
 
 static const char *const settings[] = {"finalize_timeout", "2", "timeout", "60", NULL};
 /* The limit for calls that end long before it. */
 static const char *const patient[] = {"finalize_timeout", "60", "timeout", "60", NULL};
 static muster_group_t *made[GROUPS];
-
-static int groups(void) { return patience() >= 20 ? GROUPS_WHERE_SLOW : GROUPS; }
 static uint8_t memory[64 * MIB];
+
+/* How many of them are made. */
+static int groups(void) { return less_where_watched(GROUPS, GROUPS_WHERE_WATCHED); }
 
 /* The processor time of all threads of this process. */
 static double processor_s(void) {

@@ -24,7 +24,7 @@ enum {
     MOST = 6,              /* ranks */
     MESSAGES = 160,        /* times ranks */
     ROUNDS = 24,           /* of sendrecv, and of collectives */
-    LESS_WHERE_SLOW = 3,   /* as many messages and rounds there, of fewer ranks */
+    PART_WHERE_WATCHED = 3, /* of the messages and rounds */
     WINDOW = 6,            /* operations that a thread has under way */
     GUARD = 64,            /* bytes behind every receive's room */
     MADE = 3,              /* groups that the storm is on; the universe's beside them is for sendrecv */
@@ -43,7 +43,7 @@ static const struct { int32_t dtype; size_t width; } types[] = {
 
 static uint64_t seed = 1;
 
-static int here(int count) { return patience() >= 20 ? count / LESS_WHERE_SLOW : count; }
+static int here(int count) { return less_where_watched(count, count / PART_WHERE_WATCHED); }
 
 struct message {
     int group, from, to; /* the latter two by their ranks in the world */

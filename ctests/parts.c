@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { MOST = 7, MOST_WHERE_SLOW = 4 };
+enum { MOST = 7, MOST_WHERE_WATCHED = 4 };
 
 /* How many elements go from one rank to another: anything from none to a few thousand. */
 static size_t between(int from, int to) {
@@ -145,7 +145,7 @@ static void disagree(muster_cluster_t *cluster, int rank, void *context) {
 
 int main(void) {
     struct plan plan = {.node_ids = rank_ids, .body = vectors};
-    for (plan.workers = 1; plan.workers <= (patience() >= 20 ? MOST_WHERE_SLOW : MOST); plan.workers++) {
+    for (plan.workers = 1; plan.workers <= less_where_watched(MOST, MOST_WHERE_WATCHED); plan.workers++) {
         run_nodes(&plan);
     }
     plan.workers = 3;

@@ -54,7 +54,7 @@ static void meet(muster_cluster_t *cluster, const char *where, int count) {
 }
 
 /* How often the ranks mend a cluster: less often where helgrind watches. */
-static int rounds(void) { return patience() >= 20 ? 4 : 12; }
+static int rounds(void) { return less_where_watched(12, 4); }
 
 /* One rank calls something else: that revokes the world; then all mend it, again and again. */
 static void mends(muster_cluster_t *cluster, int index, void *context) {
