@@ -101,13 +101,17 @@ def test_a_rank_that_is_killed_at_once_is_in_the_table_and_a_file_without_its_he
         c = join()
         if c.rank == 1:
             c.store_wait(["0", "2"], 30_000)
+            hold("written")
             os.kill(os.getpid(), signal.SIGKILL)
         c.store_set(str(c.rank), b"has joined")
         fails(c.world.barrier)
         c.leave()
     """
     traces = tmp_path / "traces"
-    with Cluster(node(lines), workers=3, env={"MUSTER_TRACE": traces}) as cluster:
+    with Cluster(node(lines), workers=3, env={"HOLD_FOLDER": tmp_path, "MUSTER_TRACE": traces}) as cluster:
+        # A thread writes the first line. On a busy machine it may run later than the call that returned.
+        until(lambda: any("\n" in path.read_text()[2:] for path in traces.glob("*.worker_1.0.json")), LIMIT, "the head is in the file")
+        (tmp_path / "written").touch()
         assert [worker.wait(LIMIT) for worker in cluster.workers] == [0, -signal.SIGKILL, 0]
     said, _ = merged(traces)
     assert "worker 1 has not ended in order: it was killed, ended without muster_finalize, could not write its trace, or still runs\n" in said and "no whole first line" not in said
