@@ -9,6 +9,7 @@ mod replay_test;
 
 use crate::config::{self, TlsFile};
 use crate::net::Side;
+use crate::runtime::links::fuzz_rings;
 use crate::secret::{session::Session, JobSecret};
 use crate::wire::{
     encode_frame, peek_frame, DataHeader, Decoder, LinkAccept, LinkBeat, LinkHello, LinkReject, LinkRevoke,
@@ -21,7 +22,7 @@ use std::sync::Arc;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     ("frames", frames),
     ("messages", messages),
     ("links", links),
@@ -32,9 +33,11 @@ pub const TARGETS: [Target; 13] = [
     ("host_lists", config::fuzz_host_lists),
     ("host_slots", config::fuzz_host_slots),
     ("tls_file", tls_file),
+    ("pem", pem),
     ("pkcs12", pkcs12),
     ("ciphers", ciphers),
     ("proof", proof),
+    ("rings", fuzz_rings),
 ];
 
 /// A stream of frames, as it is taken apart on a connection.
@@ -110,6 +113,10 @@ fn rank_table(bytes: &[u8]) {
 
 fn tls_file(bytes: &[u8]) {
     let _ = TlsFile::parse(bytes, Path::new("/folder"));
+}
+
+fn pem(bytes: &[u8]) {
+    crate::tls::fuzz::pem(bytes);
 }
 
 fn pkcs12(bytes: &[u8]) {

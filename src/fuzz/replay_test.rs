@@ -2,11 +2,12 @@
 
 use super::TARGETS;
 use crate::journal::fuzz::{identity_file, journal_of};
-use crate::tls::testing::Folder;
+use crate::tls::testing::{Files, Folder};
 use crate::wire::{encode_frame, golden, LinkKind};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 /// How long a record's head is, and where an identity file's body begins.
 const RECORD_HEAD_BYTES: usize = 24;
@@ -60,12 +61,14 @@ fn right(target: &str) -> Vec<Vec<u8>> {
         ],
         "tls_file" => vec![br#"{"server_cert_path": "s", "client_cert_path": "c", "ca_cert_path": "a", "crl_path": "", "cipher_list":
             "A:B", "cert_expire_warning_time_in_day": 90}"#.to_vec()],
+        "pem" => pem_files(),
         "pkcs12" => key_files(),
         "ciphers" => vec![b"ECDHE-RSA-AES128-GCM-SHA256:ECDHE-R SA-AES128-GCM-SHA256::TLS_AES_128_GCM_SHA256".to_vec()],
         "proof" => vec![
             [&[100][..], &framed(80, &[1; 32]), &framed(1, &[2; 90]), &framed(82, &[3; 32])].concat(),
             [&[100][..], &framed(81, &[1; 32]), &framed(2, &[2; 90]), &framed(82, &[3; 32])].concat(),
         ],
+        "rings" => vec![ring_steps()],
         other => panic!("{other} has no right input: give it some here"),
     }
 }
@@ -82,6 +85,22 @@ fn links() -> Vec<Vec<u8>> {
     let frames = payloads.map(|(kind, payload)| (number(&kind), payload));
     let headers = (6..).zip(golden::headers());
     frames.chain(headers).map(|(number, payload)| [&[number][..], &payload].concat()).collect()
+}
+
+/// What an end of rings in memory does, beside a peer that takes and puts what it may: it puts 50 bytes, of which 50 are taken, and
+/// takes 10.
+fn ring_steps() -> Vec<u8> {
+    let step = |what: u8, value: u64| [&[what][..], &value.to_le_bytes()].concat();
+    [step(1, 50), step(5, 50), step(4, 10), step(2, 0), step(0, 10), step(1, 64)].concat()
+}
+
+/// Certificates, a revocation list, and keys.
+fn pem_files() -> Vec<Vec<u8>> {
+    let files = Files::new();
+    let list = files.list(&[7], SystemTime::now(), SystemTime::now() + Duration::from_secs(9));
+    let sealed = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAMCAQA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let chain = fs::read_to_string(files.folder.join("server.pem")).unwrap();
+    [chain, list, format!("words before it\r\n{sealed}")].map(String::into_bytes).to_vec()
 }
 
 /// PKCS#12 files as both generations of OpenSSL make them, and encrypted keys; few rounds, so that a file is tried in no time.

@@ -1,11 +1,21 @@
 //! This room's decoders, as functions of bytes.
 
-use super::{ciphers, pkcs12};
+use super::{ciphers, pem, pkcs12};
 
 /// A PKCS#12 file, and an encrypted key.
 pub fn pkcs12(bytes: &[u8]) {
     let _ = pkcs12::open(bytes, "password");
     let _ = pkcs12::open_key(bytes, "password");
+}
+
+/// A file of certificates, revocation lists or keys. What is found as one kind is among the parts of the file.
+pub fn pem(bytes: &[u8]) {
+    let parts = pem::parts(bytes).map(|parts| parts.len());
+    if let Ok(found) = pem::certificates(bytes) {
+        assert!(parts.is_ok_and(|parts| found.len() <= parts));
+    }
+    assert!(pem::lists(bytes).is_ok_and(|lists| !lists.is_empty()) || pem::lists(bytes).is_err());
+    let _ = pem::encrypted_key(bytes);
 }
 
 /// A list of ciphers: if suites are chosen, there is at least one.

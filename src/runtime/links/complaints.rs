@@ -49,11 +49,14 @@ impl Complaints {
         self.mention(DAMAGED, from, &line);
     }
 
-    /// A link is dialled again. The log says so only if something was damaged.
-    pub fn dials_again(&mut self, key: LinkKey, end: &LinkEnd) {
-        if let LinkEnd::Corrupt(why) = end {
-            let line = format!("the link to rank {} of {} is dialled again: {why}", key.rank, key.group);
-            self.mention_of(DAMAGED, &format!("rank {} of {}", key.rank, key.group), &line);
+    /// A link is dialled again. The log says so only if something was damaged, or if one side refused the other: then it may have been.
+    pub fn dials_again(&mut self, key: LinkKey, end: &LinkEnd, is_declined: bool) {
+        let (peer, why) = (format!("rank {} of {}", key.rank, key.group), end.in_words());
+        if matches!(end, LinkEnd::Corrupt(_)) {
+            self.mention_of(DAMAGED, &peer, &format!("the link to {peer} is dialled again: {why}"));
+        } else if is_declined {
+            let may = "for its opening may have been damaged on the way";
+            self.mention_of(UNPROVED, &peer, &format!("the link to {peer} is dialled again, {may}: {why}"));
         }
     }
 

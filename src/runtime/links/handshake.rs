@@ -84,6 +84,8 @@ pub(crate) enum Next {
     Failed(LinkKey, LinkEnd),
     /// The connection that we dialled has ended, and nothing was said on it.
     Unanswered(LinkKey, LinkEnd),
+    /// On the connection that we dialled one side refuses the other. What is damaged in the opening of TLS looks the same.
+    Declined(LinkKey, LinkEnd),
     /// No peer has answered on the connection that we dialled. Its further addresses are tried, and the log is told this.
     Elsewhere(LinkKey, Option<String>),
     /// The connection that we let in has ended before the dialler has confirmed it.
@@ -240,12 +242,13 @@ impl Handshake {
 
     fn broken(&mut self, error: &io::Error) -> Result<Next, WireError> {
         match self.stage {
-            // One side refuses the other. It would do the same the next time.
+            // One side refuses the other.
             Stage::Accepted if is_refusal(error) => Ok(Next::Refused(WireError(error.to_string()))),
             Stage::Accepted if error.kind() == io::ErrorKind::InvalidData => Err(WireError(error.to_string())),
             Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
                 end_after_refusal(&mut *self.transport);
-                Ok(Next::Failed(key, link_end::ended(error).after(CLOSED)))
+                let end = link_end::ended(error).after(CLOSED);
+                Ok(if self.stage == Stage::Dialled(key) { Next::Declined(key, end) } else { Next::Failed(key, end) })
             }
             _ => Ok(self.ended(link_end::ended(error))),
         }

@@ -161,8 +161,7 @@ impl Mesh {
         }
     }
 
-    /// The scheduler has said who and where a member is: links to it are opened, and its hellos answered. Returns the member to
-    /// ask for next.
+    /// The scheduler has said where a member is: its links are opened, and its hellos answered. Returns whom to ask for next.
     pub fn located(&mut self, member: &Member, poller: &Poller) -> Option<u32> {
         self.identities.learn(member);
         for key in self.address_lookup.found(member.index) {
@@ -323,6 +322,7 @@ impl Mesh {
 
     /// A handshake has come to its end, and its connection is closed.
     fn ended(&mut self, how: Next) {
+        let is_declined = matches!(how, Next::Declined(..));
         match how {
             Next::HasTold(key) => self.revoke_broadcast.has_told(key),
             Next::Told(key, failure) => self.heard(key, failure),
@@ -340,13 +340,13 @@ impl Mesh {
                 words.iter().for_each(|words| self.complaints.no_peer_at(key, words));
             }
             Next::Unanswered(key, _) if key.channel == Channel::Word => self.revoke_broadcast.is_unheard(key),
-            Next::Unanswered(key, end) if self.redials.again(key) => {
-                self.complaints.dials_again(key, &end);
+            Next::Unanswered(key, end) | Next::Declined(key, end) if self.redials.again(key, is_declined) => {
+                self.complaints.dials_again(key, &end, is_declined);
             }
-            Next::Failed(key, end) | Next::Unanswered(key, end) if key.channel == Channel::Watch => {
-                self.watching.saw(key.rank, PeerSign::Refused(end.in_words()));
-            }
-            Next::Failed(key, end) | Next::Unanswered(key, end) => self.never_up(key, end),
+            Next::Failed(key, end) | Next::Unanswered(key, end) | Next::Declined(key, end) => match key.channel {
+                Channel::Watch => self.watching.saw(key.rank, PeerSign::Refused(end.in_words())),
+                _ => self.never_up(key, end),
+            },
             _ => {}
         }
     }

@@ -115,18 +115,22 @@ impl MeshConnections {
     /// Takes out a connection that has ended like this. If no peer has answered on it, the others of the peer's addresses are tried.
     pub fn end(&mut self, token: Token, how: Next) -> Next {
         let dialled = self.remove(token).filter(|shake| matches!(shake.stage, Stage::Dialled(_)));
-        let (Next::Failed(key, end) | Next::Unanswered(key, end), Some(shake)) = (&how, dialled) else { return how };
+        let (Next::Failed(key, end) | Next::Unanswered(key, end) | Next::Declined(key, end), Some(shake)) =
+            (&how, dialled)
+        else {
+            return how;
+        };
         let Some(mut dial) = self.reached.remove(key) else { return how };
         let (key, address) = (*key, shake.transport.peer_address());
         let words = format!("{address}: {}", end.in_words());
-        let may_be_there = matches!(how, Next::Unanswered(..));
-        let told = (!may_be_there || matches!(end, LinkEnd::Corrupt(_))).then(|| words.clone());
+        let (is_unanswered, may_be_there) = (matches!(how, Next::Unanswered(..)), !matches!(how, Next::Failed(..)));
+        let told = (!is_unanswered || matches!(end, LinkEnd::Corrupt(_))).then(|| words.clone());
         dial.not_answered(match end {
             _ if may_be_there => NotDialled::Closed(words),
             LinkEnd::Silent(_) => NotDialled::Other(words),
             _ => NotDialled::Refused(words),
         });
-        if !may_be_there {
+        if !is_unanswered {
             self.is_peerless(address);
         }
         self.dials.insert(key, dial);

@@ -36,6 +36,7 @@ fn pair(lower: &Files, higher: &Files) -> (Side, Side) {
 fn refused(lower: &mut Side, higher: &mut Side) -> String {
     lower.open(KEY[1]);
     until(|| {
+        lower.now = lower.now + Duration::from_millis(1);
         lower.turn();
         higher.turn();
         (!lower.mail.is_empty()).then_some(())

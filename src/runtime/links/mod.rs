@@ -27,3 +27,6 @@ mod terms;
 pub(crate) mod unanswered;
 pub(crate) mod upgrade;
 pub(crate) mod watching;
+
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) use shared_rings::fuzz as fuzz_rings;

@@ -4,6 +4,7 @@ use super::*;
 use crate::runtime::links::mesh_connections::UNPROVED_WHEN_SHORT;
 use crate::runtime::links::redial::REDIALS_MAX;
 use crate::secret::{around, JobSecret};
+use crate::tls::testing::{wrapped, wrapped_by, Files};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 
@@ -152,6 +153,7 @@ fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
         hand.carry(higher.address());
         for side in [&mut lower, &mut higher] {
             side.now = side.now + Duration::from_millis(1);
+            side.mesh.expire_at(side.now); // an end that waits for more than was sent says no hello
             side.turn();
         }
         (!lower.mail.is_empty() && !higher.mail.is_empty()).then_some(())
@@ -160,8 +162,10 @@ fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
     let carried = hand.carried[0].1;
     // There is one link, and nothing comes on it but what its groups send.
     let ((mut low, _), (mut high, _)) = (lower.link(), higher.link());
-    low.write(&[IoSlice::new(b"low")]).unwrap();
-    high.write(&[IoSlice::new(b"high")]).unwrap();
+    for (end, bytes) in [(&mut low, &b"low"[..]), (&mut high, b"high")] {
+        end.write(&[IoSlice::new(bytes)]).unwrap();
+        end.flush().unwrap();
+    }
     for (end, expected) in [(&mut high, &b"low"[..]), (&mut low, b"high")] {
         let mut bytes = [0; 8];
         let count = until(|| {
@@ -171,6 +175,58 @@ fn opened(wrap: &Wrap, turns: Option<(usize, usize)>) -> [usize; 2] {
         assert_eq!(&bytes[..count], expected, "{turns:?}");
     }
     carried
+}
+
+/// Under TLS there are too many bits to try each in a short time: of every `STRIDE` bytes one is damaged, in one bit.
+const STRIDE: usize = 11;
+/// How long the records with the confirmation and with the answer are under TLS, and how much less a signature may take. The dialler
+/// uses the link from the confirmation on, so damage in it is like damage in its data. An answer that seems to be longer than it is
+/// waits for the rest.
+const LAST_BYTES: [usize; 2] = [46 + 4, 70 + 4];
+
+fn damage_in_tls(version: &'static str) {
+    let files = Arc::new(Files::new());
+    let wrap: Wrap =
+        Arc::new(move |inner, side| wrapped_by(&files.settings_with([("MUSTER_TLS_VERSION", version)]), inner, side));
+    let carried = opened(&wrap, None);
+    for direction in [0, 1] {
+        for at in (0..carried[direction] - LAST_BYTES[direction]).step_by(STRIDE) {
+            opened(&wrap, Some((direction, 8 * at + (at / STRIDE) % 8)));
+        }
+    }
+    opened(&wrap, Some((1, 8 * (carried[1] - 20)))); // within the answer
+}
+
+#[test]
+fn a_link_outlives_a_damaged_bit_of_the_handshake_of_tls() {
+    damage_in_tls("1.3");
+    damage_in_tls("1.2");
+}
+
+/// What is meant, and not damaged, is said after a few attempts.
+#[test]
+fn a_peer_that_refuses_each_attempt_is_given_up_soon() {
+    let (ours, theirs) = (Arc::new(Files::of("our CA")), Arc::new(Files::of("their CA")));
+    let wrap = |files: &Arc<Files>| -> Wrap {
+        let files = Arc::clone(files);
+        Arc::new(move |inner, side| wrapped(&files, inner, side))
+    };
+    let (mut lower, mut higher) = (Side::new(wrap(&ours)), Side::new(wrap(&theirs)));
+    let addresses = [lower.address(), higher.address()];
+    lower.form(&formed(0, addresses));
+    higher.form(&formed(1, addresses));
+    lower.open(KEY[1]);
+    let began = lower.now;
+    let end = until(|| {
+        for side in [&mut lower, &mut higher] {
+            side.now = side.now + Duration::from_millis(1);
+            side.turn();
+        }
+        lower.mail.pop()
+    });
+    let Mail::Failed(1, LinkEnd::Ended(reason)) = end else { panic!("it did not fail") };
+    assert!(reason.contains("its certificate is not signed by the CA that is trusted here (ca_cert_path)"), "{reason}");
+    assert!(lower.now.since(began) < Duration::from_secs(1), "{:?}", lower.now.since(began));
 }
 
 /// Each bit that either end says while a link is opened may be damaged on the way. That costs an attempt, and the link

@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// How often a link is dialled again.
 pub(crate) const REDIALS_MAX: u32 = 12;
+/// How often a link is dialled again whose opening was refused. Under TLS a bit that is damaged there may look like any refusal, such as
+/// that of an expired certificate. A refusal that was meant is repeated, and is told after a tenth of a second.
+const DECLINED_MAX: u32 = 3;
 /// The pause before the second redial. It doubles each time, up to [`PAUSE_MAX`]. There is none before the first.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -34,12 +37,13 @@ enum Stage {
 }
 
 impl Redials {
-    /// An attempt has ended before it was answered. Returns whether there will be another.
-    pub fn again(&mut self, key: LinkKey) -> bool {
+    /// An attempt has ended before it was answered, or by a refusal. Returns whether there will be another.
+    pub fn again(&mut self, key: LinkKey, is_declined: bool) -> bool {
+        let most = if is_declined { DECLINED_MAX } else { REDIALS_MAX };
         let redial = self.0.entry(key).or_insert(Redial { number: 0, stage: Stage::Ended });
         redial.number += 1;
         redial.stage = Stage::Ended;
-        let goes_on = redial.number <= REDIALS_MAX;
+        let goes_on = redial.number <= most;
         if !goes_on {
             self.0.remove(&key);
         }
@@ -101,7 +105,7 @@ mod tests {
     #[test]
     fn the_first_attempt_follows_at_once_and_the_pauses_grow_to_a_limit() {
         let (mut redials, mut now, mut pauses) = (Redials::default(), Time(7), Vec::new());
-        while redials.again(KEY) {
+        while redials.again(KEY, false) {
             assert!(redials.waits(KEY));
             let (due, at) = redials.due(now);
             let pause = if due.is_empty() { at.since(now) } else { Duration::ZERO };
@@ -121,7 +125,7 @@ mod tests {
     fn a_link_that_stands_is_forgotten_and_a_freed_group_has_none() {
         let mut redials = Redials::default();
         let other = LinkKey { group: GroupId(9), ..KEY };
-        assert!(redials.again(KEY) && redials.again(other));
+        assert!(redials.again(KEY, false) && redials.again(other, true));
         redials.forget(KEY);
         redials.forget_group(GroupId(9));
         assert_eq!(redials.due(Time(0)), (Vec::new(), Time::NEVER));

@@ -269,6 +269,50 @@ fn damaged(what: &str, word: u64, own: u64, length: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
+/// Rings in plain memory, whose other end is anybody: the bytes say what this end does, and what is written into its words meanwhile.
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    use std::cell::RefCell;
+    const LENGTH: usize = 64;
+
+    struct Plain(RefCell<Vec<u8>>);
+    impl SharedWords for Plain {
+        fn load(&self, at: usize) -> u64 {
+            u64::from_le_bytes(self.0.borrow()[at..at + 8].try_into().expect("eight bytes"))
+        }
+        fn store(&self, at: usize, value: u64) {
+            self.write(at, &value.to_le_bytes());
+        }
+    }
+    impl Bytes for Plain {
+        fn read(&self, at: usize, into: &mut [u8]) {
+            into.copy_from_slice(&self.0.borrow()[at..at + into.len()]);
+        }
+        fn write(&self, at: usize, bytes: &[u8]) {
+            self.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    let mut end = Rings::new(Plain(RefCell::new(vec![0; total_bytes(LENGTH)])), 0, LENGTH);
+    for step in bytes.chunks_exact(9) {
+        let (value, count) = (u64::from_le_bytes(step[1..].try_into().expect("eight bytes")), usize::from(step[1]));
+        let moved = match step[0] % 8 {
+            0 => end.read(&mut [IoSliceMut::new(&mut vec![0; count])]),
+            1 => end.write(&[IoSlice::new(&vec![7; count])]),
+            2 => Ok((usize::from(end.may_sleep() && end.has_bytes()), false)),
+            which => {
+                let word = end.others([PUT, TAKEN, SLEEPS_FOR_BYTES, SLEEPS_FOR_ROOM][usize::from(which % 4)]);
+                end.memory.store(word, if step[0] < 128 { word_of(value) } else { value });
+                Ok((0, false))
+            }
+        };
+        match moved {
+            Ok((moved, _)) => assert!(moved <= count.min(LENGTH) && end.room() <= LENGTH),
+            Err(error) => return assert_eq!(error.kind(), io::ErrorKind::InvalidData),
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 #[path = "shared_rings_loom_test.rs"]
 mod loom_test;
