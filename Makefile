@@ -188,8 +188,9 @@ fmt:
 clippy:
 	cargo clippy --all-targets -- -D warnings
 
+# Many of them wait for a part of their time.
 rust-tests:
-	cargo test
+	RUST_TEST_THREADS=$$(($(JOBS) * 2)) cargo test
 
 # Its own folder, for with another cfg everything is built anew.
 loom:
