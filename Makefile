@@ -68,7 +68,7 @@ CTEST := $(CMAKE_FOLDER)/ctest
 # What must have been installed before it is called.
 CMAKE_THERE := $(if $(SYSTEM_CMAKE),,$(VENV)/has_cmake)
 JOBS := $(shell nproc)
-# How many tests in Python run at once: each waits for a part of its time.
+# How many tests in C and in Python run at once: each waits for a part of its time.
 AT_ONCE := $(shell echo $$(($(JOBS) + 1)))
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 
@@ -196,13 +196,13 @@ rust-tests:
 loom:
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test --profile loom --lib loom_test
 
-# As many at a time as there are processors. One that measures runs alone (ctests/CMakeLists.txt); those of one Python file, or of one
+# One more at a time than there are processors. One that measures runs alone (ctests/CMakeLists.txt); those of one Python file, or of one
 # resource (tests/python/conftest.py), one after another.
 RUN_CTEST = $(CTEST) --test-dir $(TARGET)/cmake/ctests --output-on-failure --no-tests=error --parallel
 RUN_PYTEST = $(PYTHON) -m pytest --dist loadgroup tests/python --numprocesses
 
 ctest: ctests clang
-	$(RUN_CTEST) $(JOBS)
+	$(RUN_CTEST) $(AT_ONCE)
 
 # What the tests in Python import, beside pytest; numpy and what follows it for those of the Python package.
 TEST_PACKAGES := $(addprefix $(VENV)/has_,pytest pytest-xdist pkgconf prometheus_client pyyaml jsonschema kubernetes-validate numpy \

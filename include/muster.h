@@ -648,6 +648,9 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * in the scheduler's log says which nodes are awaited. One thread of a process at a time may be in this call; other
  * calls may go on meanwhile.
  *
+ * A reduction function of the program that has not returned by then holds nobody up. It goes on with the memory of its own call, whose
+ * request ends when it has returned; muster_cluster_free waits for it.
+ *
  * After an error the epoch is what it was, and the call may be repeated: MUSTER_ERR_TIMEOUT (the sentence names first
  * the nodes that have not called it, then those that have called it and gave up); MUSTER_ERR_PEER_LEFT (a node has
  * left for good); MUSTER_ERR_STATE (another thread is in this call, or this process has left); MUSTER_ERR_INVALID
@@ -657,6 +660,10 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * scheduler is away as well, that takes a second or two. With recovery, if the launcher of a lost node does not start
  * the node again, the call returns the first cause. Otherwise the call waits for a scheduler that is away, as it waits
  * for a node.
+ *
+ * If the scheduler did not answer in time, or the call was interrupted, the other nodes may begin the next epoch with this node all the
+ * same. This node goes on in its own: calls on its groups return MUSTER_ERR_REVOKED until the call is repeated. It then returns at
+ * once, in the epoch of the others.
  *
  * With recovery (MS_ENABLE_RECOVERY=1, MS_RECOVERY_PATH) this is also how survivors of a loss go on. Every lost node
  * must be started again, with the same node id or the same rank from its launcher, and call muster_init. Then the
@@ -674,7 +681,8 @@ muster_status_t muster_abort(muster_cluster_t *cluster,
  * Requires:
  * `cluster` must be NULL or a live cluster.
  */
-muster_status_t muster_recover(muster_cluster_t *cluster, int64_t timeout_ms);
+muster_status_t muster_recover(muster_cluster_t *cluster,
+                               int64_t timeout_ms);
 
 /**
  * Frees a cluster, and its built-in groups with it. Accepts NULL. Without muster_finalize before it, the others lose

@@ -46,10 +46,4 @@ mod tests {
         let without = settings("65535", "0", "2").unwrap();
         assert!(without.hccl_chief_port(65535).is_err(), "the port above would be none at all");
     }
-
-    #[test]
-    fn the_chiefs_device_is_the_first() {
-        assert_eq!(settings("8118", "1", "2").unwrap().hccl_chief_device(), 0);
-        assert_eq!(settings("8118", "1", "1").unwrap().hccl_chief_device(), 3);
-    }
 }

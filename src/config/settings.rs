@@ -158,16 +158,6 @@ impl Settings {
         hccl_chief_port(sched_port, &self.origin(Key::SchedPort))
     }
 
-    /// The device of the chief of HCCL's cluster manager: the first worker's, if there are several; a single worker's
-    /// own, as the original has it.
-    pub fn hccl_chief_device(&self) -> u32 {
-        if self.worker_num == 1 {
-            self.device_id.unwrap_or(0)
-        } else {
-            0
-        }
-    }
-
     /// Checks whether the settings leave room for HCCL's cluster manager, if it is asked for.
     fn check_hccl(&self) -> Result<()> {
         match &self.assignment {

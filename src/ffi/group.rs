@@ -372,7 +372,7 @@ pub unsafe extern "C" fn muster_group_free(group: *mut muster_group_t) {
     let group = unsafe { Box::from_raw(group) };
     guard(|| {
         match group.handle.own() {
-            Some((own, registry)) => registry.free(&own.present()),
+            Some((own, registry)) => registry.free(&own.newest()),
             None => std::mem::forget(group), // its links are the parent's
         }
         Ok(Status::Ok)

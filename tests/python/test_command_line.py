@@ -27,6 +27,9 @@ def test_every_command_has_its_section_in_the_manual_page_and_its_help():
     page = muster("man").stdout
     assert len(commands) > 6 and [word for word in commands if f'.SH "MUSTER {word.upper()}"' not in page] == []
     assert [word for word in commands if muster(word, "--help").returncode != 0] == []
+    asked = {words: muster("help", *words.split()) for words in ("run", "certs new", "trace merge")}
+    assert [words for words, said in asked.items() if said.stdout != muster(*words.split(), "--help").stdout or said.returncode != 0] == []
+    assert "there is no command \"nonsense\"" in muster("help", "nonsense").stderr
 
 
 @pytest.mark.parametrize(

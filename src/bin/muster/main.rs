@@ -115,6 +115,10 @@ fn dispatch(called: &OsStr, mut words: Vec<OsString>) -> i32 {
         Some(run::keeper::NAME) => run::keeper::command(&words),
         Some("man") => cli::print(&cli::MAN, words, &COMMANDS),
         Some("completion") => cli::print(&cli::COMPLETION, words, &COMMANDS),
+        Some("help") if !words.is_empty() => {
+            words.push("--help".into());
+            dispatch(called, words)
+        }
         Some("--help" | "-h" | "help") => voice::answer("muster", &cli::help::overview(&COMMANDS)),
         Some("--version" | "-V") => voice::answer("muster", concat!("muster ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => {

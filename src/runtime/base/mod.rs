@@ -14,6 +14,7 @@ pub mod log;
 pub(crate) mod loom_stand_in_test;
 pub(crate) mod mailbox;
 pub(crate) mod notices;
+pub(crate) mod one_thread;
 pub mod outlet;
 pub mod patience;
 pub(crate) mod polling;

@@ -135,7 +135,7 @@ impl Registry {
             view.made.remove(&key)
         };
         if let Some(handle) = late.and_then(Result::ok).flatten().and_then(|id| self.handle(id)) {
-            self.free(&handle.present()); // it was made after this wait had ended
+            self.free(&handle.newest()); // it was made after this wait had ended
         }
         let gone = || Stop::Failed(left_error());
         outcome?.map(|id| self.handle(id).ok_or_else(gone)).transpose()
@@ -165,7 +165,7 @@ impl Registry {
             place.map(|place| handles.remove(place))
         };
         // A new epoch may have put another group into its place meanwhile.
-        if let Some(newest) = handle.map(|handle| handle.present()).filter(|newest| newest.epoch() != group.epoch()) {
+        if let Some(newest) = handle.map(|handle| handle.newest()).filter(|newest| newest.epoch() != group.epoch()) {
             let cause = format!("this process has freed {}", group.id());
             let (epoch, id) = (newest.epoch(), Some(group.id()));
             newest.end_progress(Failure { status: Status::State, culprit: None, cause, epoch, group: id, sequence: 0 });

@@ -3,9 +3,9 @@
 //! The agent thread mails links, and interrupts. If it hears that the group is over while no call has the driver, it
 //! says so on the links. It does nothing else.
 
-use super::remaking::Remaking;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::mailbox::{Mailbox, Signal};
+use crate::runtime::base::one_thread::OneThread;
 use crate::runtime::base::request::{Outcome, Request};
 use crate::runtime::base::sync::Bell;
 use crate::runtime::collectives::call_log::CallLog;
@@ -29,7 +29,8 @@ pub struct Group {
     pub(crate) messages: Arc<Messages>,
     /// How many groups this node's program has made of this one so far; with recovery, in all epochs.
     pub(crate) creations: AtomicU64,
-    pub(super) remaking: Remaking,
+    /// After a restart one thread at a time makes again what the other members have made of this group.
+    pub(super) remaking: OneThread,
 }
 
 impl Group {
@@ -49,7 +50,7 @@ impl Group {
             messages: Arc::new(Messages::new(&context)),
             context,
             creations: AtomicU64::new(0),
-            remaking: Remaking::default(),
+            remaking: OneThread::default(),
         })
     }
 

@@ -6,4 +6,3 @@ pub(crate) mod group;
 pub(crate) mod handle;
 pub(crate) mod parting;
 pub(crate) mod registry;
-pub(crate) mod remaking;

@@ -63,9 +63,14 @@ impl Registry {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The groups of the present epoch.
+    /// The groups of the newest epoch.
     pub fn groups(&self) -> Vec<Arc<Group>> {
-        self.kept().handles.iter().map(|handle| handle.present()).collect()
+        self.kept().handles.iter().map(|handle| handle.newest()).collect()
+    }
+
+    /// The program goes on in the newest epoch.
+    pub(crate) fn show(&self) {
+        self.kept().handles.iter().for_each(|handle| handle.show());
     }
 
     /// The place of this group in all epochs.
@@ -73,9 +78,9 @@ impl Registry {
         self.kept().handles.iter().find(|handle| handle.id() == id).cloned()
     }
 
-    /// The group with this number in the present epoch.
+    /// The group with this number in the newest epoch.
     pub fn group(&self, id: GroupId) -> Option<Arc<Group>> {
-        self.handle(id).map(|handle| handle.present())
+        self.handle(id).map(|handle| handle.newest())
     }
 
     /// Takes the groups of past epochs out; each is given once, to be ended.
@@ -91,7 +96,7 @@ impl Registry {
             let ids = [GroupId::WORLD, GroupId::SERVERS, GroupId::UNIVERSE].into_iter();
             ids.map(|id| Group::new(id, built_in(id, formed), state, formed, timeout_ms).map(Arc::new)).collect()
         } else {
-            handles.iter().map(|handle| handle.present().renewed(formed).map(Arc::new)).collect()
+            handles.iter().map(|handle| handle.newest().renewed(formed).map(Arc::new)).collect()
         };
         let mut groups = groups?;
         self.keep_causes();
@@ -147,7 +152,7 @@ impl Registry {
                     made.group
                 });
                 if let Some(parent) = kept.handles.iter().find(|handle| handle.id() == key.1) {
-                    parent.present().has_made(key.2); // the caller may wake in another epoch
+                    parent.newest().has_made(key.2); // the caller may wake in another epoch
                 }
                 view.made.insert(key, id);
             }

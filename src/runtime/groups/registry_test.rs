@@ -77,13 +77,30 @@ fn a_creation_is_counted_when_it_is_filed_and_not_when_its_caller_wakes() {
 }
 
 #[test]
+fn the_program_has_the_groups_of_its_epoch_until_it_is_shown_the_newest() {
+    let registry = registry();
+    begin(&registry, 1);
+    let handle = registry.handle(GroupId::WORLD).unwrap();
+    let epochs =
+        || (handle.present().epoch(), handle.newest().epoch(), registry.group(GroupId::WORLD).unwrap().epoch());
+    assert_eq!(epochs(), (Epoch(1), Epoch(1), Epoch(1)));
+    begin(&registry, 2);
+    begin(&registry, 3);
+    assert_eq!(epochs(), (Epoch(1), Epoch(3), Epoch(3)));
+    registry.show();
+    assert_eq!(epochs(), (Epoch(3), Epoch(3), Epoch(3)));
+    let ended: Vec<Epoch> = registry.take_retired().iter().map(|group| group.epoch()).collect();
+    assert!(ended.contains(&Epoch(1)) && ended.contains(&Epoch(2)) && !ended.contains(&Epoch(3)), "{ended:?}");
+}
+
+#[test]
 fn a_group_that_is_freed_while_an_epoch_begins_is_gone_in_that_too() {
     let registry = registry();
     begin(&registry, 1);
     let old = make(&registry).unwrap();
     let handle = registry.kept().handles.last().cloned().unwrap();
     begin(&registry, 2);
-    let newest = handle.present();
+    let newest = handle.newest();
     assert_eq!((handle.id(), newest.epoch(), old.epoch()), (MADE, Epoch(2), Epoch(1)));
     registry.free(&old); // its caller had taken it before
     assert!(present(&registry, MADE).is_none(), "nothing is kept of it");

@@ -399,7 +399,7 @@ impl Mesh {
                 if key.is_link() {
                     shake.deadline = Time::NEVER;
                     self.connections.give_way(key, token);
-                    self.redials.forget(key);
+                    self.redials.is_under_way(key);
                     self.open.insert(key);
                 } else {
                     self.connections.stays(token, hello.from);

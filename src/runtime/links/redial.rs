@@ -76,6 +76,13 @@ impl Redials {
         self.0.get(&key).is_some_and(|redial| redial.stage != Stage::UnderWay)
     }
 
+    /// The peer's own attempt is let in: there is no other one meanwhile. What was in vain counts on, for this one may be in vain, too.
+    pub fn is_under_way(&mut self, key: LinkKey) {
+        if let Some(redial) = self.0.get_mut(&key) {
+            redial.stage = Stage::UnderWay;
+        }
+    }
+
     /// A link is open, or will never be.
     pub fn forget(&mut self, key: LinkKey) {
         self.0.remove(&key);
@@ -119,6 +126,20 @@ mod tests {
         }
         assert_eq!(pauses, [0, 20, 40, 80, 160, 320, 500, 500, 500, 500, 500, 500]);
         assert!(redials.0.is_empty(), "the next link begins anew");
+    }
+
+    /// Two nodes that each refuse what the other answers come to an end.
+    #[test]
+    fn the_peers_own_attempts_in_between_give_no_further_ones() {
+        let mut redials = Redials::default();
+        let mut attempts = 0;
+        while redials.again(KEY, true) {
+            attempts += 1;
+            redials.is_under_way(KEY);
+            assert!(!redials.waits(KEY));
+            assert_eq!(redials.due(Time(0)), (Vec::new(), Time::NEVER));
+        }
+        assert_eq!(attempts, DECLINED_MAX);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::runtime::base::identity;
 use crate::runtime::base::identity_store::{lasting_name, IdentityStore};
 use crate::runtime::base::interrupts::{in_call, Interrupts};
 use crate::runtime::base::log::Logger;
+use crate::runtime::base::one_thread::OneThread;
 use crate::runtime::base::patience::VERDICT_WAIT;
 use crate::runtime::base::polling::Polling;
 use crate::runtime::base::program::Program;
@@ -80,6 +81,8 @@ pub struct Cluster {
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) scheduler: Option<SchedulerThread>,
     pub(super) leaving: Mutex<Leaving>,
+    /// One thread at a time leaves.
+    pub(super) finalizing: OneThread,
     /// The newest epoch that the program was told of. The one thread that is inside `muster_recover` holds it.
     pub(crate) recovering: Mutex<Epoch>,
 }
@@ -211,6 +214,7 @@ impl Cluster {
                     threads: Mutex::default(),
                     scheduler,
                     leaving: Mutex::default(),
+                    finalizing: OneThread::default(),
                     recovering,
                 })
             }
@@ -247,9 +251,9 @@ impl Cluster {
         &self.state.reduce_functions
     }
 
-    /// The present epoch.
+    /// The epoch in which the program is: `recover` has returned it, or the node has joined in it.
     pub fn epoch(&self) -> Epoch {
-        self.state.view().epoch.formed.as_ref().map_or(self.formed.epoch, |formed| formed.epoch)
+        self.group(GroupId::UNIVERSE).epoch()
     }
 
     /// The registry of the node's groups.
@@ -262,7 +266,7 @@ impl Cluster {
         self.registry.handle(id).expect("the built-in groups are made before the cluster is handed out")
     }
 
-    /// A built-in group, as it is in the present epoch.
+    /// A built-in group, as the program has it.
     pub fn group(&self, id: GroupId) -> Arc<Group> {
         self.handle(id).present()
     }
@@ -298,7 +302,11 @@ impl Cluster {
         // A scheduler in this process may listen on every address. The others know this host by the worker's address.
         let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
         let chief = SocketAddr::new(ip, self.settings.hccl_chief_port(scheduler.port())?);
-        let chief_device = self.settings.hccl_chief_device();
+        // With several workers it is the first one's, which counts from 0; a single worker may have any.
+        let chief_device = match self.formed.worker_num {
+            1 => self.state.member(&self.formed(), 0)?.device.id.unwrap_or(0),
+            _ => 0,
+        };
         Ok(HcclCm { chief, chief_device, worker_size: self.formed.worker_num, worker })
     }
 
@@ -313,6 +321,7 @@ impl Cluster {
     pub fn interrupt(&self) {
         self.state.program.interrupts.interrupt();
         self.state.nudge();
+        self.finalizing.nudge();
         self.registry.groups().iter().for_each(|group| group.nudge());
         self.scheduler.iter().for_each(SchedulerThread::nudge);
     }

@@ -30,6 +30,8 @@ impl Cluster {
     /// Leaves the cluster, within the finalize time-out. Leaving twice is leaving once.
     pub fn finalize(&self) -> Result<()> {
         let attention = self.state.program.interrupts.attention();
+        // Another thread that is in this call ends within its own time.
+        let _only = self.finalizing.begin(|| None, &attention).map_err(|why| in_call("finalize", &why))?;
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = self.state.clock.now() + self.settings().finalize_timeout;
         let interrupted = |why: Error| in_call("finalize", &why);
@@ -44,13 +46,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the threads and links of all groups; waits until this time (`Time::NEVER`: until all have ended). A thread
+    /// Ends the threads and links of all groups, in the manner of [`Cluster::end_groups`].
+    fn end_all(&self, why: &str, until: Time, attention: &Attention<'_>) -> Result<()> {
+        let groups = self.registry.take_retired().into_iter().chain(self.registry.groups()).collect();
+        self.end_groups(groups, |group| over(group, why), until, attention)
+    }
+
+    /// Ends the threads and links of these groups; waits until this time (`Time::NEVER`: until all have ended). A thread
     /// that is still stuck in a user's function then is waited for when the cluster is freed.
-    pub(super) fn end_groups(&self, why: &str, until: Time, attention: &Attention<'_>) -> Result<()> {
-        let retired = self.registry.take_retired();
-        let groups: Vec<Arc<Group>> = retired.into_iter().chain(self.registry.groups()).collect();
+    pub(super) fn end_groups(
+        &self,
+        groups: Vec<Arc<Group>>,
+        over: impl Fn(&Group) -> Failure,
+        until: Time,
+        attention: &Attention<'_>,
+    ) -> Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.extend(groups.iter().flat_map(|group| group.end_threads(over(group, why))));
+        threads.extend(groups.iter().flat_map(|group| group.end_threads(over(group))));
         let ended = await_threads(&mut threads, &self.state, until, attention);
         groups.iter().for_each(|group| match until {
             Time::NEVER => group.shut(),
@@ -66,7 +78,7 @@ impl Drop for Cluster {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread has no result; a panic was printed
         }
-        let _ = self.end_groups("its cluster has been freed", Time::NEVER, &Attention::none());
+        let _ = self.end_all("its cluster has been freed", Time::NEVER, &Attention::none());
         self.state.program.notices.end();
         self.state.end_trace(Duration::MAX);
         self.registry.kept().handles.clear();
@@ -107,7 +119,7 @@ fn leave(cluster: &Cluster, deadline: Time, attention: &Attention<'_>) -> Result
         Some(Some(warning)) => state.logger.warn(&warning),
         None => state.logger.warn("the scheduler has not said good-bye in time; leaving without"),
     }
-    cluster.end_groups(why, deadline, attention)?;
+    cluster.end_all(why, deadline, attention)?;
     state.end_trace(deadline.since(state.clock.now()));
     state.ask(AgentCommand::Quit);
     Ok(())

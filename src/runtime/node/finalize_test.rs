@@ -6,7 +6,7 @@ use crate::runtime::base::disk::OwnDisk;
 use crate::runtime::cluster_test::{barrier, node_with, plain, scheduler_with};
 use crate::runtime::links::upgrade::Upgrade;
 use crate::runtime::scheduler::writer;
-use crate::types::GroupId;
+use crate::types::{GroupId, Hook};
 use std::thread::scope;
 
 /// As long as it may take at most until the others notice.
@@ -60,6 +60,30 @@ fn the_others_go_on_when_the_process_leaves_that_hosts_the_scheduler() {
                 node.finalize().unwrap();
             });
         }
+    });
+}
+
+/// The program's hook may end the wait of its main thread, though another thread leaves meanwhile and is not to be interrupted.
+#[test]
+fn a_thread_that_waits_for_another_that_leaves_is_interrupted() {
+    let main = std::thread::current().id();
+    let hook = Hook::new(move || i32::from(std::thread::current().id() == main));
+    let mut nodes = hosted(2, |config| {
+        config.set("finalize_timeout", "60").unwrap();
+        config.set_interrupt(hook.clone());
+    });
+    let other = nodes.pop().unwrap();
+    scope(|scope| {
+        let host = &nodes[0];
+        let leaves = scope.spawn(move || host.finalize()); // it waits for the other node
+        while host.leaving.try_lock().is_ok() {
+            std::thread::yield_now();
+        }
+        let error = host.finalize().expect_err("the hook has ended it");
+        assert_eq!(error.status(), Status::Interrupted, "{error}");
+        assert!(!leaves.is_finished());
+        scope.spawn(move || other.finalize().unwrap());
+        leaves.join().unwrap().unwrap();
     });
 }
 

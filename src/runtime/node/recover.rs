@@ -6,6 +6,7 @@ use crate::agent::Command;
 use crate::error::{Error, Failure, Result, Status};
 use crate::runtime::base::interrupts::{in_call, Attention};
 use crate::runtime::base::patience::VERDICT_WAIT;
+use crate::runtime::groups::group::Group;
 use crate::runtime::state::node_state::{AgentCommand, EpochView, NodeView};
 use crate::runtime::state::participation::left_error;
 use crate::types::{Epoch, Time};
@@ -39,20 +40,22 @@ impl Cluster {
         };
         // An earlier call that gave up may have led to a new epoch: then this call returns that epoch, and asks for no
         // other.
-        let outcome = self.await_epoch_after(*newest, deadline);
+        let attention = self.state.program.interrupts.attention();
+        let outcome = self.await_epoch_after(*newest, deadline, &attention);
         if outcome.is_ok() {
-            *newest = self.epoch();
+            let view = self.state.view(); // so that no epoch begins meanwhile
+            self.registry.show();
+            *newest = view.epoch.formed.as_ref().map_or(*newest, |formed| formed.epoch);
         }
-        self.end_retired();
+        self.end_retired(deadline.min(self.state.clock.now() + VERDICT_WAIT), &attention);
         outcome
     }
 
-    fn await_epoch_after(&self, old: Epoch, deadline: Time) -> Result<()> {
+    fn await_epoch_after(&self, old: Epoch, deadline: Time, attention: &Attention<'_>) -> Result<()> {
         let state = &self.state;
-        let attention = state.program.interrupts.attention();
         state.view().not_recovered = None;
         state.ask(AgentCommand::Of(old, Command::Recover(true)));
-        let interrupted = match self.outcome_until(old, deadline, &attention) {
+        let interrupted = match self.outcome_until(old, deadline, attention) {
             Ok(Some(outcome)) => return outcome,
             Ok(None) => None,
             Err(why) => Some(in_call("recover", &why)),
@@ -102,14 +105,14 @@ impl Cluster {
         causes.find(|first| matches!(first.status, Status::PeerLost | Status::Fenced))
     }
 
-    /// Ends the threads and the links of groups whose epoch is over.
-    pub(crate) fn end_retired(&self) {
-        for group in self.registry.take_retired() {
-            let (status, cause) = (Status::Revoked, "its epoch has ended".to_owned());
-            let (epoch, id) = (group.epoch(), Some(group.id()));
-            group.end_progress(Failure { status, culprit: None, cause, epoch, group: id, sequence: 0 });
-            group.shut();
-        }
+    /// Ends the threads and the links of groups whose epoch is over. A user's function may hold some of them for longer.
+    fn end_retired(&self, until: Time, attention: &Attention<'_>) {
+        let over = |group: &Group| {
+            let (status, cause, group_id) = (Status::Revoked, "its epoch has ended".to_owned(), Some(group.id()));
+            Failure { status, culprit: None, cause, epoch: group.epoch(), group: group_id, sequence: 0 }
+        };
+        // An interruption ends the wait. The epoch has begun all the same, or the call has failed already.
+        let _ = self.end_groups(self.registry.take_retired(), over, until, attention);
     }
 }
 
