@@ -232,7 +232,8 @@ pub struct muster_hccl_cm_t {
 
 /// The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
 /// `sizeof *out` as `size`. MUSTER_ERR_CONFIG if the scheduler's port is above 65,519: the chief's port is that port
-/// plus one, and HCCL takes no port above 65,520. Thread-safe; does not block.
+/// plus one, and HCCL takes no port above 65,520. Thread-safe; does not block. (In a cluster of more than 1,024 nodes with one worker a
+/// server may first ask the scheduler for that worker, as muster_group_member does.)
 ///
 /// # Safety
 /// `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.

@@ -38,6 +38,14 @@ class Failure(ctypes.Structure):
     ]
 
 
+class HcclCm(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("chief_port", "chief_device", "worker_size")),
+        ("chief_ip", ctypes.c_char * 64),
+        ("worker_ip", ctypes.c_char * 64),
+    ]
+
+
 SIGNATURES = {
     "muster_status_string": (c_char_p, [c_int32]),
     "muster_last_error": (c_char_p, []),
@@ -57,6 +65,7 @@ SIGNATURES = {
     "muster_failure": (c_int32, [c_void_p, POINTER(Failure), c_size_t]),
     "muster_cluster_error": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "muster_rank_table": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "muster_hccl_cm": (c_int32, [c_void_p, POINTER(HcclCm), c_size_t]),
     "muster_failed_ranks": (c_int32, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_size_t)]),
     "muster_group_member": (c_int32, [c_void_p, c_int32, POINTER(Member), c_size_t]),
     "muster_group_failure": (c_int32, [c_void_p, POINTER(Failure), c_size_t]),
@@ -235,6 +244,11 @@ class Cluster:
         buffer = ctypes.create_string_buffer(needed.value)
         check(LIBRARY.muster_rank_table(self.handle, buffer, len(buffer), byref(needed)))
         return buffer.value.decode()
+
+    def hccl_cm(self):
+        found = HcclCm()
+        check(LIBRARY.muster_hccl_cm(self.handle, byref(found), ctypes.sizeof(found)))
+        return found
 
     def failed_ranks(self):
         ranks, count = (c_int32 * 64)(), c_size_t()

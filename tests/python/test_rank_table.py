@@ -114,6 +114,17 @@ def test_a_table_for_one_is_for_a_process_alone(write):
     alone_fails_at_once({"RANK_TABLE_FILE": write(table())}, "CONFIG", "has 4 ranks", "cluster of one", "MS_ROLE")
 
 
+@pytest.mark.parametrize("workers, chief", [(1, 3), (2, 0)])
+def test_all_name_the_same_chief_of_hccls_cluster_manager(workers, chief):
+    lines = "c = join(); say(chief=c.hccl_cm().chief_device); c.leave()"
+    with Cluster(node(lines), workers=workers, started=0, env={"MS_SERVER_NUM": 1}) as cluster:
+        for _ in range(workers):
+            cluster.start_worker({"DEVICE_ID": 3})
+        cluster.start_server({"DEVICE_ID": 5})
+        cluster.succeed(timeout=30)
+        assert [said(node)["chief"] for node in cluster.workers + cluster.servers] == [chief] * (workers + 1)
+
+
 # Says its rank table, its rank and its device.
 TABLE = node("c = join(); say(table=c.rank_table(), rank=c.rank, device=os.environ.get('DEVICE_ID')); c.leave()")
 
