@@ -876,12 +876,15 @@ muster_status_t muster_cluster_error(const muster_cluster_t *cluster, char *buf,
 /**
  * The values with which this node starts HCCL through its cluster manager (MS_HCCL_CM_INIT in MindSpore). Pass
  * `sizeof *out` as `size`. MUSTER_ERR_CONFIG if the scheduler's port is above 65,519: the chief's port is that port
- * plus one, and HCCL takes no port above 65,520. Thread-safe; does not block.
+ * plus one, and HCCL takes no port above 65,520. Thread-safe; does not block. (In a cluster of more than 1,024 nodes with one worker a
+ * server may first ask the scheduler for that worker, as muster_group_member does.)
  *
  * Requires:
  * `cluster` must be NULL or a live cluster; `out` must be NULL or writable for `size` bytes.
  */
-muster_status_t muster_hccl_cm(const muster_cluster_t *cluster, muster_hccl_cm_t *out, size_t size);
+muster_status_t muster_hccl_cm(const muster_cluster_t *cluster,
+                               muster_hccl_cm_t *out,
+                               size_t size);
 
 /**
  * The HCCL rank table, version 1.0, of the cluster's workers: JSON text, the same on every node. A later run may read
