@@ -158,8 +158,10 @@ def test_a_host_whose_workers_all_exit_with_0_while_others_wait_for_them_to_join
         there.nothing_left()
 
 
-def test_a_host_whose_workers_all_exit_with_0_without_leaving_says_so(hosts, tmp_path):
-    lines = ENDS_WITH_0.format("c = join(); hold('go'); os._exit(0)")
+@pytest.mark.parametrize("helper", ["", "os.system('setsid sleep 600 &'); "], ids=["alone", "with a helper"])
+def test_a_host_whose_workers_all_exit_with_0_without_leaving_says_so(hosts, helper, tmp_path):
+    """What they have left in the background does not change that."""
+    lines = ENDS_WITH_0.format(f"c = join(); {helper}hold('go'); os._exit(0)")
     with two_launchers(hosts, tmp_path, node(lines), '"joined"') as (here, there):
         (tmp_path / "go").touch()
         assert there.wait(LIMIT) == 1, there.describe()

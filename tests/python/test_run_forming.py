@@ -89,11 +89,12 @@ def test_elsewhere_there_are_plain_lines(tmp_path):
         assert "[rank 1] hello from 1\n" in launch.stdout
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_one_that_ends_without_joining_is_told_of_at_once_and_ends_the_wait_of_the_others(code, tmp_path):
-    """It ends once the scheduler has said that the two others wait: of one that ends before anybody waits that is not said."""
+@pytest.mark.parametrize("code, helper", [(0, ""), (0, "(setsid sleep 600 &); "), (3, "")])
+def test_one_that_ends_without_joining_is_told_of_at_once_and_ends_the_wait_of_the_others(code, helper, tmp_path):
+    """It ends once the scheduler has said that the two others wait: of one that ends before anybody waits that is not said. What the
+    others have left in the background does not join in its place."""
     waits = 'while [ ! -e "$GO" ]; do sleep 0.02; done'
-    task = ["--", "sh", "-c", f'if [ $RANK_ID = 1 ]; then {waits}; exit {code}; fi; exec python3 "$0" leave', WORKER]
+    task = ["--", "sh", "-c", f'if [ $RANK_ID = 1 ]; then {waits}; exit {code}; fi; {helper}exec python3 "$0" leave', WORKER]
     with Launch(*WORDS, *task, env={"GO": tmp_path / "go"}) as launch:
         launch.wait_for(r"the scheduler is here: \S+ port (\d+)", timeout=30)
         port = re.search(r"the scheduler is here: \S+ port (\d+)", launch.stderr)[1]

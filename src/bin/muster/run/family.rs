@@ -7,6 +7,7 @@
 use crate::sys;
 use muster::config::Key;
 use muster::net::host;
+use muster::types::LaunchId;
 use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
@@ -64,10 +65,7 @@ impl RunId {
 
     /// The run that a process came of, as its environment tells; none if it came of none, or others may not look at it.
     pub fn of_process(pid: i32) -> Option<RunId> {
-        let mark = format!("{}=", Key::LaunchId.setting().variable()).into_bytes();
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let word = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(&mark[..]))?;
-        RunId::read(std::str::from_utf8(word.get(..DIGITS)?).ok()?)
+        RunId::read(word_in(&environment_of(pid)?)?.get(..DIGITS)?)
     }
 
     /// The processes that carry the id in their environment, and those of their process groups.
@@ -78,6 +76,28 @@ impl RunId {
         let marked: BTreeSet<i32> = all.iter().copied().filter(is_one).collect();
         with_groups(&all, &marked)
     }
+}
+
+/// Whether a process came of the child that leads this process group and was started with this id.
+pub fn came_of(pid: i32, group: i32, launch: LaunchId) -> bool {
+    let is_told = || environment_of(pid).as_deref().and_then(word_in).is_some_and(|word| LaunchId::of(word) == launch);
+    sys::group_of(pid) == Some(group) || is_told()
+}
+
+/// Whether a process shows no environment. Then it may be about to execute its program, and may have come of any child.
+pub fn shows_nothing(pid: i32) -> bool {
+    environment_of(pid).is_some_and(|shown| shown.is_empty())
+}
+
+fn environment_of(pid: i32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// The word that a child was told, in this environment.
+fn word_in(environment: &[u8]) -> Option<&str> {
+    let mark = format!("{}=", Key::LaunchId.setting().variable()).into_bytes();
+    let word = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(&mark[..]))?;
+    std::str::from_utf8(word).ok()
 }
 
 fn drawn() -> io::Result<String> {
@@ -110,6 +130,7 @@ pub fn kill_all(run: &RunId, groups: &BTreeSet<i32>, time: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
     #[test]
@@ -138,5 +159,30 @@ mod tests {
         assert!(others.try_wait().unwrap().is_none(), "the other run goes on");
         kill_all(&other, &BTreeSet::new(), Duration::from_secs(30));
         others.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_child_has_left_behind_came_of_this_child_alone() {
+        let run = RunId::draw().unwrap();
+        let [own, other] = [(); 2].map(|()| run.of_child().unwrap());
+        // Each says a line when it has executed its program, and ends when its input does.
+        let start = |name: &str, value: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo ready; read line"]).env_clear().env(name, value).process_group(0);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+            child
+        };
+        let (mut told, mut untold) = (start("MUSTER_LAUNCH_ID", &own), start("NAME", "value"));
+        let [told_pid, untold_pid] = [&told, &untold].map(|child| child.id() as i32);
+        assert!(came_of(told_pid, 1, LaunchId::of(&own)));
+        assert!(!came_of(told_pid, 1, LaunchId::of(&other)), "another child of the run");
+        assert!(came_of(told_pid, told_pid, LaunchId::of(&other)), "it is in that group");
+        assert!(!came_of(untold_pid, 1, LaunchId::of(&own)) && came_of(untold_pid, untold_pid, LaunchId::of(&own)));
+        assert!(!shows_nothing(told_pid) && !shows_nothing(untold_pid));
+        for child in [&mut told, &mut untold] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::children::{self, Child, Launch};
 use super::exit_report::ExitReport;
+use super::family::{came_of, shows_nothing};
 use super::hosts::report::Report;
 use super::job_check::{Found, JobCheck};
 use super::parse::RunOptions;
@@ -145,10 +146,9 @@ impl Run<'_, '_> {
     }
 
     /// Whether a run whose children have ended need not wait for a scheduler on another host. A run that would end well does
-    /// wait, until it is known whether others wait for its workers. What a script has left behind may join in the script's
-    /// place.
+    /// wait, until it is known whether others wait for its workers.
     fn is_settled(&mut self) -> bool {
-        let is_over = self.supervisor.verdict(None) != Verdict::Success || !self.orphans().is_empty();
+        let is_over = self.supervisor.verdict(None) != Verdict::Success;
         is_over || self.unclean_exits.is_settled(self.began.elapsed())
     }
 
@@ -188,6 +188,12 @@ impl Run<'_, '_> {
             .filter(|pid| self.children.iter().all(|child| child.pid != *pid))
             .filter(|pid| sys::reap(*pid).is_none())
             .collect()
+    }
+
+    /// Whether some of the orphans came of this child, or may have.
+    fn has_left_some_behind(&self, index: usize) -> bool {
+        let child = &self.children[index];
+        self.orphans().into_iter().any(|pid| shows_nothing(pid) || came_of(pid, child.pid, child.launch))
     }
 
     /// Says once what a signal of the user's means.
@@ -289,9 +295,8 @@ impl Run<'_, '_> {
         for (index, without) in self.unclean_exits.look(&self.children, lives, now) {
             if let Without::Joining(waiting) = without {
                 let ending = self.supervisor.ending(index).unwrap_or(Ending::Exit(0));
-                // A process that a script has left behind may join in the script's place.
-                if ending == Ending::Exit(0) && !self.orphans().is_empty() {
-                    self.unclean_exits.doubt(index, now);
+                if ending == Ending::Exit(0) && self.has_left_some_behind(index) {
+                    self.unclean_exits.may_join_yet(index, now);
                     continue;
                 }
                 self.never_joined.push(index);

@@ -142,6 +142,14 @@ impl UncleanExits {
         (self.asks_at, self.pause) = (now + PAUSES[0], PAUSES[0]);
     }
 
+    /// This worker has not joined, but a process that it has left behind may join in its place. Before a run ends well
+    /// nobody waits for that.
+    pub fn may_join_yet(&mut self, child: usize, now: Duration) {
+        if self.settles_by.is_none() {
+            self.doubt(child, now);
+        }
+    }
+
     /// This worker has failed, and ends the run.
     pub fn failed(&mut self, child: usize, now: Duration) {
         self.doubtful.push(child);

@@ -247,6 +247,17 @@ fn the_last_question_needs_an_answer_and_a_port_that_refuses_is_one() {
 }
 
 #[test]
+fn a_worker_is_asked_about_again_if_what_it_left_behind_may_join_but_not_where_the_run_ends() {
+    let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), Later::Leaving);
+    exits.may_join_yet(0, Duration::ZERO);
+    assert_eq!(exits.deadline(), Some(PAUSES[0]));
+    assert!(!exits.is_settled(Duration::ZERO), "that is the last question");
+    exits.doubtful.clear(); // the answer was that it has not joined
+    exits.may_join_yet(0, Duration::ZERO);
+    assert!(exits.is_settled(Duration::ZERO));
+}
+
+#[test]
 fn a_cluster_that_forms_where_this_one_was_complete_is_another() {
     let mut exits = UncleanExits::new(("127.0.0.1".to_owned(), 1), Later::Leaving);
     let told = Told {
