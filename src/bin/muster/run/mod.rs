@@ -442,6 +442,7 @@ fn told(outcome: &summary::Outcome, text: String) -> Summary {
     let (child, ending) = (&outcome.children[first], outcome.endings[first]);
     let fault = match outcome.had_left {
         true => Fault::HadLeft,
+        false if summary::forming_timed_out(child, ending) => Fault::NotFormed,
         false if restarts::is_from_elsewhere(ending) => Fault::Killed,
         false => Fault::Unknown,
     };

@@ -361,10 +361,16 @@ pub fn aborted_with(words: &str) -> Option<i32> {
     Some(if (1..=255).contains(&code) { code } else { code::FAILED })
 }
 
+/// Whether this child's end says that the cluster did not form in time. A worker may end with the same code for a reason of
+/// its own.
+pub fn forming_timed_out(child: &Child, ending: Ending) -> bool {
+    child.part == Part::Scheduler && ending == Ending::Exit(code::FORMING)
+}
+
 /// What these words blame, where the failure of the child `first` was noticed first, which ended so.
 fn cause(words: &str, first: usize, ending: Ending, children: &[Child]) -> Cause {
     match named_in(words, children) {
-        _ if ending == Ending::Exit(code::FORMING) => Cause::First,
+        _ if forming_timed_out(&children[first], ending) => Cause::First,
         Some(named) if named != first => Cause::Another(named),
         None if first_rank(words).is_some() => Cause::Elsewhere,
         _ => Cause::First,

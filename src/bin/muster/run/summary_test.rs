@@ -227,6 +227,11 @@ fn without_known_ranks_the_last_words_name_a_process_of_this_host() {
     // It is the scheduler if the others were busy. Where forming timed out it has failed itself.
     assert_eq!(cause(&lost(&host), 0, Ending::Exit(1), &children), Cause::Another(2));
     assert_eq!(cause(&lost(&host), 0, Ending::Exit(code::FORMING), &children), Cause::First);
+    assert_eq!(
+        cause(&lost(&host), 1, Ending::Exit(code::FORMING), &children),
+        Cause::Another(2),
+        "a worker's own code"
+    );
     let no_rank = format!("worker (node id \"x\", host {host}, pid 112) is lost");
     assert_eq!(named_in(&no_rank, &children), Some(3));
     assert_eq!(named_in(&format!("node \"x\" on host {host} (pid 112) is lost"), &children), Some(3));

@@ -73,8 +73,8 @@ fn first(failed: &[usize], ends: &[Option<&End>], places: &[HostShare]) -> Optio
     let has = |fault| {
         move |host: usize| told(host).and_then(|(_, summary)| summary).is_some_and(|summary| summary.fault == fault)
     };
-    // The scheduler's host alone knows that forming timed out.
-    found(&|host| told(host).is_some_and(|(code, _)| code == code::FORMING))
+    // The scheduler's host alone knows that forming timed out. A worker may end with the same code.
+    found(&has(Fault::NotFormed))
         .or_else(|| found(&has(Fault::HadLeft)))
         .or_else(|| found(&is_named))
         .or(unclean)
@@ -227,8 +227,10 @@ mod tests {
         let (text, code) =
             of(vec![(0, told(1, 0, Fault::Unknown, "")), (2, End::Cut("the connection ended".to_owned()))]);
         assert!(code == 1 && text.starts_with("muster: first failure: host three: the connection ended\n"), "{text}");
-        let (text, code) = of(vec![(2, told(1, 8, Fault::Unknown, "")), (0, told(124, 0, Fault::Unknown, ""))]);
+        let (text, code) = of(vec![(2, told(1, 8, Fault::Unknown, "")), (0, told(124, 0, Fault::NotFormed, ""))]);
         assert!(code == 124 && text.starts_with("muster: host one:\n"), "{text}");
+        let (text, code) = of(vec![(2, told(1, 8, Fault::Unknown, "")), (0, told(124, 0, Fault::Unknown, ""))]);
+        assert!(code == 1 && text.starts_with("muster: host three:\n"), "a worker's own code: {text}");
         let refused = End::Told { code: 127, summary: None };
         let (text, code) = of(vec![(1, refused), (0, told(143, 0, Fault::Unknown, ""))]);
         assert!(

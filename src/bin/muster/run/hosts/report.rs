@@ -14,6 +14,8 @@ pub enum Fault {
     Killed,
     /// The process had left a cluster that was whole: no other known failure could have made it fail.
     HadLeft,
+    /// It is the scheduler, and the cluster did not form in time: no failure came before that.
+    NotFormed,
 }
 
 /// How a host's part of the run went.
@@ -39,7 +41,8 @@ impl Summary {
     /// What a frame says.
     pub fn decode(body: &[u8]) -> Option<Summary> {
         let [how, fault, text, scheduler] = texts(body).try_into().ok()?;
-        let known = [Fault::Killed, Fault::HadLeft].into_iter().find(|known| fault == (*known as u8).to_string());
+        let all = [Fault::Killed, Fault::HadLeft, Fault::NotFormed];
+        let known = all.into_iter().find(|known| fault == (*known as u8).to_string());
         Some(Summary { how, fault: known.unwrap_or_default(), text, scheduler })
     }
 }
@@ -106,11 +109,14 @@ mod tests {
     fn a_summary_is_read_as_it_was_written() {
         let summary = Summary {
             how: "worker 5 (pid 7) exited with code 3".to_owned(),
-            fault: Fault::HadLeft,
+            fault: Fault::Unknown,
             text: "muster: first failure\n    a\n".to_owned(),
             scheduler: "rank 5 (node id \"5\") is lost".to_owned(),
         };
-        assert_eq!(Summary::decode(&summary.encode()), Some(summary));
+        for fault in [Fault::Unknown, Fault::Killed, Fault::HadLeft, Fault::NotFormed] {
+            let summary = Summary { fault, ..summary.clone() };
+            assert_eq!(Summary::decode(&summary.encode()), Some(summary));
+        }
         assert_eq!(Summary::decode(&Summary::default().encode()), Some(Summary::default()));
         assert_eq!(Summary::decode(b"one"), None);
     }
