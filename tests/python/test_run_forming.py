@@ -143,13 +143,30 @@ def test_ctrl_c_asks_first_and_kills_after_the_grace_that_help_names(listens, tm
         for rank in range(3):
             terminal.wait_for(rf"\[rank {rank}\]\S* ready")
         pid = terminal.wait_for(r"worker 1 has pid (\d+)")[1]
+        scheduler = terminal.wait_for(r"the scheduler has pid (\d+)")[1]
         terminal.type(b"\x03")
         terminal.wait_for(r"signal 2 \(SIGINT\): all processes are asked to end, and killed after 5 s; a second signal kills")
         assert terminal.wait() == 128 + signal.SIGINT
         assert ("killed, for they had not ended: worker 0" in terminal.said) == (not listens), terminal.said
         assert listens or f"worker 1 (pid {pid}), worker 2" in terminal.said, terminal.said
+        assert listens or f", the scheduler (pid {scheduler})\r\n" in terminal.said, terminal.said
         assert terminal.said.count("asked\r\n") == (3 if listens else 0)
         assert terminal.said.rstrip().endswith("stopped by signal 2 (SIGINT); all processes have ended")
+
+
+def test_what_a_worker_has_left_behind_is_killed_after_the_grace_and_named():
+    """The worker itself ends when it is asked. One of those that it has started is in its process group, and one in a session of its
+    own."""
+    deaf = "sh -c 'trap \"\" TERM; echo deaf $$; while :; do sleep 0.05; done' &"
+    with Launch("--worker_num=1", *WORDS[1:], "--", "sh", "-c", f"{deaf} setsid {deaf} wait") as launch:
+        launch.wait_for_log("worker_0.log", r"(?s)deaf.*deaf \d+\n")
+        pids = re.findall(r"deaf (\d+)\n", launch.log("worker_0.log"))
+        launch.signal(signal.SIGTERM)
+        assert launch.wait(timeout=30) == 128 + signal.SIGTERM
+        named = [rf"a process of worker 0 \(pid {pid}\)" for pid in pids]
+        said = rf"muster: killed, for they had not ended: ({', '.join(named)}|{', '.join(named[::-1])})(, the scheduler .*)?\n"
+        assert re.search(said, launch.stderr), launch.stderr
+        launch.nothing_left()
 
 
 def test_a_worker_that_is_stopped_hears_that_it_is_asked_to_end():

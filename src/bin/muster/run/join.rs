@@ -207,19 +207,33 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Says once which children have not ended although the user wants it, and are killed for that.
+    /// Says once which processes have not ended although the user wants it, and are killed for that.
     fn tell_of_killing(&mut self) {
-        let children = self.children.iter().enumerate();
-        let left: Vec<String> = children
-            .filter(|(index, child)| child.part != Part::Scheduler && self.supervisor.runs(*index))
-            .map(|(_, child)| format!("{} (pid {})", child.part, child.pid))
-            .collect();
-        if self.supervisor.is_interrupted() && !left.is_empty() && !std::mem::replace(&mut self.told_of_killing, true) {
+        if !self.supervisor.is_interrupted() || self.told_of_killing {
+            return;
+        }
+        let left = self.killed();
+        if !left.is_empty() {
+            self.told_of_killing = true;
             let more = left.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let named = left[..left.len().min(NAMED)].join(", ");
             self.voice.say(format!("muster: killed, for they had not ended: {named}{more}\n"));
         }
+    }
+
+    /// The processes that are killed now, in words: workers, what they have left behind, and the scheduler.
+    fn killed(&self) -> Vec<String> {
+        let running = self.children.iter().enumerate().filter(|(index, _)| self.supervisor.runs(*index));
+        let (last, workers): (Vec<&Child>, Vec<&Child>) =
+            running.map(|(_, child)| child).partition(|child| child.part == Part::Scheduler);
+        let named = |child: &Child| format!("{} (pid {})", child.part, child.pid);
+        let behind = self.orphans().into_iter().map(|pid| {
+            let parent = self.children.iter().find(|child| came_of(pid, child.pid, child.launch));
+            let whose = parent.map(|child| format!(" of {}", child.part)).unwrap_or_default();
+            format!("a process{whose} (pid {pid})")
+        });
+        workers.into_iter().map(named).chain(behind).chain(last.into_iter().map(named)).collect()
     }
 
     /// Says which processes are left of a run that was stopped, for this launcher cannot kill them. Returns how many.
