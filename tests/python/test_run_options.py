@@ -83,13 +83,18 @@ def test_a_rank_table_names_logs_and_gives_the_ranks_where_another_host_has_the_
         (json.dumps(table()), 'which has 4 ranks (devices of all servers), but worker_num is "2"'),
     ],
 )
-def test_a_rank_table_that_is_not_right_starts_nothing(content, said, tmp_path):
+@pytest.mark.parametrize("named_by", ["--rank_table_file", "RANK_TABLE_FILE", "-x RANK_TABLE_FILE", "a dry run's RANK_TABLE_FILE"])
+def test_a_rank_table_that_is_not_right_starts_nothing(named_by, content, said, tmp_path):
     path = tmp_path / "table.json"
     if content:
         path.write_text(content)
-    ended = run("run", f"--log_dir={tmp_path}/logs", "--worker_num=2", *JOINED, f"--rank_table_file={path}", "true")
-    assert ended.returncode == 2
-    assert f'--rank_table_file is "{path}", which ' in ended.stderr
+    name = named_by.split()[-1]
+    words = {"--rank_table_file": [f"{name}={path}"], "-x RANK_TABLE_FILE": ["-x", f"{name}={path}"]}.get(named_by, [])
+    mode = ["--sim_level=0"] if "dry" in named_by else []
+    env = {} if words else {name: path}
+    ended = run("run", f"--log_dir={tmp_path}/logs", "--worker_num=2", *JOINED, *words, *mode, "true", env=env)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f'muster: {name} is "{path}", which ' in ended.stderr
     assert said in ended.stderr or content is None, ended.stderr
     assert not (tmp_path / "logs").exists()
 

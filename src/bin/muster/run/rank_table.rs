@@ -1,5 +1,5 @@
 //! `--rank_table_file`: it does the same as `RANK_TABLE_FILE` in the launcher's environment. A table that is not right
-//! is refused before anything is started. Where all workers are here it tells the launcher their ranks: for the names of
+//! is refused before anything is started, whichever of them names it. Where all workers are here it tells the launcher their ranks: for the names of
 //! their logs, and for the workers. Each worker finds its rank in the table, too, and refuses to begin if the two differ.
 
 use super::parse::{RankTable, RunOptions};
@@ -9,10 +9,14 @@ use muster::runtime;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Takes the option's table, if there is one, for all that is started here.
+/// Takes the table, if there is one, for all that is started here.
 pub fn take(options: &RunOptions) -> Result<(), String> {
-    let RankTable::File(path) = &options.rank_table else { return Ok(()) };
-    check(path, options.worker_num)?;
+    let path = match &options.rank_table {
+        RankTable::Absent => return Ok(()),
+        RankTable::OfEnvironment => return check_named_in(std::env::vars_os().collect(), options.worker_num),
+        RankTable::File(path) => path,
+    };
+    check(path, options.worker_num).map_err(|error| format!("--{}", error.message()))?;
     let setting = Key::RankTableFile.setting();
     std::env::remove_var(setting.variable());
     setting.others.iter().for_each(|name| std::env::set_var(name, path));
@@ -20,12 +24,31 @@ pub fn take(options: &RunOptions) -> Result<(), String> {
 }
 
 /// Checks that this is a table of so many workers, as its readers see it.
-fn check(path: &Path, worker_num: u32) -> Result<(), String> {
-    let told = |error: Error| format!("--{}", error.message());
-    // A scheduler only looks whether the table is right.
-    let mut config = process("MS_SCHED", worker_num).map_err(told)?;
-    config.set("rank_table_file", &path.to_string_lossy()).map_err(told)?;
-    runtime::take_rank(&mut config.settings().map_err(told)?).map_err(told)
+fn check(path: &Path, worker_num: u32) -> Result<(), Error> {
+    let mut config = reader(worker_num)?;
+    config.set("rank_table_file", &path.to_string_lossy())?;
+    runtime::take_rank(&mut config.settings()?)
+}
+
+/// The same of the table that one of these variables names.
+fn check_named_in(mut variables: Vec<(OsString, OsString)>, worker_num: u32) -> Result<(), String> {
+    variables.retain(|(name, _)| key(name) == Some(Key::RankTableFile));
+    let check = || {
+        let mut config = reader(worker_num)?;
+        config.load_env(variables);
+        runtime::take_rank(&mut config.settings()?)
+    };
+    check().map_err(|error: Error| error.message().to_owned())
+}
+
+/// A process that only looks whether its table is right.
+fn reader(worker_num: u32) -> Result<Config, Error> {
+    process("MS_SCHED", worker_num)
+}
+
+/// The setting that this variable sets.
+fn key(variable: &OsString) -> Option<Key> {
+    Some(Setting::of_variable(variable.to_str()?)?.key)
 }
 
 /// The rank that the environment's table gives each worker of this host by its index. None are known where other hosts take part,
@@ -36,7 +59,6 @@ pub fn ranks(options: &RunOptions) -> Vec<u32> {
 }
 
 fn ranks_with(workers: u32, variables: &[(OsString, OsString)]) -> Option<Vec<u32>> {
-    let key = |name: &OsString| Some(Setting::of_variable(name.to_str()?)?.key);
     let counts = |name| matches!(key(name), Some(Key::RankTableFile | Key::WorkerIp | Key::HostId));
     let rank = |index: u32| {
         let mut config = process("MS_WORKER", workers).ok()?;
@@ -109,7 +131,17 @@ mod tests {
             ("none.json", 2, "No such file"),
         ] {
             let error = check(&path(name), workers).unwrap_err();
-            assert!(error.starts_with("--rank_table_file is ") && error.contains(said), "{error}");
+            let error = error.message();
+            assert!(error.starts_with("rank_table_file is ") && error.contains(said), "{error}");
+            for variable in ["RANK_TABLE_FILE", "MUSTER_RANK_TABLE_FILE"] {
+                let named = (OsString::from(variable), path(name).into_os_string());
+                let others =
+                    [("MS_WORKER_NUM", "9"), ("MS_ROLE", "MS_WORKER")].map(|(name, value)| (name.into(), value.into()));
+                let error = check_named_in(others.into_iter().chain([named]).collect(), workers).unwrap_err();
+                assert!(error.starts_with(&format!("{variable} is ")) && error.contains(said), "{error}");
+            }
         }
+        let named = vec![("RANK_TABLE_FILE".into(), path("table.json").into_os_string())];
+        assert_eq!(check_named_in(named, 2), Ok(()));
     }
 }
