@@ -291,6 +291,13 @@ fn a_job_secret_comes_from_one_place() {
     assert_eq!(settings.job_secret.source, PasswordSource::Given(Password::new("s".to_owned())));
     let both = worker(&[("MUSTER_JOB_SECRET", "s"), ("MUSTER_JOB_SECRET_FILE", "/f")]).settings().unwrap_err();
     assert_eq!(both.message(), "MUSTER_JOB_SECRET and MUSTER_JOB_SECRET_FILE are both set: expected one of them");
+    // What is set in code beats the environment, where it is another of the three, too.
+    let mut config = worker(&[("MUSTER_JOB_SECRET", "s"), ("MUSTER_JOB_SECRET_FD", "7")]);
+    config.set("job_secret_file", "/f").unwrap();
+    assert!(matches!(config.settings().unwrap().job_secret.source, PasswordSource::File(_)));
+    config.set("job_secret", "t").unwrap();
+    let both = config.settings().unwrap_err();
+    assert_eq!(both.message(), "job_secret and job_secret_file are both set: expected one of them");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The file is JSON, with the keys of MindSpore's. Deliberately not here: reading it, and the files that it names (`tls`).
 
 use super::json;
+use super::origin::Origin;
 use super::reader::Reader;
 use super::shown::show;
 use super::sources::Config;
@@ -192,7 +193,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// The one of three settings that is set; two would be a contradiction.
+    /// The one of three settings that is set; two would be a contradiction. What is set in code beats the environment here, too.
     pub(super) fn lock(&self, [given, file, descriptor]: [Key; 3]) -> Outcome<Lock> {
         let text = self.text(given)?.map(|text| (given, PasswordSource::Given(Password::new(text))));
         let path = self.text(file)?.map(|path| (file, PasswordSource::File(SetFile::new(path))));
@@ -200,7 +201,9 @@ impl Reader<'_> {
             let number = i32::try_from(number).expect("the table's maximum is that of an i32");
             (descriptor, PasswordSource::Descriptor(number))
         });
-        let mut set = [text, path, number].into_iter().flatten();
+        let is_from_code = |key: Key| self.set_by(key) == Some(Origin::Code);
+        let in_code = [given, file, descriptor].into_iter().any(is_from_code);
+        let mut set = [text, path, number].into_iter().flatten().filter(|(key, _)| !in_code || is_from_code(*key));
         let (key, source) = set.next().unwrap_or((given, PasswordSource::None));
         match set.next() {
             None => Ok(Lock { source, setting: self.name(key) }),

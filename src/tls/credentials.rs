@@ -291,22 +291,27 @@ impl Reader<'_> {
         let (now, mut store, mut left_out) = (UnixTime::now().as_secs(), RootCertStore::empty(), Vec::new());
         let (mut here, mut gone) = (Vec::new(), Vec::new());
         for certificate in found {
-            if is_ca(&certificate) == Some(false) {
-                let whose = subject(&certificate).map(|name| name.to_string()).unwrap_or_default();
+            let says_so = is_ca(&certificate);
+            let whose = || subject(&certificate).map(|name| name.to_string()).unwrap_or_default();
+            if says_so == Some(false) {
+                let whose = whose();
                 left_out.push(format!(
                     "has a certificate of \"{whose}\" that is not a CA's (it lacks basicConstraints=CA:TRUE)"
                 ));
                 continue;
-            }
-            if let Some(kind) = useless_key(&certificate, Use::Ca) {
-                let right = Use::Ca.right_key();
-                return Err(self.error(file, &format!("has a CA whose key ({kind}) cannot be used: expected {right}")));
             }
             let name = subject(&certificate);
             if let Some(why) = out_of_time(&certificate, now) {
                 left_out.push(format!("has a CA certificate that {why}"));
                 gone.extend(name);
                 continue;
+            }
+            if let Some(kind) = useless_key(&certificate, Use::Ca) {
+                let right = Use::Ca.right_key();
+                return Err(self.error(file, &format!("has a CA whose key ({kind}) cannot be used: expected {right}")));
+            }
+            if says_so.is_none() {
+                warnings.push(of_version_1(file, &whose()));
             }
             here.extend(name);
             store.add(certificate).map_err(|error| {
@@ -420,6 +425,11 @@ fn mismatch(error: &rustls::Error) -> String {
         }
         other => format!("has a key that cannot be used ({other}): expected {}", Use::Own.right_key()),
     }
+}
+
+fn of_version_1(file: &NamedFile, whose: &str) -> String {
+    let what = "of X.509 version 1, which cannot say whether it is a CA's: it counts as one. Expected version 3 (openssl req -x509 ...)";
+    format!("{} (\"{}\") has a certificate of \"{whose}\" {what}", file.key, file.path.display())
 }
 
 /// A warning that a part of this file is left out.

@@ -24,7 +24,7 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::Revoked => "is revoked",
         CertificateError::UnknownIssuer => "is not signed by the CA that is trusted here (ca_cert_path)",
         CertificateError::UnknownRevocationStatus => {
-            "is signed by a CA that the revocation list (crl_path) does not cover"
+            "is signed by a CA that the revocation list (crl_path) does not cover: expected a list of that CA's in it, too"
         }
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
             "cannot be judged, because the revocation list (crl_path) has expired"

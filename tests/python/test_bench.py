@@ -31,6 +31,12 @@ def bench(*words):
         return process.stdout
 
 
+def test_a_secret_that_one_process_alone_can_read_is_refused():
+    with Process([MUSTER, "bench", "barrier", *TINY], {"MUSTER_JOB_SECRET_FD": 3}) as process:
+        assert process.wait(timeout=60) == 2, process.describe()
+        assert 'MUSTER_JOB_SECRET_FD is "3", which one process alone can read: expected MUSTER_JOB_SECRET_FILE under muster bench' in process.stderr
+
+
 def sizes_of(collective):
     return [0] if collective == "barrier" else SIZES
 

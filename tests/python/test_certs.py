@@ -302,3 +302,17 @@ def test_a_scheduler_shows_a_certificate_for_the_hosts_that_were_named(tmp_path)
         told = said(worker)
         assert told["error"] == "SECURITY" and "it is for" in told["sentence"] and "elsewhere.example" in told["sentence"], told
     assert "--host is" in fails("new", tmp_path / "ugly", "--host", "a b", code=2)
+
+
+def test_a_ca_that_says_so_by_its_key_usage_alone_signs_and_revokes(tmp_path):
+    """Such a CA counts in `ca_cert_path`, too."""
+    folder = tmp_path / "ca"
+    folder.mkdir()
+    (tmp_path / "ca.conf").write_text("[req]\ndistinguished_name=name\n[name]\n[own]\nkeyUsage=critical,keyCertSign,cRLSign\n")
+    opens("req", "-x509", "-config", tmp_path / "ca.conf", "-extensions", "own", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+          "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.pem", "-days", "30", "-subj", "/CN=usage")
+    certs("node", tmp_path, "--name", "a")
+    opens("verify", "-CAfile", folder / "ca.pem", tmp_path / "a" / "node.pem")
+    certs("revoke", tmp_path, "--name", "a")
+    check = ("verify", "-crl_check", "-CRLfile", folder / "crl.pem", "-CAfile", folder / "ca.pem")
+    assert "certificate revoked" in openssl(*check, tmp_path / "a" / "node.pem").stderr

@@ -180,6 +180,21 @@ def test_what_is_wrong_with_ones_own_files_is_said_before_anything_else(tmp_path
     alone_fails_at_once(files.env(), "CONFIG", "cipher_list", "ECDHE-RSA-AES256-GCM-SHA384")
 
 
+def test_an_old_ca_beside_the_present_one(tmp_path):
+    """One that has ended is left out, whatever its key. One of version 1 cannot say that it is a CA's: it counts, with a warning."""
+    files = Certificates(tmp_path)
+    present = (tmp_path / "ca.pem").read_text()
+    (tmp_path / "own.ext").write_text("basicConstraints=critical,CA:TRUE\n")
+    for name, bits, days, more in [("ended", "1024", "-1", ["-extfile", "own.ext"]), ("first", "2048", "30", [])]:
+        files.openssl("req", "-newkey", f"rsa:{bits}", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        files.openssl("x509", "-req", "-in", f"{name}.csr", "-signkey", f"{name}.key", "-days", days, "-out", f"{name}.pem", *more)
+    for name, words in [("ended", "has a CA certificate that has ended on 20"), ("first", '"CN=first" of X.509 version 1, which cannot say')]:
+        (tmp_path / "ca.pem").write_text(present + (tmp_path / f"{name}.pem").read_text())
+        with Process(node(), files.env()) as alone:
+            assert alone.wait(timeout=LIMIT) == 0, alone.describe()
+            assert alone.stderr.count(words) == 1, alone.stderr
+
+
 RIGHT_KEY = ("ECDSA P-256", "openssl req")
 
 

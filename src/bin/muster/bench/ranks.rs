@@ -4,6 +4,7 @@ use super::super::sys;
 use super::ended::Ended;
 use super::job_settings;
 use crate::cli::words::Words;
+use crate::run::secret;
 use muster::config::{Config, Key};
 use muster::runtime;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ pub fn start(worker_num: u32, words: &[OsString]) -> Result<(), Ended> {
     {
         config.set(key.setting().name, value).map_err(|error| Ended::failed(error.to_string()))?;
     }
+    secret::check("muster bench").map_err(Ended::usage)?;
     // Before there are other threads: they do not take the signal.
     sys::hear_of_children();
     let ends = sys::signal_descriptor(&[libc::SIGCHLD]).map_err(|error| Ended::failed(error.to_string()))?;

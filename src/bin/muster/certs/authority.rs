@@ -9,7 +9,7 @@ use der::asn1::{Any, BitString, Ia5String, Null, ObjectIdentifier, OctetString, 
 use der::oid::AssociatedOid;
 use der::{Decode, Encode, Tag};
 use muster::tls::names;
-use muster::tls::parts::{useless_key, Use};
+use muster::tls::parts::{is_a_ca, useless_key, Use};
 use ring::digest::{digest, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{EcdsaKeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};
@@ -103,8 +103,8 @@ impl Authority {
         if public_key(&*key)?.subject_public_key != own.subject_public_key_info.subject_public_key {
             return Err("has a key that does not belong to its certificate".to_owned());
         }
-        match own.get::<BasicConstraints>() {
-            Ok(Some((_, constraints))) if constraints.ca => Ok(Authority { certificate, key }),
+        match is_a_ca(&certificate) {
+            Some(true) => Ok(Authority { certificate, key }),
             _ => Err("has a certificate that is not a CA's (it lacks basicConstraints=CA:TRUE)".to_owned()),
         }
     }

@@ -97,7 +97,7 @@ fn of_certificate(text: &mut String, certificate: &Certificate, now: u64) {
     line("serial", &super::authority::hex(own.serial_number.as_bytes()));
     line("key", &kind_of_key(&own.subject_public_key_info));
     if own.version != Version::V3 {
-        line("version", "older than 3, which TLS does not take here");
+        line("version", "older than 3: TLS takes it here as a CA's only");
     }
     for name in contents::alternative_names(certificate) {
         match name {

@@ -73,7 +73,7 @@ mod rank_table;
 mod recovery;
 mod restart_check;
 mod restarts;
-mod secret;
+pub mod secret;
 mod signals;
 mod stop;
 mod summary;
@@ -182,7 +182,7 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     let failed = |words: String| Refusal::new(code::FAILED, words);
     rank_table::take(options).map_err(|words| Refusal::new(code::USAGE, words))?;
     recovery::check(options).map_err(|words| Refusal::new(code::USAGE, words))?;
-    secret::check().map_err(|words| Refusal::new(code::USAGE, words))?;
+    secret::check("muster run").map_err(|words| Refusal::new(code::USAGE, words))?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let program = program::find(&options.task, &search).map_err(|words| Refusal::new(code::NOT_FOUND, words))?;
     let binding = binding(options, voice)?;

@@ -22,15 +22,15 @@ const VARIABLE_OF_FILE: &str = "MUSTER_JOB_SECRET_FILE";
 /// The settings of descriptors, which only one process can read.
 const DESCRIPTORS: [Key; 3] = [Key::JobSecretFd, Key::ClientPasswordFd, Key::ServerPasswordFd];
 
-/// Refuses a secret or password that is to come by a descriptor: all processes that are started here would share it,
+/// Refuses a secret or password that is to come by a descriptor: all processes that this command starts would share it,
 /// and the first would read it.
-pub fn check() -> Result<(), String> {
+pub fn check(command: &str) -> Result<(), String> {
     for setting in DESCRIPTORS.map(Key::setting) {
         let variable = setting.variable();
         if let Some(value) = std::env::var_os(&variable).filter(|value| !value.is_empty()) {
             let file = variable.replace("_FD", "_FILE");
             return Err(format!(
-                "{variable} is {value:?}, which one process alone can read: expected {file} under muster run"
+                "{variable} is {value:?}, which one process alone can read: expected {file} under {command}"
             ));
         }
     }
