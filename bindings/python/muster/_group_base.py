@@ -77,11 +77,13 @@ class GroupBase(_life.OfThisProcess):
         return self._started(name, call)
 
     def _started(self, name: str, call: Call) -> Request[Any]:
-        handle = ctypes.c_void_p()
-        try:
-            status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(handle))
-        finally:  # a signal's handler may raise as the call returns, or below: the request and its buffers are kept then
-            request: Request[Any] = Request(handle.value, self, call)
+        request: Request[Any] = Request(self, call)  # first, for a signal's handler may raise as the call returns
+        flight = request._flight
+        assert flight is not None
+        status = getattr(LIBRARY, "muster_i" + name)(self._handle, *call.words, ctypes.byref(flight.handle))
+        if status < 0:
+            request._flight = None
+            _life.let_go(flight)
         self._checked(status)
         return request
 

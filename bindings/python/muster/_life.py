@@ -15,28 +15,34 @@ it stands, and the library's frames on it end the process. So, in this order:
 import atexit
 import collections
 import contextlib
+import ctypes
 import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, NoReturn, Optional, Tuple
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, NoReturn, Optional, Set
 
 from . import _interrupt
 from ._callbacks import is_called_by_the_library
 from ._library import IN_PROGRESS, LIBRARY, LOG_FN, LOG_WARNING
 
 if TYPE_CHECKING:
+    from ._calls import Call
     from ._cluster import Cluster
+    from ._group_base import GroupBase
 
 open_clusters: List["Cluster"] = []
 
-# Handles of requests that still went on when Python forgot them, with what their operation uses. The next to be asked is the first.
-_orphans: Deque[Tuple[int, Any]] = collections.deque()
+# Operations that go on, so that what they use stays, whatever becomes of their requests.
+_kept: Set["InFlight"] = set()
+# Those whose requests Python has forgotten. The next to be asked is the first.
+_orphans: Deque["InFlight"] = collections.deque()
 # One thread at a time looks at them, and no finalizer or handler that comes in between does.
 _looking = threading.RLock()
 _looks = False
 
-# How many are asked when another one comes.
+# How many are asked when another operation starts.
 _LOOKS = 16
 
 # Handles that were found while the library was calling this process.
@@ -94,11 +100,34 @@ class Handle(OfThisProcess):
             self.free()
 
 
-def adopt(handle: int, keep: Any) -> None:
-    """Takes a request that goes on, so that nobody waits for its end: it is freed once it has ended."""
-    _orphans.append((handle, keep))
-    if not is_called_by_the_library():
+class InFlight(weakref.ReferenceType[Any]):
+    """An operation that goes on: its request's handle, None where it has none, and what it uses.
+
+    It is a weak reference to its request. So Python tells that it has forgotten the request, and runs no code of Python for that:
+    a signal's handler could raise there, and Python drops what it raises. The garbage collector does not find what is in use here.
+    """
+
+    __slots__ = ("call", "group", "handle")
+    call: "Call"
+    group: "GroupBase"
+    handle: ctypes.c_void_p
+
+
+def keep(request: Any, group: "GroupBase", call: "Call") -> InFlight:
+    """Keeps what an operation will use, before it starts. Where nobody waits for its end, a look at it finds that."""
+    if _orphans and not is_called_by_the_library():
         free_orphans(_LOOKS)
+    flight = InFlight(request, _orphans.append)
+    flight.handle, flight.group, flight.call = ctypes.c_void_p(), group, call
+    _kept.add(flight)
+    return flight
+
+
+def let_go(flight: InFlight) -> None:
+    """Frees the request of an operation that has ended, and lets go what it used."""
+    handle, flight.handle.value = flight.handle.value, None
+    _kept.discard(flight)
+    LIBRARY.muster_request_free(handle)
 
 
 def free_orphans(most: Optional[int] = None) -> None:
@@ -116,11 +145,11 @@ def free_orphans(most: Optional[int] = None) -> None:
         try:
             for _ in range(len(_orphans) if most is None else min(most, len(_orphans))):
                 orphan = _orphans[0]  # others only put more behind it
-                if LIBRARY.muster_request_test(orphan[0]) == IN_PROGRESS:
+                if LIBRARY.muster_request_test(orphan.handle) == IN_PROGRESS:
                     _orphans.rotate(-1)
                 else:
                     _orphans.popleft()
-                    LIBRARY.muster_request_free(orphan[0])
+                    let_go(orphan)
         finally:
             _looks = False
 
@@ -186,11 +215,12 @@ def _await_calls() -> None:
 
 
 def _forget() -> None:
-    global _inherited, _looking, _looks
+    global _inherited, _looking, _looks, _orphans
     _inherited = sys.exc_info()[1]
     _looking, _looks = threading.RLock(), False  # another thread of the parent may have had it
     open_clusters.clear()
-    _orphans.clear()
+    _kept.clear()
+    _orphans = collections.deque()  # requests of the parent, which die here, still go to the other
     _late.clear()
     _under_way.clear()
 

@@ -10,7 +10,7 @@ import ctypes
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
 from . import _dlpack, _library
 from ._errors import InvalidError, worded
@@ -84,19 +84,15 @@ _release_buffer.argtypes = [ctypes.c_void_p]
 _release_buffer.restype = None
 
 
-class _ReadOnlyPin:
-    """Holds a buffer that may not be written, which `from_buffer` of ctypes refuses."""
-
-    __slots__ = ("_view", "address")
-
-    def __init__(self, view: memoryview) -> None:
-        self._view = _PyBuffer()
-        _get_buffer(view, ctypes.byref(self._view), 0)
-        self.address: Optional[int] = self._view.buf
-
-    def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_at_the_end():  # as in `_life.Handle`
-            _release_buffer(ctypes.byref(self._view))
+def _address_of(view: memoryview) -> Optional[int]:
+    """Where memory lies that may not be written, which `from_buffer` of ctypes refuses. It lies there while the view lives."""
+    buffer = _PyBuffer()
+    try:
+        _get_buffer(view, ctypes.byref(buffer), 0)
+        address: Optional[int] = buffer.buf
+        return address
+    finally:
+        _release_buffer(ctypes.byref(buffer))  # does nothing where none was got
 
 
 class Memory:
@@ -144,8 +140,7 @@ def memory_of(data: Any, name: str = "buf") -> Memory:
     count = view.nbytes // view.itemsize
     if not view.readonly:
         return Memory(Place.from_buffer(view), count, dtype, True, view, letter == "?", form)
-    pin = _ReadOnlyPin(view)
-    return Memory(pin.address, count, dtype, False, pin, letter == "?", form)
+    return Memory(_address_of(view), count, dtype, False, view, letter == "?", form)
 
 
 def _own_type(view: memoryview, name: str) -> int:

@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generator, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar, cast
 
 from . import _life
 from ._calls import Call
@@ -45,9 +44,9 @@ def received_of(struct: ReceivedStruct) -> Received:
     return Received(struct.source, struct.tag, struct.count, name_of(struct.dtype))
 
 
-def tell_of_misfit(error: MusterError, call: Optional[Call]) -> None:
+def tell_of_misfit(error: MusterError, call: Call) -> None:
     """Gives the error of a receive the message that did not fit."""
-    if isinstance(error, MismatchError) and call is not None and call.received is not None and call.received.source != NOBODY:
+    if isinstance(error, MismatchError) and call.received is not None and call.received.source != NOBODY:
         error.received = received_of(call.received)
 
 
@@ -57,14 +56,13 @@ class Request(_life.OfThisProcess, Generic[T]):
 
     The operation goes on by itself. Until it has ended its buffers are in use, and this object keeps them alive. If the
     program drops a request, the operation goes on, and its buffers live until it has ended. After that they live until
-    the package looks at the request, or the program ends: whenever a request is dropped, the package looks at 16
+    the package looks at the request, or the program ends: whenever an operation is started, the package looks at 16
     dropped requests, each in its turn. A request belongs to one thread at a time. `await` it in a coroutine, or `wait`.
     """
 
-    def __init__(self, handle: Optional[int], group: "GroupBase", call: Call) -> None:
-        self._handle = handle
+    def __init__(self, group: "GroupBase", call: Call) -> None:
         self._group = group
-        self._call: Optional[Call] = call
+        self._flight: Optional[_life.InFlight] = _life.keep(self, group, call)  # until the operation has ended
         self._result: Any = None
         self._error: Optional[MusterError] = None
         self._turn = threading.Lock()
@@ -98,7 +96,7 @@ class Request(_life.OfThisProcess, Generic[T]):
         """
         self._take_turn()
         try:
-            status = OK if self._handle is None else LIBRARY.muster_request_cancel(self._handle)
+            status = OK if self._flight is None else LIBRARY.muster_request_cancel(self._flight.handle)
         finally:
             self._turn.release()
         check(status)
@@ -108,24 +106,25 @@ class Request(_life.OfThisProcess, Generic[T]):
         """Whether the operation has ended, well or not. Does not wait. In a forked child an operation of the parent
         never ends: `ForkedError`.
         """
-        if self._handle is not None:
+        if self._flight is not None:
             try:
                 self.test()
             except ForkedError:
                 raise
             except MusterError:
                 pass
-        return self._handle is None
+        return self._flight is None
 
     def _ask(self, call: Any, *words: int) -> None:
         """Asks the library what became of the operation, and frees the request once it has ended."""
-        if self._handle is None:
+        if self._flight is None:
             return
         self._take_turn()
         try:
-            status = OK if self._handle is None else call(self._handle, *words)
-            if self._handle is not None and status not in _GOES_ON:
-                self._end(self._handle, status)
+            flight = self._flight
+            status = OK if flight is None else call(flight.handle, *words)
+            if flight is not None and status not in _GOES_ON:
+                self._end(flight, status)
                 status = OK
         finally:
             self._turn.release()
@@ -138,19 +137,20 @@ class Request(_life.OfThisProcess, Generic[T]):
                 raise ForkedError("this request belongs to the parent process: after fork() a child cannot use it")
             raise StateError("another thread is in a call on this request; a request belongs to one thread at a time")
 
-    def _end(self, handle: int, status: int) -> None:
+    def _end(self, flight: _life.InFlight, status: int) -> None:
+        call = flight.call
         if status < 0:
             self._error = error_of(status, group=self._group)
-            tell_of_misfit(self._error, self._call)
-        elif self._call is not None:
-            self._result = self._call.result if self._call.received is None else received_of(self._call.received)
-        self._handle = self._call = None
-        LIBRARY.muster_request_free(handle)
+            tell_of_misfit(self._error, call)
+        else:
+            self._result = call.result if call.received is None else received_of(call.received)
+        self._flight = None
+        _life.let_go(flight)
 
     def _ended(self) -> bool:
         if self._error is not None:
             raise self._error.with_traceback(None)  # or it would grow with each wait
-        return self._handle is None
+        return self._flight is None
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits in an event loop of asyncio, as `wait` does, while other coroutines go on.
@@ -160,11 +160,11 @@ class Request(_life.OfThisProcess, Generic[T]):
         return self._wait_in_loop().__await__()
 
     async def _wait_in_loop(self) -> T:
-        if self._handle is not None:
+        if self._flight is not None:
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
             # A descriptor of its own, for an event loop knows one waiter for each.
-            descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._handle)))
+            descriptor = os.dup(check(LIBRARY.muster_request_descriptor(self._flight.handle)))
             loop.add_reader(descriptor, _wake, ended)
             try:
                 await ended
@@ -172,13 +172,6 @@ class Request(_life.OfThisProcess, Generic[T]):
                 loop.remove_reader(descriptor)
                 os.close(descriptor)
         return self.wait()
-
-    def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
-        if is_at_the_end():
-            return  # as in `_life.Handle`
-        handle = getattr(self, "_handle", None)
-        if handle is not None and self._group._owner.is_ours():
-            _life.adopt(handle, (self._group, self._call))
 
 
 def _wake(ended: "asyncio.Future[None]") -> None:
@@ -196,7 +189,7 @@ def _turns_of(requests: Sequence[Request[Any]]) -> Iterator[Any]:
                 raise TypeError(f"requests: {request!r} is a {type(request).__name__}; requests are needed")
             request._take_turn()
             taken.append(request)
-        yield (ctypes.c_void_p * len(requests))(*(request._handle for request in requests))
+        yield (ctypes.c_void_p * len(requests))(*(request._flight.handle.value if request._flight else None for request in requests))
     finally:
         for request in taken:
             request._turn.release()

@@ -227,13 +227,14 @@ def translated(error: MusterError) -> BaseException:
 
 
 def _start(group: Group, part: Part) -> None:
-    part.request = group._started(part.name, part.call)
+    part.request = request = group._started(part.name, part.call)
+    assert request._flight is not None
     token = next(_tokens)
     _started[token] = _unclaimed[token] = part
     assert part.work is not None
     part.work._tokens.append(token)
     try:
-        check(LIBRARY.muster_request_notify(part.request._handle, _NOTIFY, token))
+        check(LIBRARY.muster_request_notify(request._flight.handle, _NOTIFY, token))
     except MusterError:
         del _started[token], _unclaimed[token]
         raise
