@@ -60,12 +60,14 @@ def test_a_request_and_its_group_that_are_dropped_in_a_cycle_go_on():
                 ask_in_group()
                 gc.collect()
                 c.world.barrier()
-                c.world.recv(bytearray(1), 1, 1)
+                deadline = time.monotonic() + 30
+                while not box[0] and time.monotonic() < deadline:
+                    time.sleep(0.001)  # nobody waits for the request any more
                 say(box=list(box))
             else:
                 c.world.barrier()
                 made[0].send(b"1", 0)
-                c.world.send(b"1", 0, 1)
+            c.world.barrier()
     """
     with Cluster(packaged(lines), workers=2) as cluster:
         assert said(cluster.succeed(timeout=60)[0]) == {"box": [49]}
@@ -132,3 +134,54 @@ def test_no_call_leaves_python_s_code_to_be_run_where_a_handler_s_exception_is_l
     with Process(packaged(lines)) as alone:
         assert alone.wait(timeout=60) == 0, alone.describe()
         assert said(alone) == {"finalizers": []}
+
+
+HELD = """
+    import threading
+    from muster import _life
+    from muster._callbacks import called_by_the_library
+    with muster.init() as c:
+        group = c.world.split(0)
+        if c.rank == 0:
+            owned = group._owner._owned
+            {dropped}
+        c.world.barrier()
+        say(left=len(owned)) if c.rank == 0 else say(error=told(group.barrier)["error"])
+"""
+
+
+def test_a_group_that_is_dropped_while_the_library_calls_is_freed_by_the_next_call():
+    dropped = """
+            with called_by_the_library():
+                del group
+                c.failed_ranks()  # a function or handler may ask the library, and frees nothing there
+            assert len(owned) == 1
+    """
+    with Cluster(packaged(HELD.format(dropped=dropped)), workers=2, env={"MUSTER_TIMEOUT": 30}) as cluster:
+        assert [said(worker) for worker in cluster.succeed(timeout=60)] == [{"left": 0}, {"error": "PeerLeftError"}]
+
+
+@pytest.mark.parametrize("function", ["os.getpid", "_life.is_called_by_the_library", "_life.LIBRARY.muster_group_free"])
+def test_ctrl_c_as_a_dropped_group_is_freed_is_raised_by_the_next_call(function):
+    owner, name = function.rsplit(".", 1)
+    dropped = f"""
+            there, interrupts = {function}, [KeyboardInterrupt]
+            def interrupted(*words):
+                answer = there(*words)
+                for kind in interrupts[:]:
+                    interrupts.clear()
+                    raise kind  # as Python runs handlers right behind a call
+                return answer
+            setattr({owner}, "{name}", interrupted)
+            group._owner._free = _life.LIBRARY.muster_group_free
+            del group
+            assert not interrupts
+            try:
+                c.world.rank
+                raise AssertionError("was lost")
+            except KeyboardInterrupt:
+                setattr({owner}, "{name}", there)
+    """
+    with Cluster(packaged(HELD.format(dropped=dropped)), workers=2, env={"MUSTER_TIMEOUT": 30}) as cluster:
+        assert [said(worker) for worker in cluster.succeed(timeout=60)] == [{"left": 0}, {"error": "PeerLeftError"}]
+        assert cluster.workers[0].stderr == ""

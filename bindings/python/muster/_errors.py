@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Type
 
 from . import _interrupt
 from ._library import LIBRARY, FailureStruct
+from ._life import free_late, late
 
 if TYPE_CHECKING:
     from ._group_base import GroupBase
@@ -324,11 +325,15 @@ def error_of(status: int, group: Optional["GroupBase"] = None, cluster: Optional
 
 
 def check(status: int, group: Optional["GroupBase"] = None, cluster: Optional[int] = None) -> int:
-    """Raises what a signal handler raised meanwhile, or the error of a status; a state or a number goes through."""
+    """Raises what a signal handler raised meanwhile, or the error of a status; a state or a number goes through. Every call comes
+    through here, and then frees what had to wait for the next call.
+    """
     if _interrupt.pending and _interrupt.is_main_thread():
         raise _interrupt.pending.pop(0)
     if status < 0:
         raise error_of(status, group, cluster)
+    if late:
+        free_late()
     return status
 
 

@@ -149,11 +149,10 @@ class Group(Objects, Starts):
     @staticmethod
     def _made(cluster: _life.Handle, checked: Callable[[int], int], call: Any, *words: Any) -> Optional["Group"]:
         """The group that a call of the library gives out behind these words, if it does."""
-        handle, group = ctypes.c_void_p(), None
+        made, handle = _life.Handle(None, LIBRARY.muster_group_free), ctypes.c_void_p()
         try:
             status = call(*words, ctypes.byref(handle))
-        finally:  # a signal's handler may raise as the call returns: then nothing refers to the group, and it is freed
-            if handle.value is not None:
-                group = Group(handle.value, cluster, _life.Handle(handle.value, LIBRARY.muster_group_free))
+        finally:  # a signal's handler may raise as the call returns, or below: then nothing refers to the group, and it is freed
+            made._owned.append(handle.value)  # which calls no code of Python, where a handler could raise
         checked(status)
-        return group
+        return None if handle.value is None else Group(handle.value, cluster, made)

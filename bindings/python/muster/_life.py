@@ -45,8 +45,8 @@ _looks = False
 # How many are asked when another operation starts.
 _LOOKS = 16
 
-# Handles that were found while the library was calling this process.
-_late: List["Handle"] = []
+# Handles that could not be freed where nothing referred to them any more, such as while the library was calling this process.
+late: List["Handle"] = []
 
 _under_way: List[None] = []
 # Interrupted calls come back within 0.3 s, where their thread gets a processor. A function of Python takes its time.
@@ -70,34 +70,46 @@ class Handle(OfThisProcess):
 
     __slots__ = ("_free", "_owned", "_pid", "value")
 
-    def __init__(self, value: int, free: Any) -> None:
-        self.value = value
-        self._owned = [value]
+    def __init__(self, value: Optional[int], free: Any) -> None:
+        """None where the library is still to give it out."""
+        self.value = value or 0
         self._free = free
         self._pid = os.getpid()
+        self._owned: List[Optional[int]] = [] if value is None else [value]
 
     def is_ours(self) -> bool:
         """False in a forked child."""
         return os.getpid() == self._pid
 
     def free(self) -> None:
-        try:
-            value = self._owned.pop()  # by one thread only, whatever others do
-        except IndexError:
-            return
         self.value = 0
         if self.is_ours():
-            self._free(value)
+            with contextlib.suppress(IndexError):  # freed already
+                # One thread only takes it, whatever others do. No code of Python comes between, where a signal's handler could raise.
+                next(map(self._free, iter(self._owned.pop, None)), None)
 
     def __del__(self, is_at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
-        # Once the interpreter ends, the names of this module may be gone, which free-threaded Python shows. The process
-        # takes the handle with it.
-        if is_at_the_end():
-            return
-        if is_called_by_the_library():
-            _late.append(self)
-        else:
-            self.free()
+        try:
+            # Once the interpreter ends, the names of this module may be gone, which free-threaded Python shows. The process
+            # takes the handle with it.
+            if is_at_the_end() or not getattr(self, "_owned", None):  # or it is freed already, or was never made
+                return
+            if is_called_by_the_library():
+                late.append(self)
+            else:
+                self.free()
+        except BaseException as raised:  # by a signal's handler: Python would drop it here, and the next call raises it
+            late.append(self)  # for it may not have been freed
+            _interrupt.pending.append(raised)
+
+
+def free_late() -> None:
+    """Frees handles that could not be freed where they were found, unless the library is calling this thread."""
+    if not is_called_by_the_library():
+        for handle in late.copy():
+            handle.free()
+            with contextlib.suppress(ValueError):  # another thread has done so, too
+                late.remove(handle)
 
 
 class InFlight(weakref.ReferenceType[Any]):
@@ -131,13 +143,8 @@ def let_go(flight: InFlight) -> None:
 
 
 def free_orphans(most: Optional[int] = None) -> None:
-    """Frees the forgotten requests that have ended, and handles that could not be freed where they were found. Asks at
-    most so many requests: those that have gone unasked for longest.
-    """
+    """Frees the forgotten requests that have ended. Asks at most so many: those that have gone unasked for longest."""
     global _looks
-    with contextlib.suppress(IndexError):  # what is taken from a list is this thread's alone
-        while True:
-            _late.pop().free()
     with _looking:
         if _looks:
             return
@@ -200,6 +207,7 @@ def _on_its_way() -> Optional[BaseException]:
 def _end() -> None:
     error = _unhandled()
     with contextlib.ExitStack() as steps:  # the last first; and all of them, also where a signal's handler raises in one
+        steps.callback(free_late)
         steps.callback(free_orphans)
         steps.callback(LIBRARY.muster_set_log_callback, LOG_WARNING, LOG_FN(), None)
         steps.callback(_await_calls)
@@ -221,7 +229,7 @@ def _forget() -> None:
     open_clusters.clear()
     _kept.clear()
     _orphans = collections.deque()  # requests of the parent, which die here, still go to the other
-    _late.clear()
+    late.clear()
     _under_way.clear()
 
 
