@@ -185,3 +185,26 @@ def test_ctrl_c_as_a_dropped_group_is_freed_is_raised_by_the_next_call(function)
     with Cluster(packaged(HELD.format(dropped=dropped)), workers=2, env={"MUSTER_TIMEOUT": 30}) as cluster:
         assert [said(worker) for worker in cluster.succeed(timeout=60)] == [{"left": 0}, {"error": "PeerLeftError"}]
         assert cluster.workers[0].stderr == ""
+
+
+def test_a_cluster_that_was_left_is_freed_without_the_collector():
+    lines = """
+        import gc, weakref
+        from array import array
+        gc.disable()
+        def descriptors():
+            return len(os.listdir("/proc/self/fd"))
+        def use():
+            with muster.init(environment=False) as c:
+                operation = c.operation(lambda lower, inout, dtype: None)
+                c.world.allreduce(array("d", [1.0]), op=operation)
+                c.world.irecv(bytearray(1), source=0)
+                return weakref.ref(operation), weakref.ref(c.world), descriptors()
+        use()
+        before = descriptors()
+        *gone, while_open = use()
+        say(gone=[ref() is None for ref in gone], closed=descriptors() == before < while_open)
+    """
+    with Process(packaged(lines)) as alone:
+        assert alone.wait(timeout=60) == 0, alone.describe()
+        assert said(alone) == {"gone": [True, True], "closed": True}

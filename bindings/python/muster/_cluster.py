@@ -127,6 +127,7 @@ class Cluster(_life.OfThisProcess):
             _life.open_clusters.remove(self)
             if self._claims:
                 _config.drop_claim()
+            _life.free_orphans()  # their operations have ended, and what they use refers to the cluster
 
     # Groups and operations
 

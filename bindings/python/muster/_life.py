@@ -127,7 +127,7 @@ class InFlight(weakref.ReferenceType[Any]):
 
 def keep(request: Any, group: "GroupBase", call: "Call") -> InFlight:
     """Keeps what an operation will use, before it starts. Where nobody waits for its end, a look at it finds that."""
-    if _orphans and not is_called_by_the_library():
+    if _orphans:
         free_orphans(_LOOKS)
     flight = InFlight(request, _orphans.append)
     flight.handle, flight.group, flight.call = ctypes.c_void_p(), group, call
@@ -143,8 +143,12 @@ def let_go(flight: InFlight) -> None:
 
 
 def free_orphans(most: Optional[int] = None) -> None:
-    """Frees the forgotten requests that have ended. Asks at most so many: those that have gone unasked for longest."""
+    """Frees the forgotten requests that have ended, unless the library is calling this thread. Asks at most so many: those that
+    have gone unasked for longest.
+    """
     global _looks
+    if is_called_by_the_library():
+        return
     with _looking:
         if _looks:
             return

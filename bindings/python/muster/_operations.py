@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 from typing import Any, Callable, Dict, Iterator, List, Union
 
 from . import _library, _life
@@ -27,6 +28,8 @@ _OF_BOOLS = (_library.MIN, _library.MAX, _library.AND, _library.OR, _library.XOR
 # The letters by which a memoryview shows elements. The floats of 16 bits, which it does not know everywhere, come as their bits.
 FORMATS = ("b", "h", "i", "q", "B", "H", "I", "Q", "H", "H", "f", "d")
 
+Function = Callable[[memoryview, memoryview, str], None]
+
 
 class Operation(_life.OfThisProcess):
     """A reduction by a function of Python, made by `Cluster.operation`. Calls take it as `op`.
@@ -38,39 +41,19 @@ class Operation(_life.OfThisProcess):
     goes on. Ranks that reduce together must have made their operations in the same order.
     """
 
-    def __init__(self, cluster: _life.Handle, function: Callable[[memoryview, memoryview, str], None], commutative: bool) -> None:
+    def __init__(self, cluster: _life.Handle, function: Function, commutative: bool) -> None:
         if not callable(function):
             raise InvalidError(f"function: {function!r} cannot be called; a function of lower, inout and dtype is needed")
         self._cluster = cluster
-        self._function = function
         # What it raises, for each call that is under way. No lock: a forked child would find it as another thread had it.
         self._watched: Dict[int, List[BaseException]] = {}
-        self._entry = REDUCE_FN(self._reduce)
+        # What the library and the handle get does not refer to this object: it would never be dropped, nor its cluster freed.
+        entry = REDUCE_FN(functools.partial(_reduce, function, self._watched))
         number = ctypes.c_int32()
-        status = LIBRARY.muster_op_create(cluster.value, self._entry, None, int(commutative), ctypes.byref(number))
+        status = LIBRARY.muster_op_create(cluster.value, entry, None, int(commutative), ctypes.byref(number))
         check(status, cluster=cluster.value)
         self.number: int = number.value
-        self._owner = _life.Handle(number.value, self._free)
-
-    def _free(self, number: int) -> None:
-        LIBRARY.muster_op_free(self._cluster.value, number)
-
-    def _reduce(self, lower: int, inout: int, count: int, dtype: int, _: Any) -> None:
-        """Called by a thread of the library. An exception must not go into it: it is kept for the callers."""
-        views: List[memoryview] = []
-        try:
-            length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
-            views.extend(_view(place, length, letter) for place in (lower, inout))
-            operands, result = views
-            with called_by_the_library(), _life.waited_for_at_the_end():
-                self._function(operands, result, name_of(dtype))
-        except BaseException as raised:
-            for heard in self._watched.copy().values():  # in one step: calls come and go
-                heard.append(raised)
-        finally:
-            for view in views:
-                with contextlib.suppress(BufferError):  # the function has kept something that uses it
-                    view.release()
+        self._owner = _life.Handle(number.value, functools.partial(_free, cluster, entry))
 
     @contextlib.contextmanager
     def watched(self, heard: List[BaseException]) -> Iterator[None]:
@@ -82,6 +65,30 @@ class Operation(_life.OfThisProcess):
             yield
         finally:
             del self._watched[id(heard)]
+
+
+def _free(cluster: _life.Handle, _entry: Any, number: int) -> None:
+    """Neither the cluster nor the function's entry may go before."""
+    LIBRARY.muster_op_free(cluster.value, number)
+
+
+def _reduce(function: Function, watched: Dict[int, List[BaseException]], *words: Any) -> None:
+    """Called by a thread of the library. An exception must not go into it: it is kept for the callers."""
+    lower, inout, count, dtype, _ = words
+    views: List[memoryview] = []
+    try:
+        length, letter = count * itemsize_of(dtype), FORMATS[dtype] if dtype < len(FORMATS) else "B"
+        views.extend(_view(place, length, letter) for place in (lower, inout))
+        operands, result = views
+        with called_by_the_library(), _life.waited_for_at_the_end():
+            function(operands, result, name_of(dtype))
+    except BaseException as raised:
+        for heard in watched.copy().values():  # in one step: calls come and go
+            heard.append(raised)
+    finally:
+        for view in views:
+            with contextlib.suppress(BufferError):  # the function has kept something that uses it
+                view.release()
 
 
 def _view(place: int, length: int, letter: str) -> memoryview:
