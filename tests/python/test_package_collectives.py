@@ -338,6 +338,39 @@ assert w.allreduce(np.ones(1))[0] == 4  # the group holds
 """)
 
 
+def test_what_a_function_of_python_raises_keeps_nothing_of_the_librarys_memory():
+    run("""
+import weakref
+class Watched(np.ndarray):
+    pass
+seen = []
+def fail(array):
+    part = array[1:]
+    raise ZeroDivisionError("not today")
+def reduce(lower, inout, dtype):
+    array = np.frombuffer(inout, dtype).view(Watched)
+    seen.append((lower, inout, weakref.ref(array)))
+    try:
+        fail(array)
+    except ZeroDivisionError:
+        raise ValueError("nor tomorrow")
+def ended(view):
+    try:
+        return view.nbytes < 0
+    except ValueError:  # it was released
+        return True
+try:
+    w.allreduce(np.ones(100_000), op=c.operation(reduce))
+    raise AssertionError("has not failed")
+except muster.ReductionError as error:
+    for lower, inout, array in seen:
+        assert isinstance(error.__cause__.__context__, ZeroDivisionError) and error.__cause__.__traceback__
+        assert array() is None and ended(lower) and ended(inout)
+seen = w.allgather_object(len(seen))
+assert any(seen), seen
+""")
+
+
 def test_an_exception_without_words_in_a_function_of_python_fails_the_call_like_any_other():
     run("""
 class Wordless(Exception):

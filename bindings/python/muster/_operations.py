@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import traceback
 from typing import Any, Callable, Dict, Iterator, List, Union
 
 from . import _library, _life
@@ -83,12 +84,22 @@ def _reduce(function: Function, watched: Dict[int, List[BaseException]], *words:
         with called_by_the_library(), _life.waited_for_at_the_end():
             function(operands, result, name_of(dtype))
     except BaseException as raised:
+        _clear_frames(raised)
         for heard in watched.copy().values():  # in one step: calls come and go
             heard.append(raised)
     finally:
         for view in views:
             with contextlib.suppress(BufferError):  # the function has kept something that uses it
                 view.release()
+
+
+def _clear_frames(raised: BaseException) -> None:
+    """Clears the frames that an exception, and what is behind it, have left: their names refer to the library's memory."""
+    errors = [raised]
+    for error in errors:
+        traceback.clear_frames(error.__traceback__)
+        behind = (error.__cause__, error.__context__)
+        errors.extend(each for each in behind if each is not None and all(each is not other for other in errors))
 
 
 def _view(place: int, length: int, letter: str) -> memoryview:
