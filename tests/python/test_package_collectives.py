@@ -472,6 +472,8 @@ for value in (1.0, 13.0):
     ("w.allreduce(np.zeros(4, complex))", ["'sum'", "16 bytes", "Cluster.operation"]),
     ("w.allreduce(b'1234')", ["buf", "bytes", "writable"]),
     ("w.allreduce(np.zeros(4, bool))", ["'sum'", "bool"]),
+    ("w.allreduce(np.zeros(4, bool), op=c.operation(lambda lower, inout, dtype: None))", ["op: ", "bool", "uint8"]),
+    ("w.reduce_scatter(np.zeros(4, bool), op=c.operation(lambda lower, inout, dtype: None))", ["op: ", "bool", "uint8"]),
     ("w.allreduce(np.zeros(4), op='sun')", ["'sun'", "sum, prod"]),
     ("w.allreduce(np.zeros(4), out=np.zeros(3))", ["out", "3 elements", "4"]),
     ("w.allreduce(np.zeros(4), out=np.zeros(4, np.float32))", ["float32", "float64"]),

@@ -114,6 +114,8 @@ Op = Union[str, Operation]
 def operation_number(op: Op, memory: Memory) -> int:
     """The number that the library knows an operation by."""
     if isinstance(op, Operation):
+        if memory.boolean:
+            raise InvalidError("op: a function may make others than 0 and 1 of bool elements; view them as uint8, as by view(numpy.uint8)")
         return op.number
     number = OPERATIONS.get(op)
     if number is None:
