@@ -92,6 +92,36 @@ def test_its_calls_are_torchs(tmp_path, version):
     assert words["keys"] == 3 and words["names"] == ["bytes", "mine/count", "mine/key"]
 
 
+WITHOUT_LIMIT = """
+import time
+from datetime import timedelta
+from muster.torch import Store
+store = Store(timeout=timedelta(0))
+waits = {
+    "get": lambda key: store.get(key),
+    "wait": lambda key: store.wait([key]),
+    "wait of its own": lambda key: store.wait([key], timedelta(0)),
+    "multi_get": lambda key: store.multi_get([key]),
+}
+for key, wait in waits.items():
+    if store.cluster.rank == 0:
+        store.set(f"asks for {key}", "")
+        wait(key)
+    else:
+        store.wait([f"asks for {key}"])
+        time.sleep(0.3)  # most of the time it waits by then; if not, the test holds as well
+        store.set(key, "")
+say(negative=told(store.set_timeout, timedelta(seconds=-1)), made=told(Store, timeout=timedelta(seconds=-1)), kept=store.timeout == timedelta(0))
+store.cluster.finalize()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_time_out_of_0_is_no_limit_and_a_negative_one_is_refused(tmp_path, version):
+    for words in succeed(tmp_path, version, WITHOUT_LIMIT):
+        assert words["negative"]["error"] == words["made"]["error"] == "InvalidError" and words["kept"], words
+
+
 def test_the_backend_takes_its_cluster(tmp_path):
     lines = GLOO.replace('"gloo"', '"muster"')
     assert succeed(tmp_path, VERSIONS[-1], lines) == [{"sum": [3.0] * 3}] * 2

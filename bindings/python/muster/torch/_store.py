@@ -8,6 +8,7 @@ import torch.distributed
 from .. import _life
 from .._cluster import Cluster, init
 from .._errors import InvalidError, MusterError, TimeoutError
+from .._times import milliseconds
 from ._versions import check_store
 
 check_store()
@@ -21,12 +22,17 @@ _DEFAULT = datetime.timedelta(seconds=300)
 _alive: List["Store"] = []
 
 
+def _seconds(timeout: datetime.timedelta) -> Optional[float]:
+    """As torch has it: 0 is no limit."""
+    return timeout.total_seconds() or None
+
+
 class Store(torch.distributed.Store):
     """A store of `torch.distributed` that the cluster's scheduler keeps, for any backend.
 
     `cluster` is a cluster that the program has joined. Without it the store uses the cluster that was joined last, or
-    `muster.init()` joins one. `timeout` is how long `get`, `wait` and `multi_get` wait; `set_timeout` changes it, also
-    that of a `PrefixStore` on it. Keys and values are those of `cluster.store`, where programs in other languages find
+    `muster.init()` joins one. `timeout` is how long `get`, `wait` and `multi_get` wait, and 0 is no limit; `set_timeout`
+    changes it, also that of a `PrefixStore` on it. Keys and values are those of `cluster.store`, where programs in other languages find
     them, too. The object lives until the process ends.
 
     Calls may come from any thread, and wait for the scheduler's answer. When the time is up they raise torch's
@@ -46,13 +52,18 @@ class Store(torch.distributed.Store):
         """This store: its calls may come from any thread."""
         return self
 
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """How long `get`, `wait` and `multi_get` wait from now on. 0 is no limit."""
+        milliseconds(_seconds(timeout))  # raises InvalidError where it is negative
+        super().set_timeout(timeout)
+
     def set(self, key: str, value: Union[str, bytes]) -> None:
         """Sets a key."""
         self._told(self.cluster.store.set, key, value)
 
     def get(self, key: str) -> bytes:
         """The value of a key; waits until somebody sets it."""
-        value: bytes = self._told(self.cluster.store.get, key, self.timeout.total_seconds())
+        value: bytes = self._told(self.cluster.store.get, key, _seconds(self.timeout))
         return value
 
     def add(self, key: str, value: int) -> int:
@@ -88,8 +99,8 @@ class Store(torch.distributed.Store):
         return [key.decode() for key in self._told(self.cluster.store.list)]
 
     def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
-        """Waits until all keys are there."""
-        self._told(self.cluster.store.wait, keys, (self.timeout if timeout is None else timeout).total_seconds())
+        """Waits until all keys are there. `timeout` is in place of the store's; 0 is no limit."""
+        self._told(self.cluster.store.wait, keys, _seconds(self.timeout if timeout is None else timeout))
 
     def append(self, key: str, value: Union[str, bytes]) -> None:
         """Appends bytes to the value of a key."""
@@ -97,7 +108,7 @@ class Store(torch.distributed.Store):
 
     def multi_get(self, keys: Sequence[str]) -> List[bytes]:
         """The values of several keys; waits for all of them."""
-        values: List[bytes] = self._told(self.cluster.store.multi_get, keys, self.timeout.total_seconds())
+        values: List[bytes] = self._told(self.cluster.store.multi_get, keys, _seconds(self.timeout))
         return values
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Union[str, bytes]]) -> None:
