@@ -190,41 +190,6 @@ static void the_scheduler_is_stopped(const char *const *settings) {
     pthread_barrier_destroy(&begun);
 }
 
-/* Rank 0 gives up while the scheduler stands still. Its wish counts all the same, so the epoch has begun when it asks again:
- * that must not end it. */
-static void asks_again(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
-    muster_group_t *world = muster_world(cluster);
-    CHECK_OK(muster_barrier(world));
-    if (rank == 1) {
-        await(&ranks->note[1].go); /* what it calls next would revoke a barrier of which rank 0 has not heard the end */
-    }
-    if (rank == 0) {
-        CHECK(sem_post(&ranks->note[1].go) == 0);
-        CHECK_IS(MUSTER_ERR_REVOKED, muster_barrier(world)); /* rank 1 is inside */
-        stop_process(ranks->scheduler);
-        CHECK_IS(MUSTER_ERR_TIMEOUT, muster_recover(cluster, 0));
-        CHECK(kill(ranks->scheduler, SIGCONT) == 0);
-        struct timespec pause = {.tv_nsec = 2000000};
-        for (double limit = now_s() + SOON_S * patience(); muster_epoch(cluster) == 1;) {
-            CHECK(now_s() < limit);
-            nanosleep(&pause, NULL);
-        }
-    }
-    CHECK_OK(muster_recover(cluster, LIMIT_MS * patience()));
-    CHECK_IS(2, muster_epoch(cluster));
-    CHECK_OK(muster_barrier(world));
-    CHECK_OK(muster_finalize(cluster));
-    muster_cluster_free(cluster);
-}
-
-static void a_wish_that_was_given_up(void) {
-    struct ranks *ranks = ranks_start(2, asks_again, NULL);
-    for (int rank = 0; rank < 2; rank++) {
-        ranks_await(ranks, rank);
-    }
-    CHECK_OK(ranks_finish(ranks));
-}
-
 /* Whatever the store accepts must fit into the journal: otherwise the first long value would end the scheduler. */
 static void a_store_too_large(const char *path) {
     muster_config_t *config = NULL;
@@ -254,8 +219,7 @@ int main(void) {
     }
     one_that_was_given_up(settings[0]);
     ends(leaves, settings[1], MUSTER_ERR_PEER_LOST);
-    ends(aborts, settings[2], MUSTER_OK);
-    a_wish_that_was_given_up(); /* forks, as those above, so before the library is used here */
+    ends(aborts, settings[2], MUSTER_OK); /* forks, as those above, so before the library is used here */
     the_scheduler_is_stopped(settings[3]);
     a_store_too_large(path[1]);
     for (int i = 0; i < 4; i++) {
