@@ -28,5 +28,5 @@ pub(crate) mod unanswered;
 pub(crate) mod upgrade;
 pub(crate) mod watching;
 
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) use shared_rings::fuzz as fuzz_rings;

@@ -270,7 +270,7 @@ fn damaged(what: &str, word: u64, own: u64, length: usize) -> io::Error {
 }
 
 /// Rings in plain memory, whose other end is anybody: the bytes say what this end does, and what is written into its words meanwhile.
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     use std::cell::RefCell;
     const LENGTH: usize = 64;
