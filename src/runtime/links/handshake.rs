@@ -248,7 +248,9 @@ impl Handshake {
             Stage::Dialled(key) | Stage::Accepting(key, _) if is_refusal(error) => {
                 end_after_refusal(&mut *self.transport);
                 let end = link_end::ended(error).after(CLOSED);
-                Ok(if self.stage == Stage::Dialled(key) { Next::Declined(key, end) } else { Next::Failed(key, end) })
+                // A word has turns of its own, and others tell the member, too.
+                let is_tried_again = self.stage == Stage::Dialled(key) && key.channel != Channel::Word;
+                Ok(if is_tried_again { Next::Declined(key, end) } else { Next::Failed(key, end) })
             }
             _ => Ok(self.ended(link_end::ended(error))),
         }

@@ -302,7 +302,7 @@ impl Cluster {
         // A scheduler in this process may listen on every address. The others know this host by the worker's address.
         let ip = if scheduler.ip().is_unspecified() { worker } else { scheduler.ip() };
         let chief = SocketAddr::new(ip, self.settings.hccl_chief_port(scheduler.port())?);
-        // With several workers it is the first one's, which counts from 0; a single worker may have any.
+        // With several workers it is 0, as the original has it. A single worker may have any.
         let chief_device = match self.formed.worker_num {
             1 => self.state.member(&self.formed(), 0)?.device.id.unwrap_or(0),
             _ => 0,
