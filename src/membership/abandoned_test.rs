@@ -3,8 +3,8 @@
 use crate::error::Status;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::timers::HELD;
-use crate::membership::{Closed, ConnId, Identity, Input, Liveness, Rules, Scheduler};
-use crate::types::{Epoch, GroupId, JobInstance, LaunchId, Process, Secret, TokenHash};
+use crate::membership::{Closed, ConnId, Input, Liveness, Rules};
+use crate::types::{Epoch, GroupId, JobInstance, LaunchId, Process, TokenHash};
 use crate::wire::{Abandoned, Abort, GroupWish, Known, MakeGroup, Message, Record, Recover, Reentry, Register};
 use std::time::Duration;
 
@@ -116,11 +116,7 @@ fn the_job_ends_when_the_survivors_have_gone_and_can_go_on_when_all_are_started_
         let error = bench.ended.clone().expect("nothing is waited for").expect_err("it is broken");
         assert_eq!((error.status(), bench.now.since(crate::types::Time(0)) < MS * 6_200), (Status::PeerLost, true));
         assert!(!bench.written.contains(&Record::Done), "it is not done");
-        let identity =
-            Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
-        let mut again = Bench::new(recovering());
-        again.scheduler = Scheduler::resume(identity, recovering(), again.now, bench.written);
-        again.feed(Input::Heard(ConnId(999)));
+        let mut again = Bench::resumed(recovering(), bench.written);
         pass_dead(&mut again, Duration::from_secs(40)); // their silence is a loss, and after 30 s they need no token
         (0..NODES).for_each(|id| again.join(id.into(), register(10 + id, id)));
         assert!(again.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", again.lines);
@@ -154,11 +150,7 @@ fn a_node_that_leaves_an_abandoned_run_does_not_leave_the_job() {
     assert_eq!((error.status(), bench.written.clone()), (Status::PeerLost, kept), "nothing is written of that");
     // Everything is started once more, with the records as they were written, or with those of a rewritten file.
     for records in [bench.written, bench.scheduler.snapshot()] {
-        let identity =
-            Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
-        let mut again = Bench::new(recovering());
-        again.scheduler = Scheduler::resume(identity, recovering(), again.now, records);
-        again.feed(Input::Heard(ConnId(999)));
+        let mut again = Bench::resumed(recovering(), records);
         pass_dead(&mut again, Duration::from_secs(40));
         (0..NODES).for_each(|id| again.join(id.into(), register(10 + id, id)));
         assert!(again.lines.iter().any(|line| line.contains("epoch 2 has begun")), "{:?}", again.lines);
@@ -333,13 +325,9 @@ fn an_abort_ends_the_job_for_good_all_the_same() {
 
 /// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
-    let mut again = Bench::new(recovering());
-    let identity =
-        Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
     let mut records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
     records.push(Record::Generation(bench.scheduler.conductor.cluster.generation + 1));
-    again.scheduler = Scheduler::resume(identity, recovering(), again.now, records);
-    again.feed(Input::Heard(ConnId(999)));
+    let again = Bench::resumed(recovering(), records);
     again
 }
 

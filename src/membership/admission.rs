@@ -118,15 +118,16 @@ impl<'a> Newcomer<'a> {
 
     pub(super) fn check_instance(&self) -> Result<(), Refusal> {
         match self.register.instance {
-            Some(theirs) if theirs != self.cluster.identity.instance => Err((
-                Status::Rejected,
-                format!(
-                    "{} belongs to another run of the job ({}) than this scheduler's ({}): its own scheduler has gone",
-                    name(self.register),
-                    hex(&theirs.0),
-                    hex(&self.cluster.identity.instance.0)
-                ),
-            )),
+            Some(theirs) if theirs != self.cluster.identity.instance => {
+                let (status, why) = match self.cluster.identity.before == Some(theirs) {
+                    true => (Status::Fenced, "that run is over: it was aborted, or all nodes have left"),
+                    false => (Status::Rejected, "its own scheduler has gone"),
+                };
+                let (node, own) = (name(self.register), hex(&self.cluster.identity.instance.0));
+                let theirs = hex(&theirs.0);
+                let words = format!("belongs to another run of the job ({theirs}) than this scheduler's ({own})");
+                Err((status, format!("{node} {words}: {why}")))
+            }
             _ => Ok(()),
         }
     }

@@ -1,14 +1,16 @@
 //! What follows from a loss: the search for the culprit, the verdict, and the first cause that breaks the job. Tested in
 //! `liveness_test.rs`, `suspicion_test.rs`, `ending_test.rs` and `held_test.rs`.
 
-use super::cluster_state::FIRST_GENERATION;
+use super::cluster_state::{ClusterState, FIRST_GENERATION};
 use super::conductor::Conductor;
+use super::contract::ConnId;
 use super::liveness::{Loss, REATTACH};
+use super::promises::Behind;
 use super::suspicion::Search;
 use super::timers::Due;
 use crate::error::{Culprit, Failure, Status};
 use crate::types::Time;
-use crate::wire::{Known, Message, Verdict};
+use crate::wire::{Known, Message, Record, Verdict};
 
 impl Conductor {
     /// Looks at a member without a connection, or at one whose loss waits for another's.
@@ -95,9 +97,12 @@ impl Conductor {
         let cluster = &mut self.cluster;
         cluster.out.warn(format!("the job is broken: {failure}"));
         cluster.job.break_with(failure.clone());
+        if cluster.job.is_aborted() {
+            cluster.out.promise(Record::Done); // nobody can come back to it, whether or not this scheduler sees its end
+        }
         let is_over = cluster.job.is_refused();
         cluster.tell_lost(); // before the verdict: a node that hears the verdict then knows who is lost
-        cluster.send_to_all(&Message::Verdict(Verdict { failure }));
+        tell_verdict(cluster, &failure);
         let confirmed = cluster.nodes.iter().filter(|(_, node)| node.is_member() && node.is_confirmed_lost());
         let confirmed: Vec<u32> = confirmed.map(|(key, _)| *key).collect();
         for key in confirmed {
@@ -179,5 +184,22 @@ impl Conductor {
         self.store.detached(key);
         self.stragglers.settle(&mut self.cluster, &self.groups, now, key);
         self.groups.answers_no_more(&mut self.cluster, now, key);
+    }
+}
+
+/// Tells everybody why the job is broken. Two nodes are told of an abort only when the next start of the scheduler will
+/// know of it, too: their programs may end the process at once, and the scheduler with it, or start everything again.
+fn tell_verdict(cluster: &mut ClusterState, failure: &Failure) {
+    let conns: Vec<(u32, ConnId)> = cluster.nodes.iter().filter_map(|(key, node)| Some((*key, node.conn()?))).collect();
+    for (key, conn) in conns {
+        let node = &cluster.nodes[&key];
+        let (register, own) = (&node.register, &cluster.identity);
+        let hosts = register.process == own.process && register.host.key == own.host.key;
+        let aborts = failure.culprit.as_ref().is_some_and(|named| named.is(&node.culprit()));
+        let behind = match cluster.job.is_aborted() && (hosts || aborts) {
+            true => Behind::Everything,
+            false => Behind::Epoch,
+        };
+        cluster.out.send_behind(behind, conn, Message::Verdict(Verdict { failure: failure.clone() }));
     }
 }

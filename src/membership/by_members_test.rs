@@ -1,10 +1,9 @@
 //! Groups that their members make alone: what each node is told, and what is known of the groups after a restart.
 
-use super::super::contract::{ConnId, Input};
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Identity, Rules, Scheduler};
+use super::super::Rules;
 use crate::error::Status;
-use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
 use crate::wire::{FreeGroup, InEpoch, MadeByMembers, MakeByMembers, Message, Record, Recover, Reentry, Register};
 
 const NODES: u32 = 4;
@@ -179,11 +178,8 @@ fn life(rank: u32) -> Register {
 /// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let instance = JobInstance([9; 16]);
-    let identity = Identity { instance, secret: Secret([0; 32]), host: host("here"), pid_namespace: 7 };
     let records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
-    let mut again = Bench::new(durable());
-    again.scheduler = Scheduler::resume(identity, durable(), again.now, records);
-    again.feed(Input::Heard(ConnId(999)));
+    let mut again = Bench::resumed(durable(), records);
     for rank in 0..NODES {
         again.join(rank.into(), Register { instance: Some(instance), ..life(rank) });
         again.say(rank.into(), Message::InEpoch(InEpoch { epoch: Epoch(1) }));

@@ -90,12 +90,14 @@ pub enum Output {
 pub struct Identity {
     /// The job's random name.
     pub instance: JobInstance,
+    /// The job before it in the same journal, if this scheduler found that one done.
+    pub before: Option<JobInstance>,
     /// The present epoch's data-plane secret; at the beginning that of the first epoch.
     pub secret: Secret,
     /// Its host: processes there can be probed.
     pub host: HostName,
-    /// The pid namespace in which it can probe.
-    pub pid_namespace: u64,
+    /// Its process. It can probe processes in the same pid namespace.
+    pub process: Process,
 }
 
 /// The rules of this job, from the scheduler's own settings.

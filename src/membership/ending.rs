@@ -30,9 +30,6 @@ impl Conductor {
     /// Nobody is left, and nobody has come back in the time in which a cluster must form.
     pub(super) fn vacant(&mut self, now: Time) {
         let cluster = &mut self.cluster;
-        if !cluster.job.is_broken() {
-            return self.end_if_empty(now); // all had left before this scheduler was started again
-        }
         let Some(span) = cluster.rules.forming_timeout.filter(|_| cluster.nodes.present() == 0) else { return };
         let lost = cluster.nodes.values().filter_map(|node| node.presence.lost_since());
         let newest = lost.max().unwrap_or(cluster.started);

@@ -1,10 +1,10 @@
 //! What a scheduler that is started again knows of groups that were freed.
 
-use super::super::contract::{ConnId, Input};
+use super::super::contract::Input;
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Closed, Identity, Rules, Scheduler};
+use super::super::{Closed, Rules};
 use crate::error::{Failure, Status};
-use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
 use crate::wire::{
     FreeGroup, GroupFreed, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register, Revoke,
 };
@@ -42,14 +42,10 @@ fn free(bench: &mut Bench, conn: u64) {
 
 /// The same scheduler, started again with the records as they were written, or with those of a rewritten file.
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
-    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
-    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
     let records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
-    let mut again = Bench::new(durable());
-    again.scheduler = Scheduler::resume(identity, durable(), again.now, records);
-    again.feed(Input::Heard(ConnId(999)));
+    let mut again = Bench::resumed(durable(), records);
     for rank in 0..NODES {
-        again.join(rank.into(), Register { instance: Some(instance), ..life(rank, 0) });
+        again.join(rank.into(), Register { instance: Some(JobInstance([9; 16])), ..life(rank, 0) });
         again.say(rank.into(), Message::InEpoch(InEpoch { epoch: Epoch(1) }));
     }
     again

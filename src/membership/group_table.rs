@@ -1,7 +1,8 @@
 //! Which groups there are, and which members each has: the built-in ones, and those that the user makes.
 //!
-//! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more. Tested in `groups_test.rs` and
-//! `freed_test.rs`, through the whole brain.
+//! Invariants: a number is never used again; nothing is kept of a group that nobody uses any more, but for the
+//! creations of a job with recovery, which nodes that come back ask for again. Tested in `groups_test.rs` and `freed_test.rs`,
+//! through the whole brain.
 
 use super::pacts::{Name, Pacts};
 use crate::types::{Call, GroupId, Time};

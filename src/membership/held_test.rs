@@ -2,10 +2,10 @@
 
 use super::super::contract::{ConnId, Input, Liveness};
 use super::super::store::OPEN_MAX;
-use super::super::testing::{host, named, rules, Bench};
-use super::super::{Closed, Identity, Rules, Scheduler};
+use super::super::testing::{host, named, rules, worker, Bench, HOSTING};
+use super::super::{Closed, Rules};
 use crate::error::Status;
-use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
 use crate::wire::{
     Abort, Blob, FreeGroup, GroupWish, InEpoch, MakeGroup, Message, Record, Recover, Reentry, Register, StoreBegin,
     StoreOperation, StoreReply, Suspect,
@@ -226,12 +226,8 @@ fn a_scheduler_that_is_started_again_has_what_was_durable_and_no_more() {
     (0..4).for_each(|request| ask(&mut bench, 0, request, StoreOperation::Add));
     bench.feed(Input::Persisted(3)); // the epoch, and two of them
     let told = replies(&mut bench, 0).len();
-    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
-    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
     let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
-    let mut again = Bench::new(rules.clone());
-    again.scheduler = Scheduler::resume(identity, rules, again.now, bench.written[..3].to_vec());
-    again.feed(Input::Heard(ConnId(999)));
+    let mut again = Bench::resumed(rules, bench.written[..3].to_vec());
     again.join(0, attached(0));
     again.say(0, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
     (0..4).for_each(|request| ask(&mut again, 0, request, StoreOperation::Add));
@@ -293,12 +289,8 @@ fn started_again_elsewhere() -> Bench {
     let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
     let mut bench = Bench::new(rules.clone());
     (0..NODES).for_each(|rank| bench.join(rank.into(), Register { host: host("there"), ..life(rank, 0) }));
-    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
-    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
     let records = bench.written.into_iter().chain((2..5).map(Record::Generation)).collect();
-    let mut again = Bench::new(rules.clone());
-    again.scheduler = Scheduler::resume(identity, rules, again.now, records);
-    again.feed(Input::Heard(ConnId(999)));
+    let again = Bench::resumed(rules, records);
     again
 }
 
@@ -327,12 +319,8 @@ fn a_journal_that_is_rewritten_still_says_how_often_the_scheduler_was_started() 
 fn a_journal_that_is_rewritten_still_says_who_has_left() {
     let mut bench = formed();
     bench.say(1, Message::Leave);
-    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
-    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
     let rules = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
-    let mut again = Bench::new(rules.clone());
-    again.scheduler = Scheduler::resume(identity, rules, again.now, bench.scheduler.snapshot());
-    again.feed(Input::Heard(ConnId(999)));
+    let mut again = Bench::resumed(rules, bench.scheduler.snapshot());
     again.join(1, attached(1));
     assert_eq!(again.told(1), [Message::Bye]);
 }
@@ -356,4 +344,39 @@ fn one_that_has_come_back_hears_that_a_member_has_left_only_when_that_is_durable
     assert!(refused(&bench, 12), "{:?}", bench.sent);
     bench.join(32, life(2, 1));
     assert!(refused(&bench, 32), "{:?}", bench.sent);
+}
+
+#[test]
+fn an_abort_is_durable_before_those_hear_of_it_with_whom_the_scheduler_may_end() {
+    let mut bench = Bench::new(Rules { recovery: true, durable: true, ..rules(NODES, 0) });
+    let hosts = Register { process: worker(HOSTING, NODES).process, ..life(0, 0) };
+    [hosts, life(1, 0), life(2, 0)].into_iter().zip(0..).for_each(|(register, conn)| bench.join(conn, register));
+    (bench.syncs, bench.sent) = (false, Vec::new());
+    bench.say(1, Message::Abort(Abort { code: 7, reason: "enough".to_owned() }));
+    assert_eq!(bench.written.last(), Some(&Record::Done));
+    assert!(bench.verdict(2).is_some_and(|failure| failure.status == Status::Aborted), "it is told at once");
+    assert_eq!((bench.verdict(0), bench.verdict(1)), (None, None), "rank 0 hosts the scheduler, and rank 1 aborts");
+    ask(&mut bench, 2, 1, StoreOperation::Add);
+    bench.say(2, Message::Leave);
+    assert_eq!(bench.written.last(), Some(&Record::Done), "nothing follows the end of the job");
+    bench.feed(Input::Persisted(bench.written.len() as u64));
+    for conn in [0, 1] {
+        assert!(bench.verdict(conn).is_some_and(|failure| failure.status == Status::Aborted), "connection {conn}");
+    }
+}
+
+#[test]
+fn however_short_the_heartbeat_time_out_nodes_have_the_time_to_find_a_scheduler_that_is_started_again() {
+    let mut short = Rules { recovery: true, durable: true, ..rules(NODES, 0) };
+    short.agreed.heartbeat_timeout_ms = 500;
+    let mut bench = Bench::new(short.clone());
+    (0..NODES).for_each(|rank| bench.join(rank.into(), Register { host: host("there"), ..life(rank, 0) }));
+    let mut again = Bench::resumed(short, bench.written);
+    again.pass(Duration::from_millis(1_400));
+    assert!(again.scheduler.conductor.cluster.nodes.lost().is_empty());
+    (0..2).for_each(|rank| again.join(rank.into(), Register { host: host("there"), ..attached(rank) }));
+    again.pass_with(Duration::from_millis(200), |bench| (0..2).for_each(|conn| bench.feed(Input::Heard(ConnId(conn)))));
+    assert_eq!(again.scheduler.conductor.cluster.nodes.lost(), [2]);
+    let failure = again.verdict(0).expect("rank 2 has not come back").to_string();
+    assert!(failure.contains("it did not come back within 1.5 s"), "{failure}");
 }

@@ -193,7 +193,7 @@ impl Job {
 
     /// Which records must be durable before a message that lets a node end: all of them, if a record ends the job.
     pub(super) fn behind_its_end(&self, otherwise: Behind) -> Behind {
-        match self.is_abandoned() || self.first_left.is_some() {
+        match self.is_abandoned() || self.is_aborted() || self.first_left.is_some() {
             true => Behind::Everything,
             false => otherwise,
         }

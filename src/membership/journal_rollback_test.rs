@@ -1,8 +1,8 @@
-use super::super::contract::{ConnId, Input, Liveness};
+use super::super::contract::{Input, Liveness};
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Closed, Identity, Rules, Scheduler};
+use super::super::{Closed, Rules};
 use crate::error::Status;
-use crate::types::{Epoch, GroupId, JobInstance, Secret, Token, TokenHash};
+use crate::types::{Epoch, GroupId, JobInstance, Token, TokenHash};
 use crate::wire::{
     Blob, GroupWish, MakeGroup, Message, Record, Reentry, Register, StoreBegin, StoreOperation, StorePiece, StoreReply,
     Told,
@@ -36,13 +36,10 @@ fn formed() -> Bench {
 
 /// A scheduler that is started with what a journal says.
 fn started(mut records: Vec<Record>) -> Bench {
-    let identity = Identity { instance: INSTANCE, secret: Secret([0; 32]), host: host("here"), pid_namespace: 7 };
     let starts = |record: &&Record| matches!(record, Record::Generation(_));
     records.push(Record::Generation(records.iter().filter(starts).count() as u64 + 2));
-    let mut bench = Bench::new(durable());
-    bench.written.clone_from(&records);
-    bench.scheduler = Scheduler::resume(identity, durable(), bench.now, records);
-    bench.feed(Input::Heard(ConnId(999)));
+    let mut bench = Bench::resumed(durable(), records.clone());
+    bench.written.splice(..0, records);
     bench
 }
 

@@ -2,8 +2,8 @@ use crate::error::Status;
 use crate::membership::liveness::REATTACH;
 use crate::membership::testing::{host, named, rules, Bench};
 use crate::membership::timers::HELD;
-use crate::membership::{Closed, ConnId, Input, Liveness, Scheduler};
-use crate::types::{JobInstance, LaunchId, Process, Time};
+use crate::membership::{Closed, ConnId, Input, Liveness};
+use crate::types::{JobInstance, LaunchId, Process};
 use crate::wire::{ChildEnded, HowEnded, Message, Recover, Reentry, Register, Suspect};
 use std::time::Duration;
 
@@ -372,18 +372,7 @@ fn a_scheduler_that_was_started_again_knows_the_dead_by_it() {
         bench.join(id.into(), recoverable(id, id));
     }
     let records = bench.scheduler.snapshot();
-    let mut again = Bench::new(recovering());
-    again.scheduler = Scheduler::resume(
-        crate::membership::Identity {
-            instance: JobInstance([9; 16]),
-            secret: crate::types::Secret([3; 32]),
-            host: host("here"),
-            pid_namespace: 7,
-        },
-        recovering(),
-        Time(0),
-        records,
-    );
+    let mut again = Bench::resumed(recovering(), records);
     again.feed(Input::Timer);
     again.feed(Input::Probed(process(0), Liveness::Alive));
     word(&mut again, killed(1, "there"));

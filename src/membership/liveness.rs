@@ -24,6 +24,9 @@ pub(super) const REATTACH: Duration = Duration::from_millis(100);
 const PROBE_FIRST: Duration = Duration::from_millis(1);
 /// ... and then less and less often, down to this.
 const PROBE_LAST: Duration = Duration::from_millis(50);
+/// How long nodes have at least to find a scheduler that was started again. A node pauses for up to half a second between
+/// two attempts, and the system sends a lost SYN again after one second.
+const FOUND_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// A node whose loss is certain, and the cause in words.
 pub(super) type Loss = (u32, String);
@@ -36,16 +39,28 @@ pub(super) struct FailureDetector {
     /// Until this time a witness does not count. While this scheduler stood still, nodes whose connections had ended could not
     /// come back.
     witnesses_count_from: Time,
+    /// Until this time no node counts as lost only because it has not come back: this scheduler was started again.
+    found_until: Time,
 }
 
 impl FailureDetector {
     pub(super) fn new(now: Time) -> FailureDetector {
-        FailureDetector { probes: HashMap::new(), witnesses_count_from: now }
+        FailureDetector { probes: HashMap::new(), witnesses_count_from: now, found_until: now }
     }
 
     /// This scheduler itself stood still until now.
     pub(super) fn stood_still(&mut self, now: Time) {
         self.witnesses_count_from = now + REATTACH;
+    }
+
+    /// This scheduler was started again: the nodes have to find it.
+    pub(super) fn started_again(&mut self, now: Time) {
+        self.found_until = now + FOUND_WITHIN;
+    }
+
+    /// When a node whose connection ended at this time is lost if it has not come back.
+    fn time_is_up(&self, silence: Duration, detached: Time) -> Time {
+        (detached + silence).max(self.found_until)
     }
 
     /// A heartbeat is a sign that its node lives, and says what the node has heard.
@@ -102,7 +117,7 @@ impl FailureDetector {
     fn probe(&mut self, cluster: &mut ClusterState, key: u32) -> bool {
         let Some(node) = cluster.nodes.get(&key) else { return false };
         let (register, own) = (&node.register, &cluster.identity);
-        if register.host.key != own.host.key || register.process.pid_namespace != own.pid_namespace {
+        if register.host.key != own.host.key || register.process.pid_namespace != own.process.pid_namespace {
             return false;
         }
         let process = register.process;
@@ -145,9 +160,9 @@ impl FailureDetector {
                     cluster.out.at(now, Due::Judge(key));
                 }
                 (Liveness::Alive, Some(detached)) => {
-                    let wait = detached.probe_wait;
+                    let (wait, since) = (detached.probe_wait, detached.since);
                     detached.probe_wait = (wait * 2).min(PROBE_LAST);
-                    cluster.out.at((now + wait).min(detached.since + silence), Due::Judge(key));
+                    cluster.out.at((now + wait).min(self.time_is_up(silence, since)), Due::Judge(key));
                 }
                 (Liveness::Alive, None) if unheard >= silence => losses.push((
                     key,
@@ -179,7 +194,7 @@ impl FailureDetector {
         let detached = node.attachment.detached().cloned()?;
         let witness = node.evidence.witness.clone().filter(|witness| now.since(witness.at) < silence);
         let witness = witness.filter(|witness| witness.suffices(detached.how, node.contact.heard));
-        let away = now.since(detached.since);
+        let up = self.time_is_up(silence, detached.since);
         let heard = node.last_heard(now);
         let ended = match detached.how {
             Closed::Ended => "its connection ended",
@@ -187,9 +202,12 @@ impl FailureDetector {
             Closed::Garbage => "its connection was closed",
         };
         let words = &detached.words;
-        let late = |time| format!("is lost: {ended} ({words}) and it did not come back within {}{heard}", span(time));
-        if away >= silence {
-            return Some((key, late(silence)));
+        let late = |by: Time| {
+            let time = span(by.since(detached.since));
+            format!("is lost: {ended} ({words}) and it did not come back within {time}{heard}")
+        };
+        if now >= up {
+            return Some((key, late(up)));
         }
         if self.probe(cluster, key) {
             return None;
@@ -206,11 +224,10 @@ impl FailureDetector {
             };
             return Some((key, format!("is lost: {ended} ({words}), and {seen}{heard}")));
         }
-        let grace = if detached.how == Closed::Ended { REATTACH } else { silence };
-        if away >= grace {
-            return Some((key, late(grace)));
+        let last = if detached.how == Closed::Ended { detached.since + REATTACH } else { up };
+        if now >= last {
+            return Some((key, late(last)));
         }
-        let last = detached.since + grace;
         cluster.out.at(if witnessed { counts_from.min(last) } else { last }, Due::Judge(key));
         None
     }

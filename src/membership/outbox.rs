@@ -108,8 +108,9 @@ impl Outbox {
         self.put_out(if waits { Behind::Everything } else { Behind::Nothing }, Queued::Ready(Output::Close(conn)));
     }
 
+    /// Writes this down. Nothing follows the end of the job.
     pub(super) fn promise(&mut self, record: Record) {
-        if self.durable {
+        if self.durable && !self.promises.is_done() {
             let number = self.promises.count(&record);
             self.output(Output::Persist(number, record));
         }

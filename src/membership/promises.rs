@@ -8,11 +8,12 @@
 //! | a node has left | Bye, and that there is no next epoch |
 //! | nobody is started in a place any more | that there is no next epoch |
 //! | the job is done | the scheduler's end |
+//! | the job is aborted | the verdict on the abort, to the node that aborts and to the one that hosts the scheduler |
 //!
 //! [`Output::Persist`] carries a growing number. What depends on it is held back until [`Input::Persisted`] has told
 //! that number or a greater one. Signs of life are never held back. Verdicts are held back only behind an epoch that is
-//! not durable yet, for they would be taken for verdicts on the one before. Losses are not written: `restart.rs` says
-//! why.
+//! not durable yet, for they would be taken for verdicts on the one before. A program that has been told of an abort may
+//! end at once, and its scheduler with it: so two nodes are told later. Losses are not written: `restart.rs` says why.
 //!
 //! [`Input::Persisted`]: super::Input::Persisted
 

@@ -1,9 +1,9 @@
-use super::super::contract::{ConnId, Input, Liveness};
+use super::super::contract::{Input, Liveness};
 use super::super::random_test::Random;
 use super::super::testing::{host, named, rules, Bench};
-use super::super::{Closed, Identity, Rules, Scheduler};
+use super::super::{Closed, Rules};
 use super::*;
-use crate::types::{JobInstance, Secret, Token, TokenHash};
+use crate::types::{JobInstance, Token, TokenHash};
 use crate::wire::{
     Abandoned, Blob, FreeGroup, GroupWish, InEpoch, JobRecord, MakeByMembers, MakeGroup, Message, Recover, Reentry,
     Register, StoreBegin, StoreOperation,
@@ -288,12 +288,8 @@ fn spoilt(random: &mut Random, journal: &[Record]) -> Option<Vec<Record>> {
 
 /// A scheduler goes on with these records: all nodes come, the lost ones too, make groups, write, and leave.
 fn go_on(records: Vec<Record>) {
-    let (instance, secret) = (JobInstance([9; 16]), Secret([0; 32]));
-    let identity = Identity { instance, secret, host: host("here"), pid_namespace: 7 };
-    let mut bench = Bench::new(with_recovery());
-    bench.scheduler = Scheduler::resume(identity, with_recovery(), bench.now, records);
-    bench.feed(Input::Heard(ConnId(999)));
-    let attached = |index, life| Register { instance: Some(instance), ..register(index, life) };
+    let mut bench = Bench::resumed(with_recovery(), records);
+    let attached = |index, life| Register { instance: Some(JobInstance([9; 16])), ..register(index, life) };
     for index in 0..NODES {
         bench.join(index.into(), attached(index, u32::from(index == 1)));
     }

@@ -11,7 +11,6 @@ use super::member_table::MemberTable;
 use super::node::Node;
 use super::ranks::places;
 use super::standing::Presence;
-use super::timers::Due;
 use crate::types::{Incarnation, Role, Time};
 use crate::wire::{EpochRecord, Record};
 use std::time::Duration;
@@ -29,12 +28,9 @@ impl Conductor {
             several => format!("again, {several} times now"),
         };
         cluster.out.warn(format!("this scheduler was started {again}: epoch {epoch} of {size} goes on"));
+        self.detector.started_again(now);
         for key in cluster.nodes.keys().copied().collect::<Vec<_>>() {
             self.detector.judge_soon(cluster, now, key);
-        }
-        if cluster.nodes.present() == 0 {
-            // All nodes have left, and may not have heard of that.
-            cluster.out.at(now + cluster.silence(), Due::Vacant);
         }
     }
 

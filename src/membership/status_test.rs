@@ -276,9 +276,10 @@ fn a_scheduler_that_was_started_again_says_whom_it_has_not_heard() {
     let records = recovering(2).scheduler.snapshot();
     let identity = Identity {
         instance: JobInstance([9; 16]),
+        before: None,
         secret: crate::types::Secret([0; 32]),
         host: host("far"),
-        pid_namespace: 1,
+        process: crate::types::Process { pid: 1, start_ticks: 1, pid_namespace: 1 },
     };
     let records = [records, vec![crate::wire::Record::Generation(2)]].concat();
     let mut bench = Bench::new(rules(2, 0));

@@ -87,11 +87,18 @@ pub(crate) fn named(serial: u32, worker_num: u32, id: &str) -> Register {
     Register { node_id: id.to_string(), node_id_given: true, ..worker(serial, worker_num) }
 }
 
+/// The scheduler's identity. It runs in the process of the worker that [`worker`] makes for this number.
+pub(crate) const HOSTING: u32 = 900;
+
+fn identity() -> Identity {
+    let process = worker(HOSTING, 1).process;
+    let (instance, before) = (JobInstance([9; 16]), Some(JobInstance([8; 16])));
+    Identity { instance, before, secret: Secret([3; 32]), host: host("here"), process }
+}
+
 impl Bench {
     pub(crate) fn new(rules: Rules) -> Bench {
-        let identity =
-            Identity { instance: JobInstance([9; 16]), secret: Secret([3; 32]), host: host("here"), pid_namespace: 7 };
-        let scheduler = Scheduler::new(identity, rules, Time(0));
+        let scheduler = Scheduler::new(identity(), rules, Time(0));
         let mut bench = Bench {
             scheduler,
             now: Time(0),
@@ -108,6 +115,14 @@ impl Bench {
             drawn: 0,
         };
         bench.drain();
+        bench
+    }
+
+    /// A scheduler that goes on with these records; nobody is connected.
+    pub(crate) fn resumed(rules: Rules, records: Vec<Record>) -> Bench {
+        let mut bench = Bench::new(rules.clone());
+        bench.scheduler = Scheduler::resume(identity(), rules, bench.now, records);
+        bench.feed(Input::Heard(ConnId(999)));
         bench
     }
 

@@ -114,15 +114,15 @@ impl World {
         if !self.plan.recovers() {
             let mut instance = [0; 16];
             instance.fill_with(|| self.random.bits() as u8);
-            self.go_on(JobInstance(instance), None);
+            self.go_on(JobInstance(instance), None, None);
             return Ok(());
         }
         match self.begin_journal() {
             Ok(Some(mut begun)) => {
                 checks::resumed(self, &begun.records)?;
                 self.remembers_abandoned(&begun.records)?;
-                let (instance, records) = (begun.instance, std::mem::take(&mut begun.records));
-                self.go_on(instance, Some((records, Journal::new(begun))));
+                let (instance, before, records) = (begun.instance, begun.before, std::mem::take(&mut begun.records));
+                self.go_on(instance, before, Some((records, Journal::new(begun))));
                 Ok(())
             }
             Ok(None) => Ok(()), // it died on the way
@@ -136,11 +136,12 @@ impl World {
         }
     }
 
-    fn go_on(&mut self, instance: JobInstance, journal: Option<(Vec<Record>, Journal)>) {
+    fn go_on(&mut self, instance: JobInstance, before: Option<JobInstance>, journal: Option<(Vec<Record>, Journal)>) {
         let mut random = Random::new(self.random.bits());
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
-        let identity = Identity { instance, secret: Secret(secret), host: host(SCHEDULER_HOST), pid_namespace: 1 };
+        let process = crate::types::Process { pid: 1, start_ticks: 1, pid_namespace: 1 };
+        let identity = Identity { instance, before, secret: Secret(secret), host: host(SCHEDULER_HOST), process };
         self.host.instance = Some(instance);
         let (brain, journal) = match journal {
             Some((records, journal)) => (Scheduler::resume(identity, self.rules(), self.now, records), Some(journal)),

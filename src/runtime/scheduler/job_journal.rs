@@ -11,6 +11,7 @@ use crate::journal::{Disk, Journal, Opened, Records};
 use crate::membership::check_records;
 use crate::types::JobInstance;
 use crate::wire::{JobRecord, Record};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// One piece of work; pieces are done in order.
@@ -95,6 +96,8 @@ pub(crate) struct Begun {
     journal: JobJournal,
     /// The job's instance.
     pub(crate) instance: JobInstance,
+    /// The job before it in this journal, which was done.
+    pub(crate) before: Option<JobInstance>,
     /// The job's records.
     pub(crate) records: Vec<Record>,
     /// Lines for the log.
@@ -130,9 +133,18 @@ impl Read {
         }
     }
 
-    /// Whether the journal's job is done: then another begins.
+    /// Whether the journal's job is done: then another begins. It is so, too, if the scheduler was killed when the last
+    /// node had left, and before it said so.
     pub(crate) fn is_done(&self) -> bool {
-        self.records.last() == Some(&Record::Done)
+        let (mut members, mut left) = (0, HashSet::new());
+        for record in &self.records {
+            match record {
+                Record::Epoch(epoch) => members = epoch.members.len(),
+                Record::Left(key) => _ = left.insert(*key),
+                _ => {}
+            }
+        }
+        self.records.last() == Some(&Record::Done) || (members > 0 && left.len() == members)
     }
 
     /// Goes on with the journal's job, which must be like this one, or begins this one; and writes down that the
@@ -141,7 +153,12 @@ impl Read {
     pub(crate) fn begin(self, new: JobRecord, setting: &str) -> Result<Begun> {
         let is_done = self.is_done();
         let Read { mut journal, raw, mut records, mut notes } = self;
+        let mut before = None;
         if is_done {
+            before = match records.first() {
+                Some(Record::Job(job)) => Some(job.instance),
+                _ => None,
+            };
             journal.archive()?;
             notes.push(format!("the job of the journal {} is done: a new one begins", journal.path().display()));
             records.clear();
@@ -164,7 +181,8 @@ impl Read {
         let generation = Record::Generation(starts.max().unwrap_or(0) + 1);
         journal.append(&[generation.encode()])?;
         records.push(generation);
-        Ok(Begun { instance: job.instance, journal: JobJournal { journal, job, asked: false }, records, notes })
+        let instance = job.instance;
+        Ok(Begun { instance, before, journal: JobJournal { journal, job, asked: false }, records, notes })
     }
 }
 

@@ -112,8 +112,8 @@ impl Serving {
         begun.iter().flat_map(|begun| &begun.notes).for_each(|line| logger.warn(line));
         let instance =
             begun.as_ref().map_or_else(|| host::random_bytes().map(JobInstance), |begun| Ok(begun.instance))?;
-        let identity =
-            Identity { instance, secret: Secret(host::random_bytes()?), host, pid_namespace: host::pid_namespace() };
+        let (before, secret) = (begun.as_ref().and_then(|begun| begun.before), Secret(host::random_bytes()?));
+        let identity = Identity { instance, before, secret, host, process: identity::process() };
         let records = begun.as_mut().map_or_else(Vec::new, |begun| std::mem::take(&mut begun.records));
         let brain = match begun {
             Some(_) => membership::Scheduler::resume(identity, rules, clock.now(), records),

@@ -4,10 +4,12 @@ use super::*;
 use crate::config::{Config, LogLevel};
 use crate::journal::testdisk::MemoryDisk;
 use crate::journal::{Appender, Disk, Journal, Locked};
+use crate::membership::testing::{named, rules, Bench};
+use crate::membership::Rules;
 use crate::runtime::by_hand_test::Node;
 use crate::runtime::scheduler::serving::Serving;
 use crate::secret::Guard;
-use crate::wire::{Blob, Message, StoreOperation, StorePiece, StoreRecord};
+use crate::wire::{Blob, Message, Register, StoreOperation, StorePiece, StoreRecord};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -446,6 +448,24 @@ fn a_job_goes_on_until_it_is_done_and_another_is_refused() {
     let next = begin(&other, || Ok(Box::new(disk.clone()))).unwrap();
     assert_ne!(next.instance, instance);
     assert_eq!(next.records, [Record::Generation(1)]);
+}
+
+#[test]
+fn a_job_that_all_nodes_have_left_is_done_though_nobody_wrote_so() {
+    let durable = Rules { recovery: true, durable: true, ..rules(1, 0) };
+    let mut bench = Bench::new(durable);
+    bench.join(0, Register { recovery: true, ..named(0, 1, "0") });
+    bench.say(0, Message::Leave);
+    assert_eq!(bench.written.pop(), Some(Record::Done));
+    assert_eq!(bench.written.pop(), Some(Record::Left(0)));
+    let disk = GatedDisk::new();
+    let instance = begun(&disk).instance;
+    for (number, record) in (1..).zip(bench.written) {
+        writer(&disk).append(number, record);
+    }
+    assert_eq!(begun(&disk).instance, instance, "its node may come back");
+    writer(&disk).append(1, Record::Left(0));
+    assert_ne!(begun(&disk).instance, instance);
 }
 
 #[test]
