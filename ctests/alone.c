@@ -169,6 +169,18 @@ static bool has_threads(int count) {
     return own_threads_are(count) || (patience() > 1 && own_threads_are(count + 1));
 }
 
+static const char *kept;
+
+/* What runs at the end of the process has the last sentence, and gets new ones. */
+static void at_end(void) {
+    bool holds = strcmp(kept, "group is NULL: expected a pointer to something") == 0;
+    holds = holds && muster_store_set(NULL, "a", "one", 3) == MUSTER_ERR_INVALID;
+    if (!holds || strstr(muster_last_error(), "cluster is NULL") == NULL) {
+        fprintf(stderr, "the last sentence at the end: %s\n", muster_last_error());
+        _exit(1);
+    }
+}
+
 int main(void) {
     int threads = own_threads();
     int descriptors = own_descriptors();
@@ -187,5 +199,8 @@ int main(void) {
     muster_cluster_free(cluster);
     CHECK(own_threads_are(threads));
     CHECK_IS(descriptors, own_descriptors());
+    CHECK_IS(MUSTER_ERR_INVALID, muster_barrier(NULL));
+    kept = muster_last_error();
+    CHECK(atexit(at_end) == 0);
     return 0;
 }

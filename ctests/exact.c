@@ -238,24 +238,49 @@ static void body(muster_cluster_t *cluster, int index, void *context) {
     }
 }
 
-/* The sums of subnormals and of what must be rounded, plain and exact, and an average. */
+/* A user's sum. */
+static void add(const void *in, void *inout, size_t count, int32_t dtype, void *ctx) {
+    (void)ctx;
+    for (size_t i = 0; i < count; i++) {
+        if (dtype == MUSTER_FLOAT32) {
+            ((float *)inout)[i] = ((const float *)in)[i] + ((float *)inout)[i];
+        } else {
+            ((double *)inout)[i] = ((const double *)in)[i] + ((double *)inout)[i];
+        }
+    }
+}
+
+/* An allreduce that waits, or one that another thread may carry out. */
+static muster_status_t reduce(muster_group_t *group, const void *in, void *out, size_t count, int32_t dtype, int32_t op,
+                              bool waits) {
+    muster_request_t *request = NULL;
+    if (waits) {
+        return muster_allreduce(group, in, out, count, dtype, op);
+    }
+    muster_status_t status = muster_iallreduce(group, in, out, count, dtype, op, &request);
+    return status == MUSTER_OK ? muster_request_wait(request, -1) : status;
+}
+
+/* The sums of subnormals and of what must be rounded, plain, exact and a user's, and an average. */
 static void environment(muster_cluster_t *cluster, int index, void *context) {
-    enum { COUNT = 2000, RESULTS = 8 };
-    static const int32_t ops[] = {MUSTER_SUM, MUSTER_SUM_EXACT, MUSTER_AVG, MUSTER_MAX};
+    enum { COUNT = 2000, OPS = 5 };
+    int32_t ops[OPS] = {MUSTER_SUM, MUSTER_SUM_EXACT, MUSTER_AVG, MUSTER_MAX};
     muster_group_t *world = muster_world(cluster);
     int rank = muster_rank(cluster);
     static const int roundings[] = {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO};
     (void)index, (void)context;
+    CHECK_OK(muster_op_create(cluster, add, NULL, 1, &ops[OPS - 1]));
     float in[COUNT];
     double wide[COUNT];
     for (int i = 0; i < COUNT; i++) {
         in[i] = i % 2 == 0 ? (float)(i + rank) * 1e-43f : 1.0f + (float)(i * 7919 + rank * 31) * 3e-7f;
         wide[i] = i % 2 == 0 ? (double)(i + rank) * 1e-320 : 1.0 + (double)(i * 7919 + rank * 31) * 3e-16;
     }
-    float expected[RESULTS / 2][COUNT], out[COUNT];
-    double wide_expected[RESULTS / 2][COUNT], wide_out[COUNT];
+    float expected[OPS][COUNT], out[COUNT];
+    double wide_expected[OPS][COUNT], wide_out[COUNT];
     for (int turn = 0; turn < 5; turn++) {
-        for (int op = 0; op < RESULTS / 2; op++) {
+        for (int op = 0; op < OPS; op++) {
+            bool waits = turn < 3;
             /* Each rank has an environment of its own. */
             CHECK(fesetround(roundings[turn == 0 ? 0 : (turn + rank) % 4]) == 0);
 #ifdef __SSE2__
@@ -263,8 +288,8 @@ static void environment(muster_cluster_t *cluster, int index, void *context) {
             _mm_setcsr(usual | (turn > 0 && (turn + rank) % 2 == 0 ? 0x8040 : 0)); /* flush to zero, denormals are zero */
             unsigned own = _mm_getcsr();
 #endif
-            muster_status_t status = muster_allreduce(world, in, out, COUNT, MUSTER_FLOAT32, ops[op]);
-            muster_status_t wide_status = muster_allreduce(world, wide, wide_out, COUNT, MUSTER_FLOAT64, ops[op]);
+            muster_status_t status = reduce(world, in, out, COUNT, MUSTER_FLOAT32, ops[op], waits);
+            muster_status_t wide_status = reduce(world, wide, wide_out, COUNT, MUSTER_FLOAT64, ops[op], waits);
 #ifdef __SSE2__
             unsigned after = _mm_getcsr();
             _mm_setcsr(usual);

@@ -307,7 +307,8 @@ typedef struct {
  *
  * Any thread that carries out a collective may call the function, and several threads at a time if several groups
  * reduce at once. A call gets any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are,
- * or as malloc aligns. The function must write nothing but `inout`, must not throw, and must not call this library.
+ * or as malloc aligns. It finds the floating-point environment with which a process begins, whatever its caller has set
+ * in its own thread. The function must write nothing but `inout`, must not throw, and must not call this library.
  */
 typedef void (*muster_reduce_fn)(const void *in, void *inout, size_t count, int32_t dtype, void *ctx);
 
@@ -1126,8 +1127,8 @@ muster_status_t muster_broadcast(muster_group_t *group, void *buf, size_t count,
  * the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
  * buffers are either separate or in place. `in` is only read. Both buffers are the caller's again when this returns,
  * and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same
- * bits. They are also the same from run to run, with the same count and ranks; on several hosts see "The same bits" in
- * docs/c-api.md. Blocking and errors as muster_barrier.
+ * bits. They are also the same from run to run, with the same count and ranks, under the conditions that "The same bits"
+ * in docs/c-api.md names. Blocking and errors as muster_barrier.
  *
  * Requires:
  * `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody
@@ -1791,7 +1792,8 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
 /**
  * Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
  * strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
- * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) More is
+ * store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Values of all nodes
+ * that are on their way to the scheduler have the same limit in total, for themselves: beyond it a call may be repeated. More is
  * MUSTER_ERR_LIMIT. While 1,024 calls of this process wait for answers of the store, any other call on the store is
  * MUSTER_ERR_LIMIT, too. An empty key is MUSTER_ERR_INVALID. Every call on the store refuses a length, or a list, of
  * more than PTRDIFF_MAX bytes with MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.
@@ -1812,7 +1814,10 @@ muster_status_t muster_iprobe(muster_group_t *group, int32_t from, int32_t tag, 
  * Requires:
  * `cluster` must be NULL or a live cluster, `key` NULL or a string, `value` readable for `len` bytes or NULL.
  */
-muster_status_t muster_store_set(muster_cluster_t *cluster, const char *key, const void *value, size_t len);
+muster_status_t muster_store_set(muster_cluster_t *cluster,
+                                 const char *key,
+                                 const void *value,
+                                 size_t len);
 
 /**
  * Waits until somebody has set a key, and gives its value: the scheduler pushes it, nobody polls. `timeout_ms`: -1
@@ -2175,8 +2180,9 @@ muster_status_t muster_ialltoallv(muster_group_t *group,
  * Makes a reduction operation of a function, and writes its number to `*op`: calls on any group of this cluster take it as their
  * `op`.
  *
- * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
- * ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+ * `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same
+ * conditions as for muster_allreduce give the same bits ("The same bits" in docs/c-api.md). If the result is to be the
+ * same on 4 and on 5 ranks the function must be associative.
  * Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the
  * same order, because different numbers are a mismatch. A cluster has 65,536 numbers, and does not use a freed number
  * again. When all are used, the call returns MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative`

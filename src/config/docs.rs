@@ -23,9 +23,10 @@ Where a setting is given twice, the first of these counts:
 4. a variable of another launcher;
 5. the default.
 
-A wrong value is an error that names the variable, the value, and what would be right. An unknown name is an error in
-code. An unknown `MUSTER_` name in the environment is a warning that names the nearest known one. `MUSTER_LIBRARY` and
-`MUSTER_JOINED_BY` are no settings: the Python package alone reads them ([python.md](python.md)).
+A wrong value is an error that names the variable, the value, and what would be right. (Settings of TLS are checked only with `enable_ssl`,
+and `thresholds` only by the process that has the scheduler.) An unknown name is an error in code. An unknown `MUSTER_` name in the
+environment is a warning that names the nearest known one. `MUSTER_LIBRARY` and `MUSTER_JOINED_BY` are no settings: the Python package alone
+reads them ([python.md](python.md)).
 
 ";
 

@@ -332,7 +332,7 @@ pub static TABLE: [Setting; 51] = [
         Key::StoreTotalLimit,
         "store_total_limit",
         Kind::Whole { min: 1, max: 64 * GIB },
-        "All keys and values of the store together, in bytes. The scheduler's setting counts.",
+        "Keys and values of the store, in bytes; and those on their way to it. The scheduler's setting counts.",
     )
     .default("268435456"),
     Setting::new(

@@ -71,8 +71,8 @@ pub unsafe extern "C" fn muster_broadcast(
 /// the group keeps (MUSTER_ERR_MEMORY). This holds for all collectives. The copy costs time, so it is better if the
 /// buffers are either separate or in place. `in` is only read. Both buffers are the caller's again when this returns,
 /// and may be NULL where `count` is 0. After an error the contents of `out` are undefined. Every rank gets the same
-/// bits. They are also the same from run to run, with the same count and ranks; on several hosts see "The same bits" in
-/// docs/c-api.md. Blocking and errors as muster_barrier.
+/// bits. They are also the same from run to run, with the same count and ranks, under the conditions that "The same bits"
+/// in docs/c-api.md names. Blocking and errors as muster_barrier.
 ///
 /// # Safety
 /// `group` must be NULL or a live group; `in` must be readable and `out` writable for `count` elements, or NULL; nobody

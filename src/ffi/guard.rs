@@ -3,28 +3,53 @@
 
 use super::constants::muster_status_t;
 use crate::error::{Error, Result, Status};
-use crate::net::fork;
+use crate::net::{fork, thread};
 use crate::runtime::base::log;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::{c_char, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    static LAST_ERROR: RefCell<CString> = RefCell::default();
+    /// The last error's sentence, from `CString::into_raw`, or null. It has no destructor: when a process ends, the main
+    /// thread's destructors run before the program's handlers, which may ask for it.
+    static LAST_ERROR: Cell<*mut c_char> = const { Cell::new(std::ptr::null_mut()) };
+    static AT_THREADS_END: FreesLastError = const { FreesLastError };
+}
+
+/// Frees the last error's sentence of a thread that ends before its process.
+struct FreesLastError;
+
+impl Drop for FreesLastError {
+    fn drop(&mut self) {
+        if !thread::is_main() {
+            replace_last(std::ptr::null_mut());
+        }
+    }
 }
 
 /// The last error's sentence. It is valid until this thread has its next error.
 pub(super) fn last_error() -> *const c_char {
-    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    match LAST_ERROR.get() {
+        last if last.is_null() => c"".as_ptr(),
+        last => last,
+    }
+}
+
+fn replace_last(next: *mut c_char) {
+    let last = LAST_ERROR.replace(next);
+    if !last.is_null() {
+        // SAFETY: it came from `into_raw` in `keep`, and is in no cell any more.
+        drop(unsafe { CString::from_raw(last) });
+    }
 }
 
 fn keep(error: &Error) -> muster_status_t {
     log::flush(); // the program may end now, and its log must have the reason
     let text = error.message().replace('\0', " ");
     let text = CString::new(text).expect("its zero bytes were just replaced");
-    // A thread that is ending may have no thread-local memory any more, and will not ask for the sentence.
-    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
+    replace_last(text.into_raw());
+    let _ = AT_THREADS_END.try_with(|_| ()); // from now on it runs when the thread ends
     error.status().code()
 }
 

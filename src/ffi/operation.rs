@@ -13,7 +13,8 @@ use std::ffi::c_void;
 ///
 /// Any thread that carries out a collective may call the function, and several threads at a time if several groups
 /// reduce at once. A call gets any stretch of whole elements. `in` and `inout` are aligned as the caller's buffers are,
-/// or as malloc aligns. The function must write nothing but `inout`, must not throw, and must not call this library.
+/// or as malloc aligns. It finds the floating-point environment with which a process begins, whatever its caller has set
+/// in its own thread. The function must write nothing but `inout`, must not throw, and must not call this library.
 #[allow(non_camel_case_types)]
 pub type muster_reduce_fn =
     Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, dtype: i32, ctx: *mut c_void)>;
@@ -21,8 +22,9 @@ pub type muster_reduce_fn =
 /// Makes a reduction operation of a function, and writes its number to `*op`: calls on any group of this cluster take it as their
 /// `op`.
 ///
-/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same number of
-/// ranks on one host always gives the same bits. If the result is to be the same on 4 and on 5 ranks the function must be associative.
+/// `commutative` is 1 if operands may be exchanged, 0 if not; then contributions are folded in order of rank. The same
+/// conditions as for muster_allreduce give the same bits ("The same bits" in docs/c-api.md). If the result is to be the
+/// same on 4 and on 5 ranks the function must be associative.
 /// Operations are numbered in the order in which they are made. Ranks that reduce together must have made theirs in the
 /// same order, because different numbers are a mismatch. A cluster has 65,536 numbers, and does not use a freed number
 /// again. When all are used, the call returns MUSTER_ERR_LIMIT. MUSTER_ERR_INVALID if `fn` is NULL, or `commutative`

@@ -41,7 +41,8 @@ pub(super) unsafe fn give_value(found: &[u8], value: *mut *mut c_void, len: *mut
 
 /// Sets a key to `len` bytes. Returns when the scheduler has it; from then on every node's get finds it. Keys are
 /// strings of 1 to 4,096 bytes, values arbitrary bytes of up to 16 MiB, all together up to 256 MiB. (The settings
-/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) More is
+/// store_key_limit, store_value_limit and store_total_limit change that; the scheduler's values apply.) Values of all nodes
+/// that are on their way to the scheduler have the same limit in total, for themselves: beyond it a call may be repeated. More is
 /// MUSTER_ERR_LIMIT. While 1,024 calls of this process wait for answers of the store, any other call on the store is
 /// MUSTER_ERR_LIMIT, too. An empty key is MUSTER_ERR_INVALID. Every call on the store refuses a length, or a list, of
 /// more than PTRDIFF_MAX bytes with MUSTER_ERR_INVALID. `value` may be NULL where `len` is 0.

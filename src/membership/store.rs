@@ -277,14 +277,17 @@ impl Store {
         let many = begin.keys.len().saturating_sub(FREE_KEYS) * KEY_BYTES;
         let reserved = keys + many + begin.value_bytes as usize;
         if begin.value_bytes > 0 && !repeated {
-            self.check_announced(reserved)?;
+            if self.reserved > 0 {
+                self.check_announced(reserved)?; // a value alone on its way always may
+            }
             self.check_early(begin)?;
         }
         Ok(reserved)
     }
 
     fn check_announced(&self, more: usize) -> Result<(), Refusal> {
-        check_total("the store's open requests", more, self.reserved, self.room())
+        let checked = check_total("the store's open requests", more, self.reserved, self.room());
+        checked.map_err(|(status, words)| (status, format!("{words}; when other calls have ended it may succeed")))
     }
 
     /// A value that has no place is refused before it is sent, where that can be known.

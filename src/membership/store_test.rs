@@ -386,7 +386,7 @@ fn limits_are_named() {
     assert_eq!(bench.0.clients[&1].open[&1].bytes.capacity(), 0);
     assert_eq!(
         bench.refusal(2, sized(100_000)),
-        (Status::Limit, "100001 bytes more in the store's open requests beside 200001: the limit is 300000 in total (setting store_total_limit)".to_string())
+        (Status::Limit, "100001 bytes more in the store's open requests beside 200001: the limit is 300000 in total (setting store_total_limit); when other calls have ended it may succeed".to_string())
     );
     bench.0.piece(2, StorePiece { request: 1, bytes: Blob::new(vec![1; 10]) });
     assert_eq!(bench.answers(), [], "pieces of a refused request are dropped");
@@ -430,7 +430,7 @@ fn keys_that_are_waited_for_are_not_what_the_store_holds() {
     assert_eq!(bench.begin(1, many(StoreOperation::Wait, 1, &keys)), []);
     assert_eq!(bench.set(2, 1, "k", &[1; 199_999])[0].2, Status::Limit, "that much is open by then");
     let words =
-        "5 bytes more in the store's open requests beside 299999: the limit is 300000 in total (setting store_total_limit)";
+        "5 bytes more in the store's open requests beside 299999: the limit is 300000 in total (setting store_total_limit); when other calls have ended it may succeed";
     assert_eq!(bench.refusal(2, ask(StoreOperation::Get, 2, "00000")).1, words, "keys take memory");
     assert_eq!(bench.begin(2, ask(StoreOperation::Delete, 3, "k"))[0].2, OK);
     bench.0.gone(1);

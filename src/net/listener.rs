@@ -261,9 +261,8 @@ const NOT_OWN: &str = "this host has no such address; give one of its own";
 fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
     let reason = match error.raw_os_error() {
         Some(libc::EADDRINUSE) => {
-            "the address is in use: another program, perhaps another scheduler, listens there; stop it or choose \
-             another port"
-                .to_string()
+            let port = address.port();
+            format!("the address is in use: {}; stop it or choose another port", holders::in_words(port..=port))
         }
         Some(libc::EADDRNOTAVAIL) => NOT_OWN.to_string(),
         // It is valid on one link only, and this host has it on none: so `interface::scoped` has found no link for it.

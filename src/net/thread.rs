@@ -24,6 +24,12 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     spawned.map_err(|error| Error::system(format_args!("cannot start the thread {name}"), &error))
 }
 
+/// Whether this is the thread with which the process began, or the one that a fork left in a child.
+pub fn is_main() -> bool {
+    // SAFETY: both only read numbers of this process.
+    unsafe { libc::gettid() == libc::getpid() }
+}
+
 /// Keeps the shared library of this code mapped until the process ends. A thread of ours that was left behind, in a call that
 /// does not return, needs that. If the code is linked into a program, nothing happens.
 pub fn stay_mapped() {

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from nodes import failed_at_once, node, said
+from cluster import Cluster, reserved_port
+from nodes import node, said
 from recovering import LIMIT_SECONDS, Recovering
 
 ARCHIVES_KEPT = 3
@@ -79,8 +80,8 @@ ABORTS = """
 
 
 @pytest.mark.parametrize("loses", [False, True], ids=["whole", "one is lost"])
-def test_an_abort_outlives_the_scheduler(loses, tmp_path):
-    """It is not in the journal: those who were told bring it along."""
+def test_after_an_abort_the_next_start_is_a_new_job_though_the_scheduler_was_killed(loses, tmp_path):
+    """Those who were told of the abort stay with it, also when they meet the new job's scheduler."""
     env = {"MS_NODE_TIMEOUT": 20, "LOSES": int(loses)}
     with Recovering(node(ABORTS), workers=3, folder=tmp_path, env=env) as job:
         job.await_all("stands")
@@ -94,16 +95,43 @@ def test_an_abort_outlives_the_scheduler(loses, tmp_path):
         if not loses:
             job.lose(2)
         job.start_scheduler()
-        job.scheduler.wait_for("the job is broken: rank 1 .* aborted the job with code 7: on purpose", 30)
-        failed_at_once(job.start_again(2), "ABORTED", "code 7: on purpose")
+        job.scheduler.wait_for(NOTICE, 30)
         job.let("look")
         assert {words["error"] for words in job.await_all("still", [0, 1])} == {"ABORTED"}
         job.let("leave")
         assert [job.workers[rank].wait(LIMIT_SECONDS) for rank in (0, 1)] == [0, 0]
-        assert job.scheduler.wait(LIMIT_SECONDS) == 1
-        words = said(job.scheduler)
-        assert words["error"] == "ABORTED" and "code 7: on purpose" in words["sentence"], words
-    # The next start is a new job.
-    with Recovering(node(), workers=3, folder=tmp_path) as job:
-        job.succeed(timeout=LIMIT_SECONDS)
-        assert re.search(NOTICE, job.scheduler.stderr)
+        # They were no part of the new job: it still waits for its nodes.
+        job.let("never")
+        again = [job.start_again(rank) for rank in range(3)]
+        for worker in again:
+            worker.wait_for('"stands"', LIMIT_SECONDS)
+
+
+HOSTED = """
+    c = join()
+    say(epoch=c.epoch, found=fails(c.store_get, "key", 0))
+    c.world.barrier()
+    c.store_set("key", b"of the aborted job")
+    if os.environ["ABORTS"] == str(c.rank):
+        c.abort(7, "on purpose")
+        os._exit(3)
+    if os.environ["ABORTS"]:
+        fails(c.world.barrier)
+        os._exit(3)
+    c.leave()
+"""
+
+
+@pytest.mark.parametrize("aborts", [0, 1], ids=["the one that hosts the scheduler aborts", "another one aborts"])
+def test_an_abort_is_known_though_the_scheduler_ended_with_its_process_at_once(aborts, tmp_path):
+    names = ("MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM", "MS_ROLE", "MS_NODE_ID")
+    recovery = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery"}
+    for aborts_now in (aborts, ""):
+        with reserved_port() as port, Cluster(node(HOSTED), workers=2, started=0, scheduler=False) as cluster:
+            for rank in range(2):
+                place = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port - 2}
+                cluster.start_worker(env={**dict.fromkeys(names), **place, **recovery, "ABORTS": aborts_now})
+            for worker in cluster.workers:
+                assert worker.wait(LIMIT_SECONDS) == (0 if aborts_now == "" else 3), worker.stderr
+                words = said(worker)
+                assert (words["epoch"], words["found"]["error"]) == (1, "NOT_FOUND"), words

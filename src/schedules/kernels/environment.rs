@@ -2,8 +2,9 @@
 //!
 //! A caller may have its own in its thread: subnormals taken for zero (as `-ffast-math` links in), another direction of
 //! rounding, exceptions that are signals. A result must not depend on it, or ranks that differ in it would differ in their
-//! results. So each kernel that computes floats enters the usual environment, and leaves it for the caller's. On processors
-//! other than these two it takes the caller's. Tested in `exact_test.rs`, and in C by `ctests/exact.c`.
+//! results. So each kernel that computes floats enters the usual environment, and leaves it for the caller's; a user's
+//! function is called in the usual one, too. On processors other than these two they take the caller's. Tested in
+//! `exact_test.rs`, and in C by `ctests/exact.c`.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::arch::asm;

@@ -1,5 +1,6 @@
 //! A user's reduction function, called on stretches of elements.
 
+use super::environment::Usual;
 use crate::types::DType;
 use std::ffi::c_void;
 
@@ -46,8 +47,11 @@ impl UserFunction {
             // SAFETY: both are good for `count` elements and apart, as the caller promised.
             unsafe { std::ptr::copy_nonoverlapping(higher.cast_const(), inout, bytes) };
         }
+        // Another thread, with another environment, may carry out the next stretch, or the same call on another rank.
+        let usual = Usual::enter();
         // SAFETY: the operands are as the caller promised, and `new`'s caller vouches for the function.
         unsafe { (self.function)(lower.cast(), inout.cast(), count, dtype.code(), self.ctx) };
+        drop(usual);
         if inout != out {
             // SAFETY: `out` is the lower operand, which is apart from the higher one, as the caller promised.
             unsafe { std::ptr::copy_nonoverlapping(inout.cast_const(), out, bytes) };
