@@ -252,7 +252,7 @@ static void add(const void *in, void *inout, size_t count, int32_t dtype, void *
 
 /* An allreduce that waits, or one that another thread may carry out. */
 static muster_status_t reduce(muster_group_t *group, const void *in, void *out, size_t count, int32_t dtype, int32_t op,
-                              bool waits) {
+                              int waits) {
     muster_request_t *request = NULL;
     if (waits) {
         return muster_allreduce(group, in, out, count, dtype, op);
@@ -280,7 +280,7 @@ static void environment(muster_cluster_t *cluster, int index, void *context) {
     double wide_expected[OPS][COUNT], wide_out[COUNT];
     for (int turn = 0; turn < 5; turn++) {
         for (int op = 0; op < OPS; op++) {
-            bool waits = turn < 3;
+            int waits = turn < 3;
             /* Each rank has an environment of its own. */
             CHECK(fesetround(roundings[turn == 0 ? 0 : (turn + rank) % 4]) == 0);
 #ifdef __SSE2__

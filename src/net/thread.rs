@@ -26,8 +26,9 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
 
 /// Whether this is the thread with which the process began, or the one that a fork left in a child.
 pub fn is_main() -> bool {
-    // SAFETY: both only read numbers of this process.
-    unsafe { libc::gettid() == libc::getpid() }
+    // SAFETY: it only reads a number of this thread.
+    let thread = unsafe { libc::gettid() };
+    u32::try_from(thread) == Ok(std::process::id())
 }
 
 /// Keeps the shared library of this code mapped until the process ends. A thread of ours that was left behind, in a call that

@@ -150,6 +150,7 @@ pub const STATICS: &[(&str, &str, &str)] = &[
     ("src/runtime/base/log.rs", "HANDLERS", "part of that sink: registered once"),
     ("src/runtime/base/log.rs", "HELD", "part of that sink: its lock, while this thread forks"),
     ("src/ffi/guard.rs", "LAST_ERROR", "per thread: the last failing call's sentence"),
+    ("src/ffi/guard.rs", "AT_THREADS_END", "per thread: frees that sentence"),
     ("src/ffi/messages.rs", "PROBER", "per thread: how it has asked for messages lately"),
     ("src/ffi/request.rs", "TESTER", "per thread: how it has tested requests lately"),
     ("src/ffi/request.rs", "NOTIFIES", "per thread: whether it is in a function that was told of a request's end"),
