@@ -87,6 +87,7 @@ got = both("gather", x, root=3)
 assert got is None if rank != 3 else np.array_equal(got, np.stack(everyone).reshape(4, 3, 4))
 everything = np.stack(everyone)
 same(both("scatter", everything if rank == 1 else None, out=np.empty(12, np.float32), root=1), everyone[rank])
+same(both("scatter", everything) if rank == 0 else both("scatter", out=np.empty(12, np.float32)), everyone[rank])
 counts = [2, 0, 12, 7]
 pieces = np.concatenate([of(each)[:counts[each]] for each in range(4)])
 same(both("allgatherv", of(rank)[:counts[rank]], counts), pieces)
@@ -484,6 +485,10 @@ for value in (1.0, 13.0):
     ("w.allgatherv(np.zeros(4), [4, 4], np.zeros(8), [1, 5])", ["out", "8 elements", "9"]),
     ("w.reduce_scatter(np.zeros(5))", ["5 elements", "2 members"]),
     ("w.scatter(root=1 - rank)", ["out", "root"]),
+    ("w.scatterv(np.zeros(4), [2, 2], root=rank)", ["buf and counts", "first argument", "scatterv(out, buf, counts)"]),
+    ("w.allgatherv(np.zeros(2), [2, 2], displs=[2, 0])", ["out: needed with displs"]),
+    ("w.gatherv(np.zeros(2), [2, 2], displs=[2, 0], root=rank)", ["out: needed with displs"]),
+    ("w.alltoallv(np.zeros(2), [1, 1], [1, 1], out_displs=[1, 0])", ["out: needed with displs"]),
     ("w.allgather(np.full(1, 7, np.uint8), np.zeros(2, bool))", ["bool", "uint8"]),
     ("w.allgather(np.zeros(1, 'M8[s]'), np.zeros(2, 'M8[ns]'))", ["V8 (datetime64[ns])", "V8 (datetime64[s])", "must be the same"]),
     ("w.allgather(np.zeros(1, np.complex64), np.zeros(2, '>f8'))", ["V8 (>d)", "V8 (Zf)"]),

@@ -226,7 +226,7 @@ def scatterv(
     if not is_root:
         return Call((None, None, None, taken.place, taken.count, taken.dtype, root), (taken,), out)
     if buf is None or counts is None:
-        raise InvalidError("buf and counts: needed at the root")
+        raise InvalidError("buf and counts: needed at the root, after out, which is the first argument: scatterv(out, buf, counts)")
     given, many, places = memory_of(buf), _numbers(counts, size, "counts"), _displacements(displs, size)
     _same_type(given, taken)
     _laid_out(given, many, places, "buf")
