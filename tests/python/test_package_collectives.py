@@ -468,6 +468,23 @@ for value in (1.0, 13.0):
 """)
 
 
+def test_a_masked_array_is_refused_by_every_call():
+    run("""
+masked = np.ma.masked_array(np.ones(2), [True, False])
+calls = {
+    "buf": [lambda: w.allreduce(masked), lambda: w.iallreduce(masked), lambda: w.broadcast(masked), lambda: w.allgather(masked),
+            lambda: w.reduce(masked, root=rank), lambda: w.send(masked, rank), lambda: w.allreduce(masked, np.ones(2))],
+    "out": [lambda: w.allreduce(np.ones(2), masked), lambda: w.recv(masked, rank)],
+    "value": [lambda: c.store.set("masked", masked)],
+}
+for name in calls:
+    for call in calls[name]:
+        wrong = told(call)
+        assert wrong["error"] == "InvalidError" and wrong["sentence"].startswith(name + ": a masked array"), wrong
+same(w.allreduce(masked.filled(0)), np.array([0.0, 4.0]))
+""")
+
+
 @pytest.mark.parametrize("call, words", [
     ("w.allreduce(np.zeros((4, 4))[:, 0])", ["C-contiguous", "(4,)"]),
     ("w.allreduce(np.zeros(4, complex))", ["'sum'", "16 bytes", "Cluster.operation"]),

@@ -153,12 +153,23 @@ def test_dlpack_is_taken_where_it_lies(name, versioned):
     (memoryview(b"abcdef")[::2], ["strides", "C-contiguous"]),
     (np.zeros(1, "V70000"), ["70000 bytes", "65536"]),
     (7, ["int", "buffer protocol"]),
+    (np.ma.masked_array([1.0, 2.0], [True, False]), ["masked array", "mask is not in its memory", "array.filled()", "array.data"]),
+    (np.ma.masked_array([1.0, 2.0]), ["masked array"]),
+    (np.ma.masked_array(np.zeros(2, ml_dtypes.bfloat16), [True, False]), ["masked array"]),
+    (np.ma.masked, ["masked array"]),
 ])
 def test_what_cannot_be_taken_is_told(data, words):
     with pytest.raises(muster.InvalidError) as refused:
         _memory.memory_of(data, "buf")
     for word in ["buf", *words]:
         assert word in str(refused.value), refused.value
+
+
+def test_a_masked_array_is_taken_without_its_mask():
+    masked = np.ma.masked_array(np.array([1.0, 2.0]), [True, False], fill_value=-1)
+    assert address(_memory.memory_of(masked.data)) == masked.ctypes.data
+    assert _memory.memory_of(masked.filled()).owner.tolist() == [-1, 2]
+    assert _memory.memory_of(np.zeros(2).view(type("Own", (np.ndarray,), {}))).count == 2  # another kind of numpy's arrays
 
 
 @pytest.mark.parametrize("dtype", [">f4", complex, "datetime64[s]", "S5", [("O", "i2"), ("P", "f8")], ml_dtypes.float8_e4m3,

@@ -6,7 +6,7 @@ from . import _calls
 from ._group_base import GroupBase
 from ._interrupt import pending
 from ._library import LIBRARY
-from ._memory import NUMBERS, Data, Place
+from ._memory import NUMBERS, UNMASKED, Data, Place, refuse_mask
 from ._operations import OPERATIONS, Op
 
 D = TypeVar("D", bound=Data)
@@ -38,6 +38,8 @@ class Collectives(GroupBase):
         """
         if out is None:
             # What training loops call most, at half the price. What is unusual, or wrong, goes the long way below.
+            if type(buf) not in UNMASKED:
+                refuse_mask(buf, "buf")
             try:
                 view = memoryview(buf)  # type: ignore[arg-type]
                 size = view.itemsize

@@ -10,7 +10,7 @@ import ctypes
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Tuple, Union
 
 from . import _dlpack, _library
 from ._errors import InvalidError, worded
@@ -54,6 +54,9 @@ NAMES: Tuple[str, ...] = (
 
 # What says in a format that the bytes lie as this machine has them.
 _OWN_ORDER = "@=<" if sys.byteorder == "little" else "@=>!"
+
+# Of these no object has a mask. numpy's own array joins them when the first one comes, for nothing here imports numpy.
+UNMASKED: Set[Any] = {array.array, bytearray, bytes, memoryview}
 
 # An array of no elements: it has an address and an owner, and costs least to make.
 Place = ctypes.c_char * 0
@@ -122,8 +125,22 @@ class Memory:
         return "bool" if self.boolean else f"{name_of(self.dtype)} ({self.form})" if self.form else name_of(self.dtype)
 
 
+def refuse_mask(data: Any, name: str) -> None:
+    """Refuses numpy's masked arrays: their memory has what they hide, too, and does not say so. Costs more than a look at `UNMASKED`."""
+    numpy, masked = sys.modules.get("numpy"), sys.modules.get("numpy.ma")
+    if isinstance(data, getattr(masked, "MaskedArray", ())):
+        raise InvalidError(
+            f"{name}: a masked array, whose mask is not in its memory, so what it hides would come out as data; an array without "
+            "a mask is needed, as array.filled() or array.data gives it"
+        )
+    if type(data) is getattr(numpy, "ndarray", None):
+        UNMASKED.add(type(data))
+
+
 def memory_of(data: Any, name: str = "buf") -> Memory:
     """The memory of an object, to be read. Raises `InvalidError` with what would be right."""
+    if type(data) not in UNMASKED:
+        refuse_mask(data, name)
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError) as refused:
