@@ -519,6 +519,8 @@ same(w.allreduce(masked.filled(0)), np.array([0.0, 4.0]))
     ("w.scatter(root=5)", ["root: is 5"]),
     ("w.set_timeout(-3)", ["-3", "seconds"]),
     ("w.scatter_object([1], root=rank)", ["1 given", "2 members"]),
+    ("w.scatter_object(np.arange(3), root=rank)", ["3 given", "2 members"]),
+    ("w.scatter_object(root=rank)", ["0 given", "2 members"]),
 ])
 def test_bad_input_is_told_in_words_before_anything_begins(call, words):
     with Cluster(packaged(f"{START}say(**told(lambda: {call}))\nw.barrier()\nc.finalize()"), workers=2) as cluster:

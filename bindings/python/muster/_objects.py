@@ -65,7 +65,7 @@ class Objects(Collectives, Messages):
         pickles: List[bytes] = []
         if self._is_root(root):
             if values is None or len(values) != self._size:
-                raise InvalidError(f"values: {len(values or [])} given, and the group has {self._size} members")
+                raise InvalidError(f"values: {0 if values is None else len(values)} given, and the group has {self._size} members")
             pickles = [_pickled(value) for value in values]
         counts, everything = [len(one) for one in pickles], b"".join(pickles)
         with self._together():
