@@ -4,6 +4,7 @@
 //
 // With --lose this rank kills itself, in its first life: once it is connected, or in the middle of the steps. `muster run
 // --max_restarts 1` with recovery starts it again.
+#include "../read_number.h"
 #include "muster_store.hpp"
 
 #include <gloo/allreduce.h>
@@ -12,6 +13,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -31,23 +33,28 @@ constexpr std::chrono::seconds kConnectTimeout(4);
 constexpr std::chrono::seconds kVerdict(15);
 
 struct Options {
-    int steps = 20;
-    int lose = -1;
+    long steps = 20;
+    long lose = -1;  // none
     bool lose_connecting = false;
 };
 
 Options read_options(int argc, char **argv) {
     Options options;
-    for (int i = 1; i < argc; i++) {
+    bool right = true;
+    for (int i = 1; i < argc && right; i++) {
         if (std::strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
-            options.steps = std::atoi(argv[++i]);
+            right = read_number(argv[++i], 1, INT_MAX, &options.steps) != 0;
         } else if (std::strcmp(argv[i], "--lose") == 0 && i + 2 < argc) {
-            options.lose = std::atoi(argv[++i]);
+            right = read_number(argv[++i], 0, INT_MAX, &options.lose) != 0;
             options.lose_connecting = std::strcmp(argv[++i], "connect") == 0;
+            right = right && (options.lose_connecting || std::strcmp(argv[i], "step") == 0);
         } else {
-            std::fprintf(stderr, "usage: gloo_store [--steps N] [--lose RANK connect|step]\n");
-            std::exit(2);
+            right = false;
         }
+    }
+    if (!right) {
+        std::fprintf(stderr, "usage: gloo_store [--steps N] [--lose RANK connect|step]\n");
+        std::exit(2);
     }
     return options;
 }
@@ -93,17 +100,21 @@ void add(void *out, const void *left, const void *right, std::size_t count) {
 }
 
 void reduce(const std::shared_ptr<gloo::Context> &context, int step) {
+    // So small that floats hold the sums exactly, of up to 2,364 ranks.
+    const auto small = [step](std::size_t i) { return static_cast<int>((i + static_cast<std::size_t>(step)) % 7); };
     std::vector<float> numbers(kCount);
     for (std::size_t i = 0; i < kCount; i++) {
-        numbers[i] = static_cast<float>((context->rank + 1) * (static_cast<int>(i) + step));
+        numbers[i] = static_cast<float>((context->rank + 1) * small(i));
     }
     gloo::AllreduceOptions options(context);
     options.setOutput(numbers.data(), numbers.size());
     options.setReduceFunction(add);
     gloo::allreduce(options);
     for (std::size_t i = 0; i < kCount; i++) {
-        if (numbers[i] != static_cast<float>(context->size * (context->size + 1) / 2 * (static_cast<int>(i) + step))) {
-            throw std::logic_error("step " + std::to_string(step) + ": element " + std::to_string(i) + " is wrong");
+        const auto right = static_cast<float>(context->size * (context->size + 1) / 2 * small(i));
+        if (numbers[i] != right) {
+            throw std::logic_error("step " + std::to_string(step) + ": element " + std::to_string(i) + " is " +
+                                   std::to_string(numbers[i]) + ", not " + std::to_string(right));
         }
     }
 }
@@ -147,6 +158,10 @@ bool a_rank_is_lost(muster_cluster_t *cluster) {
 }
 
 void run(muster_cluster_t *cluster, const Options &options) {
+    if (options.lose >= muster_size(cluster)) {  // nobody would be lost, and all would seem to be well
+        throw std::runtime_error("--lose " + std::to_string(options.lose) + ": the ranks are 0 to " +
+                                 std::to_string(muster_size(cluster) - 1));
+    }
     for (int step = 0, contexts = 1;; contexts++) {
         const auto store = std::make_shared<MusterStore>(cluster, "world");  // it takes its keys away after muster_recover
         try {

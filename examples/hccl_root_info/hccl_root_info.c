@@ -22,16 +22,20 @@ enum { COUNT = 1000 };
     do {                                                                                                                         \
         int tried = (int)(call);                                                                                                 \
         if (tried != 0) {                                                                                                        \
-            give_up(cluster, #call, tried);                                                                                      \
+            refused(cluster, #call, tried);                                                                                      \
         }                                                                                                                        \
     } while (0)
 
-static void give_up(muster_cluster_t *cluster, const char *call, int result) {
-    char reason[256];
-    snprintf(reason, sizeof reason, "%.200s returned %d", call, result);
+static void give_up(muster_cluster_t *cluster, const char *reason) {
     fprintf(stderr, "hccl_root_info: rank %d: %s\n", (int)muster_rank(cluster), reason);
     muster_abort(cluster, 1, reason);
     exit(EXIT_FAILURE);
+}
+
+static void refused(muster_cluster_t *cluster, const char *call, int result) {
+    char reason[256];
+    snprintf(reason, sizeof reason, "%.200s returned %d", call, result);
+    give_up(cluster, reason);
 }
 
 static void fail(const char *call) {
@@ -57,8 +61,8 @@ static void sum_on_device(muster_cluster_t *cluster, HcclComm comm, aclrtStream 
     float host[COUNT];
     void *device = NULL;
     int rank = muster_rank(cluster), ranks = muster_size(cluster);
-    for (int i = 0; i < COUNT; i++) {
-        host[i] = (float)((rank + 1) * i);
+    for (int i = 0; i < COUNT; i++) { /* so small that floats hold the sums exactly, of up to 2,364 ranks */
+        host[i] = (float)((rank + 1) * (i % 7));
     }
     TRY(cluster, aclrtMalloc(&device, sizeof host, ACL_MEM_MALLOC_HUGE_FIRST));
     TRY(cluster, aclrtMemcpy(device, sizeof host, host, sizeof host, ACL_MEMCPY_HOST_TO_DEVICE));
@@ -67,8 +71,11 @@ static void sum_on_device(muster_cluster_t *cluster, HcclComm comm, aclrtStream 
     TRY(cluster, aclrtMemcpy(host, sizeof host, device, sizeof host, ACL_MEMCPY_DEVICE_TO_HOST));
     TRY(cluster, aclrtFree(device));
     for (int i = 0; i < COUNT; i++) {
-        if (host[i] != (float)(ranks * (ranks + 1) / 2 * i)) {
-            give_up(cluster, "the sum", i);
+        float right = (float)(ranks * (ranks + 1) / 2 * (i % 7));
+        if (host[i] != right) {
+            char reason[100];
+            snprintf(reason, sizeof reason, "element %d of the sum is %g, not %g", i, host[i], right);
+            give_up(cluster, reason);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Stands in for libhccl.so and libascendcl.so where there is no device: the functions that hccl_root_info.c calls, made from the
  * signatures in Huawei's documentation. Ranks meet in a file that the root info names (in TMPDIR), and "device" memory is the
- * process's. The root info is random up to its last bytes, which are its checksum: one that comes cut short is refused. */
+ * process's. The root info is random up to its last bytes, which are its checksum: one that comes cut short is refused. With
+ * HCCL_STUB_WRONG=i element i of each sum is too large by one. */
 #define _DEFAULT_SOURCE /* getrandom, mkstemp, mmap, usleep */
 #define HCCL_STUB
 #include "../stub_meeting.h"
@@ -131,6 +132,10 @@ HcclResult HcclAllReduce(void *in, void *out, uint64_t count, HcclDataType type,
             return HCCL_E_TIMEOUT;
         }
         usleep(WAIT_US);
+    }
+    const char *wrong = getenv("HCCL_STUB_WRONG");
+    if (wrong != NULL && (uint64_t)atoi(wrong) < count) {
+        ((float *)out)[atoi(wrong)] += 1;
     }
     return HCCL_SUCCESS;
 }

@@ -22,10 +22,12 @@
  * published signatures: it shows that the calls are in order, not that NCCL works.
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, nanosleep, kill */
+#include "../read_number.h"
 #include "nccl_and_cuda.h" /* or <nccl.h> and <cuda.h> */
 #include <muster.h>
 
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +56,7 @@ struct training {
     float host[COUNT];
     int64_t steps;
     int64_t step;
-    int64_t lose_rank;
+    long lose_rank; /* -1: none */
     int lose_in_init;
 };
 
@@ -167,10 +169,13 @@ static enum outcome agree_on_step(struct training *t) {
     return DONE;
 }
 
+/* What all ranks' numbers are made of: so small that floats hold the sums exactly, of up to 2,364 ranks. */
+static int small(const struct training *t, size_t i) { return (int)((i + (size_t)t->step) % 7); }
+
 /* Reduces on the device, and checks what has come. */
 static enum outcome take_step(struct training *t) {
     for (size_t i = 0; i < COUNT; i++) {
-        t->host[i] = (float)((t->rank + 1) * (int)(i % 7 + (size_t)t->step));
+        t->host[i] = (float)((t->rank + 1) * small(t, i));
     }
     CUresult copied = cuMemcpyHtoDAsync(t->data, t->host, sizeof t->host, t->stream); /* any other stream has no order with it */
     if (copied != CUDA_SUCCESS) {
@@ -193,7 +198,7 @@ static enum outcome take_step(struct training *t) {
         return cuda_failed(t, "cuMemcpyDtoH", copied);
     }
     for (size_t i = 0; i < COUNT; i++) {
-        float right = (float)(t->ranks * (t->ranks + 1) / 2 * (int)(i % 7 + (size_t)t->step));
+        float right = (float)(t->ranks * (t->ranks + 1) / 2 * small(t, i));
         if (t->host[i] != right) {
             fprintf(stderr, "rank %d: step %" PRId64 ": element %zu is %g, not %g\n", t->rank, t->step, i, t->host[i], right);
             return FAILED;
@@ -298,18 +303,31 @@ static void close_device(struct training *t) {
 }
 
 static int read_options(int argc, char **argv, struct training *t) {
-    for (int i = 1; i < argc; i++) {
+    long steps = t->steps;
+    int right = 1;
+    for (int i = 1; i < argc && right; i++) {
         if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
-            t->steps = strtoll(argv[++i], NULL, 10);
+            right = read_number(argv[++i], 1, INT_MAX, &steps);
         } else if (strcmp(argv[i], "--lose") == 0 && i + 2 < argc) {
-            t->lose_rank = strtoll(argv[++i], NULL, 10);
+            right = read_number(argv[++i], 0, INT_MAX, &t->lose_rank);
             t->lose_in_init = strcmp(argv[++i], "init") == 0;
+            right = right && (t->lose_in_init || strcmp(argv[i], "step") == 0);
         } else {
-            fprintf(stderr, "usage: nccl_communicator [--steps N] [--lose RANK init|step]\n");
-            return 0;
+            right = 0;
         }
     }
-    return 1;
+    t->steps = steps;
+    if (!right) {
+        fprintf(stderr, "usage: nccl_communicator [--steps N] [--lose RANK init|step]\n");
+    }
+    return right;
+}
+
+/* Returns NULL if --lose names a rank of the cluster, or why not: else nobody would be lost, and all would seem to be well. */
+static const char *no_such_rank(const struct training *t) {
+    static char reason[100];
+    snprintf(reason, sizeof reason, "--lose %ld: the ranks are 0 to %d", t->lose_rank, t->ranks - 1);
+    return t->lose_rank < t->ranks ? NULL : reason;
 }
 
 int main(int argc, char **argv) {
@@ -329,7 +347,10 @@ int main(int argc, char **argv) {
     training.rank = muster_rank(training.cluster);
     training.ranks = muster_size(training.cluster);
     int result = EXIT_FAILURE;
-    const char *reason = load_nccl_and_cuda();
+    const char *reason = no_such_rank(&training);
+    if (reason == NULL) {
+        reason = load_nccl_and_cuda();
+    }
     if (reason != NULL) {
         fprintf(stderr, "nccl_communicator: %s\n", reason);
         muster_abort(training.cluster, 1, reason);

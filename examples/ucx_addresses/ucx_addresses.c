@@ -13,9 +13,11 @@
  * two still connect.)
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, nanosleep */
+#include "../read_number.h"
 #include <muster.h>
 #include <ucp/api/ucp.h>
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,8 +247,9 @@ static void close_worker(struct node *node) {
 
 int main(int argc, char **argv) {
     struct node node = {0};
-    int lose = argc == 3 && strcmp(argv[1], "--lose") == 0 ? atoi(argv[2]) : -1;
-    if (argc != 1 && lose < 0) {
+    long lose = -1; /* none */
+    int right = argc == 3 && strcmp(argv[1], "--lose") == 0 && read_number(argv[2], 0, INT_MAX, &lose);
+    if (argc != 1 && !right) {
         fprintf(stderr, "usage: ucx_addresses [--lose RANK]\n");
         return 2;
     }
@@ -260,6 +263,12 @@ int main(int argc, char **argv) {
     }
     node.rank = muster_rank(node.cluster);
     node.ranks = muster_size(node.cluster);
+    if (lose >= node.ranks) { /* nobody would be lost, and all would seem to be well */
+        char what[40], why[40];
+        snprintf(what, sizeof what, "--lose %ld", lose);
+        snprintf(why, sizeof why, "the ranks are 0 to %d", node.ranks - 1);
+        give_up(&node, what, why);
+    }
     open_worker(&node);
     size_t bytes = connect_all(&node);
     for (size_t length = 1; length <= LONGEST; length *= 32) { /* eager ones, and such as go by rendezvous */

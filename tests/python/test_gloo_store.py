@@ -5,6 +5,7 @@ import re
 import pytest
 
 from cluster import Cluster
+from example_options import WRONG_LOSSES, WRONG_STEPS, usage_is_told
 from launch import Launch
 from nodes import node, said
 from optional import IPV6, example
@@ -34,6 +35,18 @@ def test_ipv6_addresses_lose_their_brackets(program):
     with Cluster([program], workers=2, env={"MS_WORKER_IP": "::1"}, host="::1") as cluster:
         for worker in cluster.succeed(timeout=60):
             assert "connected at ::1\n" in worker.stdout and DONE.search(worker.stdout)
+
+
+@pytest.mark.parametrize("words", WRONG_STEPS + WRONG_LOSSES + [("--lose", "1", "init"), ("--lose", "1")])
+def test_a_wrong_option_is_refused(program, words):
+    usage_is_told(program, words, "[--steps N] [--lose RANK connect|step]")
+
+
+def test_a_rank_that_there_is_not_cannot_be_lost(program):
+    with Cluster([program, "--lose", 2, "step"], workers=2) as cluster:
+        workers = cluster.wait(timeout=60)
+        assert [worker.returncode for worker in workers] == [1, 1]
+        assert any("gloo_store: --lose 2: the ranks are 0 to 1" in worker.stderr for worker in workers)
 
 
 @pytest.mark.parametrize("where", ["connect", "step"])

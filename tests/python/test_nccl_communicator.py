@@ -13,6 +13,7 @@ import re
 import pytest
 
 from cluster import EXAMPLES
+from example_options import WRONG_LOSSES, WRONG_STEPS, usage_is_told
 from launch import Launch
 
 PROGRAM = EXAMPLES / "nccl_communicator"
@@ -70,6 +71,16 @@ def test_ranks_reduce(tmp_path):
 @pytest.mark.parametrize("where", ["step", "init"])
 def test_after_a_loss_there_is_a_new_communicator(tmp_path, where, notices):
     all_went_on(with_stub(tmp_path, "--lose", LOST, where, env={"NCCL_STUB_NOTICES": notices}), where)
+
+
+@pytest.mark.parametrize("words", WRONG_STEPS + WRONG_LOSSES + [("--lose", "1", "connect"), ("--lose", "1")])
+def test_a_wrong_option_is_refused(words):
+    usage_is_told(PROGRAM, words, "[--steps N] [--lose RANK init|step]")
+
+
+def test_a_rank_that_there_is_not_cannot_be_lost(tmp_path):
+    code, output = with_stub(tmp_path, "--lose", 4, "step", recovery=False)
+    assert code == 1 and "nccl_communicator: --lose 4: the ranks are 0 to 3" in output, output
 
 
 def test_without_nccl_all_ranks_end_and_say_why(tmp_path):

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from cluster import Cluster
+from example_options import usage_is_told
 from optional import example
 
 RANKS = 4
@@ -41,6 +42,18 @@ def test_addresses_may_differ_in_length(program):
         for rank in range(RANKS):
             cluster.start_worker(OVER_MEMORY if rank == 1 else {})
         assert bytes_of_addresses(cluster) % RANKS != 0
+
+
+@pytest.mark.parametrize("words", [("--lose",), ("--lose", "abc"), ("--lose", "1x"), ("--lose", ""), ("--lose", "-1"), ("2",)])
+def test_a_wrong_option_is_refused(program, words):
+    usage_is_told(program, words, "[--lose RANK]")
+
+
+def test_a_rank_that_there_is_not_cannot_be_lost(program):
+    with Cluster([program, "--lose", 2], workers=2, env=OVER_TCP) as cluster:
+        workers = cluster.wait(timeout=60)
+        assert [worker.returncode for worker in workers] == [1, 1]
+        assert any(f"ucx_addresses: rank {rank}: --lose 2: the ranks are 0 to 1" in workers[rank].stderr for rank in range(2))
 
 
 def test_a_wait_for_a_lost_rank_ends_with_its_name(program):
