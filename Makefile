@@ -245,7 +245,7 @@ frameworks:
 	$(MAKE) examples
 
 # Names what it leaves out because it could not be installed. Without it `make test` runs the tests of what is there.
-test-frameworks: frameworks $(VENV)/has_pytest
+test-frameworks: frameworks $(VENV)/has_pytest $(VENV)/has_numpy
 	$(PYTHON) -m pytest $(addprefix tests/python/test_,$(addsuffix .py,nccl_unique_id nccl_communicator hccl_root_info gloo_store \
 	    ucx_addresses nvshmem_unique_id python_frameworks))
 

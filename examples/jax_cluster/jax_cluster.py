@@ -27,6 +27,7 @@ class MusterCluster(ClusterEnv):
 
     name = "muster"
     cluster = None  # the one that the program has joined
+    _bound = None  # where this class has told JAX to listen
 
     @classmethod
     def is_env_present(cls):
@@ -49,7 +50,9 @@ class MusterCluster(ClusterEnv):
         if cls.cluster.rank == 0:
             host = cls.cluster.world.member(0).address.rpartition(":")[0]
             address = f"{host}:{override_coordinator_port or cls._reserve_port(host.strip('[]'))}"
-            os.environ.setdefault("JAX_COORDINATOR_BIND_ADDRESS", address)  # otherwise JAX listens at every address of the host
+            # Otherwise JAX listens at every address of the host. What the program's user has set stays.
+            if os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") in (None, cls._bound):
+                os.environ["JAX_COORDINATOR_BIND_ADDRESS"] = cls._bound = address
         return cls.cluster.world.broadcast_object(address if cls.cluster.rank == 0 else None)
 
     @classmethod

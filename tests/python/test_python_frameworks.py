@@ -6,7 +6,9 @@ import signal
 import pytest
 
 from cluster import TREE, Cluster
+from nodes import said
 from optional import python_with
+from packaged import packaged
 
 EXAMPLES = TREE / "examples"
 DIGITS = EXAMPLES / "train_digits" / "data" / "digits.csv"
@@ -61,6 +63,32 @@ def test_jax_makes_processes_of_the_ranks(env):
     assert last_lines("JAX", "jax_cluster", env=env) == [
         f"process {rank} of {RANKS}: ranks {list(range(RANKS))}, sum {float(total)}" for rank in range(RANKS)
     ]
+
+
+# The class alone, without JAX: what it announces is what it tells JAX to listen at.
+ANNOUNCED = """
+import sys, types
+for name in ("jax", "jax.numpy", "jax._src", "jax._src.clusters", "jax.experimental", "jax.experimental.multihost_utils"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["jax._src.clusters"].ClusterEnv = object
+sys.path.insert(0, str(TREE / "examples" / "jax_cluster"))
+from jax_cluster import MusterCluster
+MusterCluster.cluster = muster.init()
+found = []
+for _ in range(2):
+    found.append([MusterCluster.get_coordinator_address(60, None), os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")])
+MusterCluster.cluster.finalize()
+say(found=found)
+"""
+
+
+@pytest.mark.parametrize("of_the_user", [None, "192.0.2.1:1"])
+def test_jax_listens_where_it_is_announced_each_time_that_it_starts(of_the_user):
+    with Cluster(packaged(ANNOUNCED), workers=2, env={"JAX_COORDINATOR_BIND_ADDRESS": of_the_user}) as cluster:
+        first, second = [said(worker)["found"] for worker in cluster.succeed(timeout=60)]
+    announced = [address for address, _ in first]
+    assert [address for address, _ in second] == announced and announced[0] != announced[1]
+    assert [bound for _, bound in first] == ([of_the_user] * 2 if of_the_user else announced)
 
 
 def test_xgboost_trains_one_model_with_the_ranks_of_the_cluster():
