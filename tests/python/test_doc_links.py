@@ -162,6 +162,11 @@ def test_every_decision_says_what_was_decided_and_what_was_not():
     assert sorted(path.name for path in decisions if lacks_a_part(path.read_text())) == []
 
 
+def test_every_example_is_in_the_list():
+    listed = re.findall(r"^\| \[(\w+)\]\(\1\) \|", (ROOT / "examples" / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+
+
 def test_every_page_is_in_the_menu_of_the_site():
     menu = re.findall(r"^ +- [^\n]*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
