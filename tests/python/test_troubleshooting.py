@@ -44,6 +44,16 @@ def test_every_sentence_of_the_page_is_one_that_the_library_says():
     assert missing("**`is lost ... in a way that nobody knows`**", said) == ["is lost ... in a way that nobody knows"]
 
 
+# What a first start most often meets, and a first program.
+COMMON = ("could not be reached", "but nothing says where the scheduler is", "no scheduler answers", "the address is in use",
+          "does not answer as a muster scheduler", "must be the same everywhere", "aborted the job with code", "nobody has set it within")
+
+
+def test_the_commonest_sentences_have_an_entry():
+    quotes = [" ".join(quote.split()) for quote in QUOTED.findall((ROOT / "docs" / "troubleshooting.md").read_text())]
+    assert [words for words in COMMON if not any(words in quote and not quote.startswith("MUSTER_JOB_ID") for quote in quotes)] == []
+
+
 def test_what_is_not_said_is_not_found():
     said = texts('// "a comment"\nlet a = "one {thing} \\\n    here"; // "behind code"\nlet b = \'"\';\nlet c = "another";\n'
                  '#[cfg(test)]\nmod tests {\n    const D: &str = "in a test";\n}\n')
