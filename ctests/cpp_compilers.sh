@@ -29,7 +29,8 @@ for standard in c++17 c++20 $newest; do
     "$compiler" -std=$standard $strict -Wno-old-style-cast -fno-exceptions $folders "$tests/cpp_results.cpp"
 done
 
-refused() { "$compiler" -std=c++17 -Wall -Wextra -Werror -fsyntax-only $folders "-DCASE=$1" "$tests/cpp_refused.cpp" 2>"$work/told"; }
+# With char8_t, as in C++20.
+refused() { "$compiler" -std=c++17 -fchar8_t -Wall -Wextra -Werror -fsyntax-only $folders "-DCASE=$1" "$tests/cpp_refused.cpp" 2>"$work/told"; }
 refused 0 || { cat "$work/told" >&2; exit 1; }
 cases=$(sed -nE 's/^#(el)?if CASE == ([0-9]+) .*/\2/p' "$tests/cpp_refused.cpp")
 [ "$(echo "$cases" | wc -l)" -ge 13 ] || { echo "too few cases were found" >&2; exit 1; }

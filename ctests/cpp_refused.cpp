@@ -96,5 +96,7 @@ inline void refused_by_the_store(muster::cluster &cluster) {
     cluster.store().compare_set("counter", 0, "1");
 #elif CASE == 30 // cannot convert|could not convert|no matching|no viable
     static_cast<void>(cluster.store().get(0));
+#elif CASE == 31 // pass a std::u8string_view
+    cluster.store().set("text", u8"text");
 #endif
 }

@@ -1797,7 +1797,8 @@ public:
         return detail::out(
             detail::checked(muster_store_set_bytes(handle_, key.data(), key.size(), value.data(), value.size())));
     }
-    /// Sets a key to the bytes of these elements.
+    /// Sets a key to the bytes of these elements. From C++20 on a literal `u8""` is an array of char8_t, which does not compile
+    /// here: pass a std::u8string_view.
     template <
         class Buffer,
         std::enable_if_t<basic::is_buffer<Buffer>::value && !std::is_convertible_v<const Buffer &, std::string_view>, int> = 0>
@@ -1805,6 +1806,11 @@ public:
         using element = basic::element_t<const Buffer>;
         static_assert(std::is_trivially_copyable_v<element>, "elements travel as bytes: they must be trivially copyable");
         static_assert(!std::is_pointer_v<element> && !basic::is_view<element>, "what a pointer or a view leads to does not travel");
+#ifdef __cpp_char8_t
+        // In C++17 a literal u8"" is an array of char, which is set without its zero byte.
+        static_assert(!std::is_array_v<Buffer> || !std::is_same_v<std::remove_cv_t<element>, char8_t>,
+                      "an array of char8_t would be set with its zero byte: pass a std::u8string_view");
+#endif
         const std::size_t bytes = static_cast<std::size_t>(std::size(value)) * sizeof(element);
         return set(key, std::string_view(reinterpret_cast<const char *>(std::data(value)), bytes));
     }

@@ -74,6 +74,29 @@ def test_a_program_of_a_newer_header_is_told_so(tmp_path):
     assert "abi_version is that of muster " in alone.stdout and f"this library is muster {VERSION}" in alone.stdout, alone
 
 
+# From C++20 on the literal does not compile (ctests/cpp_refused.cpp).
+UTF_8 = """#include <muster.hpp>
+#include <cstdio>
+#include <string_view>
+int main() {
+    const muster::cluster cluster = muster::init();
+#ifdef LITERAL
+    cluster.store().set("key", u8"text");
+#else
+    cluster.store().set("key", std::u8string_view(u8"text"));
+#endif
+    std::printf("%zu", cluster.store().get("key").size());
+}
+"""
+
+
+@pytest.mark.parametrize("standard, flag", [("c++17", "-DLITERAL"), ("c++20", "-DVIEW")])
+def test_a_text_in_utf_8_is_set_without_its_zero_byte(standard, flag, tmp_path):
+    compiles(tmp_path, UTF_8, f"-std={standard}", flag, "-o", "program", *LINK)
+    alone = subprocess.run(["./program"], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=LIMIT)
+    assert (alone.returncode, alone.stdout) == (0, "4"), alone
+
+
 def test_the_commands_of_the_page_run_the_program_on_four_ranks(tmp_path):
     (tmp_path / "program.cpp").write_text(PROGRAMS[0])
     here = f"export PATH={RELEASE}:$PATH\npkg-config() {{ echo {' '.join([*FOLDERS, *LINK])}; }}\n"
