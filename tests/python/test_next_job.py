@@ -101,7 +101,7 @@ def test_after_an_abort_the_next_start_is_a_new_job_though_the_scheduler_was_kil
         job.let("leave")
         assert [job.workers[rank].wait(LIMIT_SECONDS) for rank in (0, 1)] == [0, 0]
         # They were no part of the new job: it still waits for its nodes.
-        job.let("never")
+        (tmp_path / "abort").unlink()
         again = [job.start_again(rank) for rank in range(3)]
         for worker in again:
             worker.wait_for('"stands"', LIMIT_SECONDS)
