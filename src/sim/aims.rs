@@ -1,6 +1,6 @@
 //! Troubles that aim at the cells of the table, so that each is hit in few stories: each seed aims at a few of them.
 
-use super::cells::cells;
+use super::cells::{cells, BESIDE};
 use super::plan::{Ending, Moment, Plan, Trouble, When};
 use super::random::Random;
 use super::table::{Event as Met, Phase, Written};
@@ -92,6 +92,10 @@ impl Plan {
         if self.nth.is_multiple_of(4) {
             // Otherwise this is rarely met: a node that has a connection then is soon a member.
             aims.extend(self.aim(random, Met::ConnectionReset, Phase::Forming));
+        }
+        let number = self.nth % 9;
+        for (_, event, phase) in BESIDE.into_iter().filter(|beside| beside.0 == number) {
+            aims.extend(self.aim(random, event, phase));
         }
         random.shuffle(&mut aims);
         if ending == Ending::Aborted {
@@ -202,6 +206,11 @@ impl Plan {
                 self.launched |= kind == CHILD_ENDED;
                 let leaving = When::In(phase, random.span_ms(0..60));
                 aim.push((leaving, Trouble::Kill { slot, back: random.span_ms(30..600), forgets: false }));
+            }
+            CHILD_ENDED if phase == Phase::Forming => {
+                self.launched = true;
+                let early = When::In(phase, random.span_ms(0..300));
+                aim.push((early, Trouble::Kill { slot, back: random.span_ms(30..1500), forgets: false }));
             }
             CHILD_ENDED => {
                 self.launched = true;

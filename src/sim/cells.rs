@@ -222,7 +222,8 @@ pub(super) fn passed_over(often: impl Iterator<Item = (u8, Phase, u64)>) -> Vec<
     for (kind, phase, times) in often {
         let Some(said) = MESSAGES.iter().find(|said| said.0 == kind) else { continue };
         for (event, phases) in with_message(said) {
-            if !phases.is_empty() && !cells.contains(&(event, phase)) {
+            let is_beside = BESIDE.iter().any(|beside| (beside.1, beside.2) == (event, phase));
+            if !phases.is_empty() && !is_beside && !cells.contains(&(event, phase)) {
                 passed.push(format!("{}: sent {times} times while {phase:?}", name(event)));
             }
         }
@@ -272,6 +273,14 @@ pub(super) fn unaimed() -> Vec<(Event, Phase)> {
     let asked = Phase::ALL.into_iter().flat_map(|phase| [(Event::Asked, phase), (Event::AskedWhileAway, phase)]);
     asked.chain(ONCE.map(|event| (event, Phase::Once))).collect()
 }
+
+/// Cells that stories aim at beside what else they aim at: of each nine stories with recovery, those with these numbers. In
+/// `MESSAGES` they would make another story of each seed. No seed of `found.rs` has one of these numbers.
+pub(super) const BESIDE: [(u64, Event, Phase); 3] = [
+    (2, Event::SchedulerBefore(36), Phase::Forming),
+    (4, Event::SchedulerAfter(36), Phase::Forming),
+    (7, Event::MessageLost(36), Phase::Forming),
+];
 
 /// Every cell that must be hit, and can be aimed at.
 pub(super) fn cells() -> Vec<(Event, Phase)> {

@@ -1,6 +1,6 @@
 //! What happened in which phase, how often: the table that says what the stories reach.
 
-use super::cells::{cells, required, unaimed};
+use super::cells::{cells, required, unaimed, BESIDE};
 use crate::wire::{Message, Record};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -222,7 +222,9 @@ impl Table {
 
     /// The cells that were hit less often.
     pub(super) fn missing(&self, least: u64) -> Vec<String> {
-        let times = cells().into_iter().chain(unaimed()).map(|(event, phase)| (event, phase, self.of(event, phase)));
+        let beside = BESIDE.map(|(_, event, phase)| (event, phase));
+        let wanted = cells().into_iter().chain(unaimed()).chain(beside);
+        let times = wanted.map(|(event, phase)| (event, phase, self.of(event, phase)));
         let missing = times.filter(|(.., times)| *times < least);
         missing.map(|(event, phase, times)| format!("{} while {phase:?}: {times}", name(event))).collect()
     }
