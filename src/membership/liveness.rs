@@ -196,6 +196,8 @@ impl FailureDetector {
         let witness = witness.filter(|witness| witness.suffices(detached.how, node.contact.heard));
         let up = self.time_is_up(silence, detached.since);
         let heard = node.last_heard(now);
+        // A connection that ends before its node has taken up an epoch may be another's: the node may not know of it.
+        let comes_at_once = detached.how == Closed::Ended && !node.is_unheard();
         let ended = match detached.how {
             Closed::Ended => "its connection ended",
             Closed::Broken | Closed::Refused => "its connection broke",
@@ -224,7 +226,7 @@ impl FailureDetector {
             };
             return Some((key, format!("is lost: {ended} ({words}), and {seen}{heard}")));
         }
-        let last = if detached.how == Closed::Ended { detached.since + REATTACH } else { up };
+        let last = if comes_at_once { detached.since + REATTACH } else { up };
         if now >= last {
             return Some((key, late(last)));
         }

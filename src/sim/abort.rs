@@ -108,7 +108,8 @@ impl World {
         there.copied().find(|node| {
             let process = &self.processes[*node];
             let is_well = process.alive && process.to_blame.is_none() && process.disturbed == [false; 2];
-            is_well && !process.knows_of_abort()
+            // One that aborts is told when that is durable, which may be so late that it has told the others itself.
+            is_well && !process.knows_of_abort() && !self.aborting.callers.contains(node)
         })
     }
 }
