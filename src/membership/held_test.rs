@@ -310,6 +310,21 @@ fn nobody_on_another_host_is_judged_before_the_heartbeat_time_out_either_whateve
 }
 
 #[test]
+fn a_connection_that_ends_before_its_node_has_taken_up_its_epoch_proves_nothing() {
+    for has_taken_it_up in [false, true] {
+        let mut again = started_again_elsewhere();
+        again.join(0, Register { host: host("there"), ..attached(0) });
+        if has_taken_it_up {
+            again.say(0, Message::InEpoch(InEpoch { epoch: Epoch(1) }));
+        }
+        again.close(0, Closed::Ended);
+        again.pass(Duration::from_millis(200));
+        let lost = again.scheduler.conductor.cluster.nodes.lost();
+        assert_eq!(lost, if has_taken_it_up { vec![0] } else { vec![] }, "taken up: {has_taken_it_up}");
+    }
+}
+
+#[test]
 fn a_journal_that_is_rewritten_still_says_how_often_the_scheduler_was_started() {
     let again = started_again_elsewhere();
     assert_eq!(again.scheduler.snapshot().first(), Some(&Record::Generation(4)));
