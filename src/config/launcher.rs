@@ -295,7 +295,8 @@ impl Launcher {
         local.map(|local| local != size)
     }
 
-    /// Reports a contradiction between the launcher's own variables: the first two that cannot both be true.
+    /// Reports a contradiction between the launcher's own variables: the first two that cannot both be true. No setting has
+    /// the number of processes on this host, so what is no such number is reported here, too.
     pub fn contradiction(&self, environment: &Environment) -> Result<()> {
         let (rank, size) = (Some(self.rank), Some(self.size));
         for (index, count) in [(rank, size), (self.local_rank, size), (self.local_rank, self.local_size)] {
@@ -310,8 +311,14 @@ impl Launcher {
                 }
             }
         }
-        let Some(local_size) = self.local_size else { return Ok(()) };
+        let Some((local_size, set)) = self.local_size.and_then(|name| Some((name, environment.get(name)?))) else {
+            return Ok(());
+        };
         match (number(environment, local_size), number(environment, self.size)) {
+            (None | Some(0), _) => {
+                let (Text::Valid(shown) | Text::Garbled(shown)) = set;
+                Err(Error::config(format!("{local_size} is {}: expected a whole number, 1 or more", show(shown))))
+            }
             (Some(local), Some(all)) if local > all => Err(Error::config(format!(
                 "{local_size} is \"{local}\" and {} is \"{all}\": expected no more processes on this host than in all",
                 self.size

@@ -143,6 +143,15 @@ fn bad_numbers_of_a_launcher_name_its_variable() {
         message(&TORCHRUN, &[("WORLD_SIZE", "0")]),
         "RANK is \"3\" and WORLD_SIZE is \"0\": expected RANK to be less than WORLD_SIZE"
     );
+    for (base, name, rank) in [
+        (&OPEN_MPI[..], "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        (&TORCHRUN, "LOCAL_WORLD_SIZE", "LOCAL_RANK"),
+    ] {
+        for number in ["two", "-1", "0", "1.5"] {
+            let said = format!("{name} is \"{number}\": expected a whole number, 1 or more");
+            assert_eq!(message(base, &[(name, number), (rank, "")]), said);
+        }
+    }
     assert_eq!(message(&TORCHRUN, &[("RANK", "-1")]), "RANK is \"-1\": expected a whole number from 0 to 1048575");
     assert!(message(&TORCHRUN, &[("MASTER_ADDR", "a b")]).starts_with("MASTER_ADDR is \"a b\": expected a host name"));
     for port in ["65534", "80", "29500x", "0"] {

@@ -126,6 +126,10 @@ WRONG = {
     ),
     "rank no number": ({"RANK": "first", "WORLD_SIZE": 2}, ["RANK", '"first"', "whole number"]),
     "size no number": ({"RANK": 0, "WORLD_SIZE": "2x"}, ["WORLD_SIZE", '"2x"', "whole number"]),
+    "local size no number": (
+        {"OMPI_COMM_WORLD_RANK": 0, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_LOCAL_SIZE": "two"},
+        ["OMPI_COMM_WORLD_LOCAL_SIZE", '"two"', "whole number"],
+    ),
     "master port no number": ({"RANK": 0, "WORLD_SIZE": 2, "MASTER_PORT": "29x"}, ["MASTER_PORT", '"29x"']),
     "master port leaves no room": ({"RANK": 0, "WORLD_SIZE": 2, "MASTER_PORT": "65534"}, ["MASTER_PORT", '"65534"', "65533"]),
     "node id against rank": ({"RANK": 0, "WORLD_SIZE": 2, "MS_NODE_ID": "1"}, ["MS_NODE_ID", '"1"', "RANK", '"0"']),

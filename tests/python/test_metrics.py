@@ -181,7 +181,7 @@ def test_the_commands_of_the_page(tmp_path):
         assert (tmp_path / "muster.prom").read_text().endswith("muster_scheduler_up 0\n")
 
 
-@pytest.mark.parametrize("words, said", [("--watch=0", '--watch is "0"; it must be seconds above 0'), ("--watch", "--watch needs a value")])
+@pytest.mark.parametrize("words, said", [("--watch=0", '--watch is "0"; it must be seconds from 0.001 to 86400'), ("--watch", "--watch needs a value")])
 def test_a_wrong_watch_is_explained(words, said):
     ended = status(*words.split())
     assert (ended.returncode, ended.stdout) == (2, "") and said in ended.stderr

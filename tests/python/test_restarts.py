@@ -330,6 +330,39 @@ def test_the_users_signal_ends_it_in_the_middle_of_restarts(tmp_path):
         job.nothing_left()
 
 
+# A start that fails
+
+
+def test_a_program_that_is_gone_is_tried_so_often_and_the_summary_tells_how_the_worker_had_ended_and_why_it_stays_away(tmp_path):
+    program = tmp_path / "program"
+    all_run = "touch $KEPT/$RANK_ID; while [ $(ls $KEPT | wc -l) -lt 4 ]; do sleep 0.01; done"
+    program.write_text(f'#!/bin/sh\n{all_run}\nif [ $RANK_ID = 1 ]; then rm "$0"; kill -9 $$; fi\nexec sleep 600\n')
+    program.chmod(0o755)
+    with Job(tmp_path, program, restarts=2) as job:
+        assert job.wait(LIMIT) == 128 + signal.SIGKILL
+        ended = f"worker 1 (pid {job.child('worker 1')}) was ended by signal 9 (SIGKILL)"
+        for number in (1, 2):
+            assert f"muster: {ended}; restart {number} of 2 failed: " in job.stderr
+        assert re.search(rf"first failure: {re.escape(ended)}, .*\n    it could not be started again: .*No such file", job.stderr)
+        assert "exited with code" not in job.log("worker_1.log")
+        job.nothing_left()
+
+
+def test_a_scheduler_whose_start_fails_once_is_started_again(tmp_path):
+    with Job(tmp_path, *returning(), restarts=1000, hold=True) as job:
+        job.stand()
+        away = job.logs.with_name(f"{job.logs.name}-away")
+        job.logs.rename(away)
+        try:
+            os.kill(job.child("the scheduler"), signal.SIGKILL)
+            job.wait_for(r"the scheduler \(pid \d+\) was ended by signal 9 \(SIGKILL\); restart 2 of 1000 failed: ", LIMIT)
+        finally:
+            away.rename(job.logs)
+        job.await_restart("the scheduler")
+        job.release()
+        job.ends_well()
+
+
 # What is refused
 
 

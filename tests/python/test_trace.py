@@ -1,6 +1,7 @@
 """MUSTER_TRACE and `muster trace merge`: what ranks have recorded, even a killed one, which was late, and what is refused."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -253,6 +254,18 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path):
     (tmp_path / "a.worker_0.0.json").write_text("[\nhello\nworld\n")
     ended = merge(tmp_path)
     assert ended.returncode == 1 and "a.worker_0.0.json: line 2 is no event" in ended.stderr
+
+
+def test_what_is_no_file_is_refused_by_name_and_nobody_waits_for_it(tmp_path):
+    place = tmp_path / "a.worker_0.0.json"
+    os.mkfifo(place)
+    said = "a.worker_0.0.json: it is no regular file: expected a trace"
+    ended = merge(tmp_path)
+    assert ended.returncode == 1 and said in ended.stderr, ended
+    place.unlink()
+    place.symlink_to("/dev/zero")
+    ended = merge(tmp_path)
+    assert ended.returncode == 1 and said in ended.stderr, ended
 
 
 def test_the_commands_of_the_page(tmp_path):

@@ -4,10 +4,15 @@
 use super::number_set::NumberSet;
 use crate::cli::words::boolean;
 use muster::config::parse_json;
+use muster::net::file;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
+
+/// The longest file of `--bind_numa`, in bytes: far more than the devices of a host need.
+const FILE_MAX_BYTES: u64 = 1 << 20;
 
 /// How the cores, or the memory, are divided among what is started here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,7 +143,7 @@ fn of_file(path: &str, cores: Bind) -> Result<Binds, String> {
     if cores != Bind::Off {
         return Err(wrong("is a file that binds the cores, too: leave --bind_core out"));
     }
-    let bytes = std::fs::read(path).map_err(|error| wrong(&format!("can't be read: {error}")))?;
+    let bytes = file::read(Path::new(path), FILE_MAX_BYTES).map_err(|why| wrong(&why))?;
     let value = parse_json(&bytes).map_err(|why| wrong(&why))?;
     let file = File { asked: Asked { option: &format!("--bind_numa: {path}"), example: "" }, value: &value };
     let mut binds = Binds::default();
@@ -301,6 +306,11 @@ mod tests {
             assert!(error.starts_with("--bind_numa") && error.contains(said), "{text}: {error}");
         }
         assert!(Binds::read(None, Some("/no/such.json")).unwrap_err().contains("can't be read"));
+        let endless = std::env::temp_dir().join(format!("muster-binds-{}.json", std::process::id()));
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        let error = Binds::read(None, endless.to_str()).unwrap_err();
+        std::fs::remove_file(&endless).unwrap();
+        assert!(error.ends_with("which is no file"), "{error}");
         assert!(Binds::read(Some("True"), Some("x.json")).unwrap_err().contains("leave --bind_core out"));
     }
 }

@@ -69,6 +69,8 @@ pub struct Child {
     pub launch: LaunchId,
     /// How often it was started again.
     pub restarts: u32,
+    /// Why it could not be started again, if the last attempt failed.
+    pub unstarted: Option<String>,
     /// Where its output goes.
     pub log: PathBuf,
 }
@@ -199,7 +201,10 @@ impl<'a> Launch<'a> {
             let log = self.log(part);
             let output = self.fresh_log(&log, index == 0).map_err(|error| of_file(&log, &error));
             match output.and_then(|output| self.start(part, &output)) {
-                Ok((pid, launch)) => children.push(Child { part, pid, pid_before: None, launch, restarts: 0, log }),
+                Ok((pid, launch)) => {
+                    let (pid_before, unstarted) = (None, None);
+                    children.push(Child { part, pid, pid_before, launch, restarts: 0, unstarted, log });
+                }
                 Err(error) => {
                     stop_now(&children);
                     return Err(io::Error::new(error.kind(), format!("can't start {part}: {error}")));
@@ -270,6 +275,7 @@ impl<'a> Launch<'a> {
         }
         child.launch = launch;
         child.restarts += 1;
+        child.unstarted = None;
         child.pid_before = Some(std::mem::replace(&mut child.pid, pid));
         Ok(())
     }

@@ -19,7 +19,6 @@ use super::signals::Signals;
 use super::summary::{self, Outcome};
 use super::supervise::{Action, Supervisor, Verdict, Whom, KILL_AFTER_SIGNAL, OVER};
 use super::unclean_exits::{AtFirst, Later, UncleanExits, Without};
-use crate::code;
 use crate::status::ask::ask;
 use crate::sys::{self, Ending};
 use crate::voice::Voice;
@@ -402,7 +401,8 @@ impl Run<'_, '_> {
             Ok(()) => self.voice.say(format!("muster: {how}; {restart} has pid {}\n", child.pid)),
             Err(error) => {
                 self.voice.say(format!("muster: {how}; {restart} failed: {error}\n"));
-                self.supervisor.ended(index, Ending::Exit(code::FAILED), self.began.elapsed());
+                child.unstarted = Some(error.to_string());
+                self.supervisor.not_started(index, self.began.elapsed());
             }
         }
     }

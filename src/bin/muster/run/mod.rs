@@ -24,6 +24,7 @@
 //! | [`restarts`] | how often and how soon a child is started again: pure |
 //! | [`child_state`] | how far a child's present life is, and what follows it: pure |
 //! | [`supervise`] | when to stop which child, which comes back, and which failed first: pure |
+//! | [`action`] | what is to be done to which of them |
 //! | [`stop`] | how long each child is left alone when a run is stopped |
 //! | [`restart_check`] | asks the scheduler whether the job goes on, before a child is started again |
 //! | [`job_check`] | hears from the scheduler whether the job is over, if other launchers see what this one does not |
@@ -45,6 +46,7 @@
 //! each stream. Tested beside each module, and with real processes by `tests/python/test_run.py`, `test_run_logs.py`,
 //! `test_restarts.py`, `test_hosts.py` and `test_many_hosts.py`.
 
+mod action;
 mod bind_values;
 mod binding;
 mod capacity;

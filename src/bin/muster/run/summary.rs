@@ -153,7 +153,8 @@ fn failed(first: usize, then: &[usize], outcome: &Outcome, cause: Option<&Cause>
         // Everybody is told the first cause in the same words: reading them once is enough.
         let news = said.filter(|said| words.as_ref().is_none_or(|words| !said.contains(words.as_str())));
         let news = news.map(|news| format!(": {}", cut(&news, OTHERS_CHARS))).unwrap_or_default();
-        says.push_str(&format!("muster: then {}{news}\n", how(child, endings[*other])));
+        let unstarted = unstarted(child).map(|words| format!("; {words}")).unwrap_or_default();
+        says.push_str(&format!("muster: then {}{unstarted}{news}\n", how(child, endings[*other])));
     }
     if then.len() > OTHERS {
         says.push_str(&format!("muster: and {} more\n", then.len() - OTHERS));
@@ -202,7 +203,14 @@ fn first_line(what: &str, first: usize, outcome: &Outcome, words: Option<&str>) 
     } else if outcome.endings[first] == Ending::Exit(0) {
         text.push_str(&format!("    {}\n", with_code_0(words)));
     }
+    text.extend(unstarted(child).map(|words| format!("    {words}\n")));
     text
+}
+
+/// Why a child did not come back, if it was to and could not be started.
+fn unstarted(child: &Child) -> Option<String> {
+    let why = child.unstarted.as_ref()?;
+    Some(format!("it could not be started again: {why}"))
 }
 
 /// Why an end with code 0 is the first failure, by the scheduler's words.

@@ -8,6 +8,7 @@ fn children() -> Vec<Child> {
         pid_before: None,
         launch: LaunchId([0; 16]),
         restarts: index,
+        unstarted: None,
         log: format!("/nonexistent/worker_{index}.log").into(),
     };
     let scheduler = Child {
@@ -16,6 +17,7 @@ fn children() -> Vec<Child> {
         pid_before: None,
         launch: LaunchId([0; 16]),
         restarts: 0,
+        unstarted: None,
         log: "/nonexistent/scheduler.log".into(),
     };
     vec![scheduler, worker(0), worker(1), worker(12)]
@@ -75,6 +77,20 @@ fn an_end_with_code_0_can_be_the_first_failure() {
     assert!(code == 1 && text.contains("it left the cluster (muster_finalize) while others still needed it"), "{text}");
     outcome.never_joined.push(1);
     assert!(summary(&outcome).0.contains("without joining the cluster"));
+}
+
+#[test]
+fn one_that_could_not_be_started_again_is_told_with_how_it_had_ended_and_why_it_did_not_come_back() {
+    let endings = [Ending::Exit(0), Ending::Exit(3), Ending::Signal(9), Ending::Exit(0)];
+    let mut children = children();
+    children[1].unstarted = Some("Too many processes".to_owned());
+    children[2].unstarted = Some("No such file".to_owned());
+    let (text, code) = summary(&outcome(Verdict::Failed { first: 2, then: vec![1] }, children, &endings));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((code, lines[1]), (137, "    it could not be started again: No such file"));
+    assert!(lines[0].contains("worker 1 (pid 101) was ended by signal 9 (SIGKILL)"), "{text}");
+    let then = "muster: then worker 0 (pid 100) exited with code 3; it could not be started again: Too many processes";
+    assert_eq!(lines[2], then);
 }
 
 /// A log of its own, with these words in it.

@@ -14,7 +14,7 @@
 //! scheduler comes back only if something ended it, such as a disk that refused its journal. If it ends by itself the job is
 //! over. Then only a worker that was killed is started again, because it may have been about to end well. All workers have a
 //! while ([`OVER`]) to end. The ends of their last lives are then the result, unless the scheduler here says that one has
-//! aborted the job. Tested in `supervise_test.rs`.
+//! aborted the job. Tested in `supervise_test.rs` and `not_started_test.rs`.
 //!
 //! Decision: a journal that fails while the scheduler serves costs a restart. A new start may mend it: the torn end is
 //! cut off, and the disk may have room again. A journal that fails as the scheduler starts is not tried again: on a
@@ -30,31 +30,8 @@ use muster::types::Role;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+pub use super::action::{Action, Whom};
 pub use super::stop::{CLOSING, KILL_AFTER_SIGNAL, OVER, SCHEDULER_AFTER_FAILURE, SCHEDULER_AFTER_GIVING_UP};
-
-/// The processes that an action is for. A child always stands for its whole process group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// All workers, also those that have ended: their children may live.
-    Workers,
-    /// The scheduler.
-    Scheduler,
-    /// A process that a child has left behind outside its group.
-    Stray(i32),
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Ask these processes to end.
-    Terminate(Whom),
-    /// Kill these processes.
-    Kill(Whom),
-    /// Kill what is left of this child's last life: another life will begin in its place.
-    Clear(usize),
-    /// Start this child again.
-    Start(usize),
-}
 
 /// How it all ended. Children are named by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +142,7 @@ impl Supervisor {
         })
     }
 
-    /// A child was found to have ended, or could not be started again.
+    /// A child was found to have ended.
     pub fn ended(&mut self, child: usize, ending: Ending, now: Duration) {
         let one = &mut self.children[child];
         if !one.ends(ending) {
@@ -181,7 +158,8 @@ impl Supervisor {
             self.children.iter_mut().filter(waits).for_each(|one| one.is_found_lost(now));
         }
         if failed {
-            self.lost(child, now);
+            self.children[child].is_found_lost(now);
+            self.comes_back_or_fails(child, now);
         }
         if !back_after_the_end(&self.children).is_empty() {
             self.stop.get_or_insert_with(|| Stop::after_the_scheduler(now));
@@ -193,13 +171,24 @@ impl Supervisor {
     pub fn ended_uncleanly(&mut self, child: usize, now: Duration) {
         let is_over = self.signal().is_some() || self.failures.contains(&child);
         if self.children[child].ended_well() && !is_over {
-            self.lost(child, now);
+            self.children[child].is_found_lost(now);
+            self.comes_back_or_fails(child, now);
             self.tick(now);
         }
     }
 
-    fn lost(&mut self, child: usize, now: Duration) {
-        self.children[child].is_found_lost(now);
+    /// The next life of a child, which was about to begin, could not be started. So the life before it is the present one
+    /// again: what ended that is what is told. The next attempt is a restart, too.
+    pub fn not_started(&mut self, child: usize, now: Duration) {
+        self.children[child].put_off(None);
+        match self.stop.as_ref().is_some_and(Stop::is_hard) {
+            true => self.cut_short.push(child),
+            false => self.comes_back_or_fails(child, now),
+        }
+        self.tick(now);
+    }
+
+    fn comes_back_or_fails(&mut self, child: usize, now: Duration) {
         if self.may_return(child, self.children[child].ending()) && self.children[child].comes_back(now) {
             self.lost.retain(|other| *other != child);
             self.lost.push(child);
@@ -339,7 +328,10 @@ impl Supervisor {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Duration) {
-        self.close_when_done(now);
+        if self.all_done() && self.stop.is_none() {
+            self.begin_no_more();
+            self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(Why::Done, now + 2 * CLOSING) });
+        }
         let late = back_after_the_end(&self.children);
         let has_time = self.stop.as_ref().is_some_and(Stop::leaves_time);
         if has_time && self.scheduler_says(0) && late.is_empty() {
@@ -398,13 +390,6 @@ impl Supervisor {
     }
 
     /// Once every worker of the job has ended well nobody needs the scheduler. Multi-host jobs end when it says so.
-    fn close_when_done(&mut self, now: Duration) {
-        if self.all_done() && self.stop.is_none() {
-            self.begin_no_more();
-            self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(Why::Done, now + 2 * CLOSING) });
-        }
-    }
-
     /// Whether every worker of the job is here and has ended well, by itself.
     fn all_done(&self) -> bool {
         self.all_here && self.children.iter().all(|one| one.is_scheduler() || one.ended_well())
@@ -498,3 +483,7 @@ impl Supervisor {
 #[cfg(test)]
 #[path = "supervise_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "not_started_test.rs"]
+mod not_started_tests;

@@ -1,11 +1,11 @@
 use super::*;
 
-const SCHEDULER: usize = 0;
+pub(super) const SCHEDULER: usize = 0;
 
 /// A scheduler and three workers on one host, and the time.
-struct TestJob {
-    supervisor: Supervisor,
-    now: Duration,
+pub(super) struct TestJob {
+    pub(super) supervisor: Supervisor,
+    pub(super) now: Duration,
 }
 
 fn job() -> TestJob {
@@ -13,7 +13,7 @@ fn job() -> TestJob {
 }
 
 impl TestJob {
-    fn ends(&mut self, child: usize, ending: Ending) -> &mut TestJob {
+    pub(super) fn ends(&mut self, child: usize, ending: Ending) -> &mut TestJob {
         self.supervisor.ended(child, ending, self.now);
         self
     }
@@ -23,23 +23,23 @@ impl TestJob {
         self
     }
 
-    fn signal(&mut self, signal: i32) -> &mut TestJob {
+    pub(super) fn signal(&mut self, signal: i32) -> &mut TestJob {
         self.supervisor.signalled(signal, self.now);
         self
     }
 
     /// Lets time pass and gives what is done in it.
-    fn after(&mut self, millis: u64) -> Vec<Action> {
+    pub(super) fn after(&mut self, millis: u64) -> Vec<Action> {
         self.now += Duration::from_millis(millis);
         self.supervisor.tick(self.now);
         self.actions()
     }
 
-    fn actions(&mut self) -> Vec<Action> {
+    pub(super) fn actions(&mut self) -> Vec<Action> {
         std::iter::from_fn(|| self.supervisor.next_action()).collect()
     }
 
-    fn blamed(&self, named: Option<usize>) -> usize {
+    pub(super) fn blamed(&self, named: Option<usize>) -> usize {
         match self.supervisor.verdict(named) {
             Verdict::Failed { first, .. } => first,
             other => panic!("{other:?}"),
@@ -272,15 +272,15 @@ fn strays_are_asked_once_and_then_killed() {
 
 const MANY: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(250);
-const KILLED: Ending = Ending::Signal(libc::SIGKILL);
+pub(super) const KILLED: Ending = Ending::Signal(libc::SIGKILL);
 
 /// The same job. Each of its processes may be started again, five seconds after its start.
-fn returning(max_restarts: u32) -> TestJob {
+pub(super) fn returning(max_restarts: u32) -> TestJob {
     let supervisor = Supervisor::new([true, false, false, false], true, max_restarts);
     TestJob { supervisor, now: Duration::from_secs(5) }
 }
 
-fn begins(child: usize) -> [Action; 2] {
+pub(super) fn begins(child: usize) -> [Action; 2] {
     [Action::Clear(child), Action::Start(child)]
 }
 
@@ -585,13 +585,4 @@ fn an_unclean_exit_is_a_loss() {
     assert_eq!(job.after(500), [ASK_WORKERS, ASK_SCHEDULER].concat());
     job.all_end(&[1, 3, SCHEDULER], Ending::Signal(libc::SIGTERM));
     assert_eq!(job.supervisor.verdict(None), Verdict::Failed { first: 2, then: vec![] });
-}
-
-#[test]
-fn what_cannot_be_started_has_failed_again() {
-    let mut job = returning(2);
-    job.ends(1, KILLED).actions();
-    assert_eq!(job.ends(1, Ending::Exit(1)).after(100), begins(1));
-    job.ends(1, Ending::Exit(1));
-    assert_eq!(job.after(250), ASK_WORKERS);
 }

@@ -10,7 +10,15 @@ use std::time::Instant;
 
 fn child(rank: u32, pid: i32) -> Child {
     let part = Part::Worker { index: rank, rank: Some(rank) };
-    Child { part, pid, pid_before: None, launch: LaunchId([0; 16]), restarts: 0, log: "/nonexistent".into() }
+    Child {
+        part,
+        pid,
+        pid_before: None,
+        launch: LaunchId([0; 16]),
+        restarts: 0,
+        unstarted: None,
+        log: "/nonexistent".into(),
+    }
 }
 
 fn life(pid: u32) -> Process {

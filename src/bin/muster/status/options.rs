@@ -56,6 +56,8 @@ pub const SCHED_PORT: Opt =
 pub const TIMEOUT: Opt =
     option("timeout", Takes::Value("SECONDS"), "5", "how long all of it may take, fractions allowed");
 
+/// A millisecond. What is far shorter would be no time at all once it is a number of nanoseconds.
+const SECONDS_MIN: f64 = 0.001;
 /// A day.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -114,8 +116,8 @@ pub fn parse(
 }
 
 fn seconds(option: &str, text: &str) -> Result<Duration, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= SECONDS_MAX);
-    let right = format!("seconds above 0, {SECONDS_MAX} at most");
+    let number = text.parse::<f64>().ok().filter(|number| (SECONDS_MIN..=SECONDS_MAX).contains(number));
+    let right = format!("seconds from {SECONDS_MIN} to {SECONDS_MAX}");
     number.map(Duration::from_secs_f64).ok_or_else(|| format!("--{option} is {text:?}; it must be {right}"))
 }
 
@@ -207,6 +209,7 @@ mod tests {
     fn time_and_format() {
         let options = asked("", &[]);
         assert_eq!((options.whom.timeout, options.format), (Duration::from_secs(5), Format::Text));
+        assert_eq!(asked("--timeout 0.001", &[]).whom.timeout, Duration::from_millis(1));
         let options = asked("--timeout 0.25 --format=json", &[]);
         assert_eq!((options.whom.timeout, options.format), (Duration::from_millis(250), Format::Json));
         let options = asked("--format=prometheus --watch 15 --output a/b", &[]);
@@ -221,9 +224,11 @@ mod tests {
             ("--sched_prot=1", &[][..], "there is no option --sched_prot; did you mean --sched_port?"),
             ("here", &[], "\"here\" is not expected"),
             ("--timeout", &[], "--timeout needs a value"),
-            ("--timeout=0", &[], "--timeout is \"0\"; it must be seconds above 0"),
+            ("--timeout=0", &[], "--timeout is \"0\"; it must be seconds from 0.001 to 86400"),
+            ("--timeout=1e-300", &[], "--timeout is \"1e-300\"; it must be seconds from 0.001"),
+            ("--watch=1e-10", &[], "--watch is \"1e-10\"; it must be seconds from 0.001"),
             ("--timeout=nan", &[], "--timeout is \"nan\""),
-            ("--watch=-1", &[], "--watch is \"-1\"; it must be seconds above 0"),
+            ("--watch=-1", &[], "--watch is \"-1\"; it must be seconds from 0.001"),
             ("--format=xml", &[], "--format is \"xml\"; it must be text, json or prometheus"),
             (
                 "--sched_port=80x",

@@ -4,12 +4,15 @@
 use muster::types::CallKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format that this command reads.
 const VERSION: u64 = 1;
+/// The longest line that is read, in bytes. The library writes far shorter ones.
+const LINE_MAX_BYTES: u64 = 1 << 20;
 
 /// What one rank has recorded. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -151,13 +154,14 @@ fn file(path: &Path) -> Result<Option<Trace>, String> {
 /// Passes each event of a file to `each`, with the number of its line; at most so many lines.
 pub fn lines(path: &Path, most: usize, mut each: impl FnMut(Value, usize) -> Result<(), String>) -> Result<(), String> {
     let failed = |why: String| format!("{}: {why}", path.display());
-    let reader = BufReader::new(File::open(path).map_err(|error| failed(error.to_string()))?);
+    let mut reader = BufReader::new(open(path).map_err(failed)?);
     let mut unread: Option<String> = None;
-    for (number, line) in (1..=most).zip(reader.split(b'\n')) {
+    for number in 1..=most {
+        let Some(line) = next_line(&mut reader, number).map_err(failed)? else { break };
         if let Some(why) = unread {
             return Err(failed(why)); // only the last line may be incomplete
         }
-        let line = String::from_utf8_lossy(&line.map_err(|error| failed(error.to_string()))?).into_owned();
+        let line = String::from_utf8_lossy(&line);
         let text = line.trim().trim_end_matches(',');
         if text.is_empty() || text == "[" || text == "]" {
             continue;
@@ -168,6 +172,26 @@ pub fn lines(path: &Path, most: usize, mut each: impl FnMut(Value, usize) -> Res
         }
     }
     Ok(())
+}
+
+/// Opens a trace. To open a pipe does not wait for a writer.
+fn open(path: &Path) -> Result<File, String> {
+    let unreadable = |error: io::Error| error.to_string();
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
+    match file.metadata().map_err(unreadable)?.is_file() {
+        true => Ok(file),
+        false => Err("it is no regular file: expected a trace that a run has written".to_owned()),
+    }
+}
+
+/// The line of this number, without its end; nothing behind the last one.
+fn next_line(reader: &mut impl BufRead, number: usize) -> Result<Option<Vec<u8>>, String> {
+    let mut line = Vec::new();
+    let length = reader.take(LINE_MAX_BYTES + 1).read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+    if length as u64 > LINE_MAX_BYTES {
+        return Err(format!("line {number} is too long: expected an event, in at most {LINE_MAX_BYTES} bytes"));
+    }
+    Ok((length > 0).then_some(line))
 }
 
 fn head(path: &Path, event: &Value) -> Result<Trace, String> {
@@ -311,11 +335,13 @@ mod tests {
         let (one, two) = (begin("aaaaaaaa11", 0), begin("bbbbbbbb22", 0));
         let both = [("a.worker_0.0.json", &*one), ("b.worker_0.0.json", &*two)];
         let broken = format!("{one}no event\n{CALL}\n");
+        let long = one.replace("worker", &"w".repeat(LINE_MAX_BYTES as usize));
         for (name, files, job, said) in [
             ("none", &[][..], None, "DIR has no trace: a run with MUSTER_TRACE=DIR writes them"),
             ("other", &both[..1], Some("bb"), "DIR has no trace of a job bb"),
             ("two", &both[..], None, "DIR has traces of 2 jobs: choose one with --job: aaaaaaaa, bbbbbbbb"),
             ("bad", &[("a.worker_0.0.json", &*broken)][..], None, "DIR/a.worker_0.0.json: line 3 is no event: "),
+            ("long", &[("a.worker_0.0.json", &*long)][..], None, "DIR/a.worker_0.0.json: line 2 is too long: expected"),
             (
                 "foreign",
                 &[("a.worker_0.0.json", "[{}]\n")][..],

@@ -7,8 +7,13 @@ use crate::run::hccl;
 use crate::run::parse::{self, Placement, SchedulerAt};
 use muster::config::{hosts_of_lines, hosts_of_words, whole, HostSlots, Key, NODES_LIMIT};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
+
+/// The longest `--hostfile`, in bytes: room for the lines of as many hosts as a job can have nodes.
+const HOST_FILE_MAX_BYTES: u64 = 64 * NODES_LIMIT;
 
 /// Options that are about all hosts, and mean nothing to one host's launcher.
 const OF_ALL: [&str; 10] =
@@ -170,9 +175,18 @@ fn mentions(words: &Words) -> Result<Option<Vec<HostSlots>>, String> {
     }
 }
 
-/// The hosts of `--hostfile`.
+/// The hosts of `--hostfile`. It may be a pipe, as a shell makes one of `<(...)`.
 fn of_file(path: &Path) -> Result<Vec<HostSlots>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("--hostfile is {path:?}: {error}"))?;
+    let wrong = |why: String| format!("--hostfile is {path:?}: {why}");
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HOST_FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
+    read.map_err(|error| wrong(error.to_string()))?;
+    if bytes.len() as u64 > HOST_FILE_MAX_BYTES {
+        return Err(wrong(format!(
+            "it is too long: expected a line for each host, {HOST_FILE_MAX_BYTES} bytes at most"
+        )));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| wrong(format!("it is no text: {error}")))?;
     let hosts =
         hosts_of_lines(&text).map_err(|(line, words)| format!("--hostfile is {path:?}: line {line}: {words}"))?;
     match hosts.is_empty() {

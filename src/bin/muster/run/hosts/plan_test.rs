@@ -145,6 +145,10 @@ fn what_cannot_be_is_said_before_anything_starts() {
         ("-H one -x =b a", "-x is \"=b\"; it must be NAME or NAME=VALUE"),
         ("--ssh=ssh a", "--ssh starts workers on other hosts: name them with -H"),
         ("--hostfile=/no/such/file a", "--hostfile is \"/no/such/file\": "),
+        (
+            "--hostfile=/dev/zero a",
+            "--hostfile is \"/dev/zero\": it is too long: expected a line for each host, 67108864 ",
+        ),
     ] {
         let error = planned(line).unwrap_err();
         assert!(error.contains(said), "{line}: {error}");
