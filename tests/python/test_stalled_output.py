@@ -178,14 +178,10 @@ def read_slowly(command):
     return said[filled:]
 
 
-@pytest.mark.parametrize(
-    "output, why",
-    [('1<>"/dev/full"', "No space left"), ('1<>"{pipe}"', "nobody reads it"), (">&-", "Bad file descriptor")],
-    ids=["full", "unread", "closed"],
-)
+@pytest.mark.parametrize("output, why", [("/dev/full", "No space left"), (None, "nobody reads it")], ids=["full", "unread"])
 def test_process_ids_that_cannot_be_written_are_an_error_and_the_processes_go_on(output, why):
     with full_pipe() as path:
-        command = with_streams(output.format(pipe=path))
+        command = with_streams(f'1<>"{output or path}"')
         with Launch("--worker_num=1", "--master_port=0", "--", "sleep", "600", command=command) as launch:
             assert launch.wait(LIMIT) == 1
             said = f"muster: standard output cannot be written: {why}"

@@ -328,15 +328,13 @@ pub fn hear_of_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Opens the standard streams that this process was started without, so that no other file takes their place. To write to such a
-/// standard output is an error, as it was before: a result must not count as written.
+/// Opens the standard streams that this process was started without, so that no other file takes their place.
 pub fn open_standard_streams() {
-    for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        let how = if fd == libc::STDOUT_FILENO { libc::O_RDONLY } else { libc::O_RDWR };
+    for fd in 0..3 {
         // SAFETY: takes numbers only.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             // SAFETY: the path ends with NUL. The descriptor is the lowest that is free, which is `fd`; it stays open.
-            unsafe { libc::open(c"/dev/null".as_ptr(), how) };
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
         }
     }
 }

@@ -44,11 +44,14 @@ pub fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// Prints a result that somebody must get, and that must not hold up the command as long as its reader likes: where standard output
-/// takes nothing for [`PATIENCE`], or its reader has closed it, that is an error, too.
+/// Prints a result that must not hold up the command as long as its reader likes: where standard output takes nothing for
+/// [`PATIENCE`], that is an error, too.
 pub fn print_soon(text: &str) -> Result<(), String> {
     let mut soon = Output { descriptor: libc::STDOUT_FILENO, patience: Some(PATIENCE) };
-    soon.write_all(text.as_bytes()).map_err(|error| unwritten(&error))
+    match soon.write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes all of this to standard output.
