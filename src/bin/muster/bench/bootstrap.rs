@@ -26,7 +26,8 @@ pub const COMMAND: Described = Described {
     name: "muster bench bootstrap",
     summary: "time how long a cluster takes to start",
     about: "Times starting N processes with `muster run` until all have passed one barrier and ended. A start \
-            before those that are timed makes the files of their logs.",
+            before those that are timed makes the files of their logs. The logs are in the folder muster-bench-PID, \
+            among the system's temporary files. It stays if a start fails, or if you interrupt the benchmark.",
     options: &[
         option("worker_num", Takes::Value("N"), "8", "how many processes to start"),
         option("iters", Takes::Value("N"), "5", "how often a start is timed").letter('n'),
