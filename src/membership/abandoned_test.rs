@@ -327,8 +327,7 @@ fn an_abort_ends_the_job_for_good_all_the_same() {
 fn started_again(bench: &Bench, rewritten: bool) -> Bench {
     let mut records = if rewritten { bench.scheduler.snapshot() } else { bench.written.clone() };
     records.push(Record::Generation(bench.scheduler.conductor.cluster.generation + 1));
-    let again = Bench::resumed(recovering(), records);
-    again
+    Bench::resumed(recovering(), records)
 }
 
 fn attach(bench: &mut Bench, rank: u32) {

@@ -290,8 +290,7 @@ fn started_again_elsewhere() -> Bench {
     let mut bench = Bench::new(rules.clone());
     (0..NODES).for_each(|rank| bench.join(rank.into(), Register { host: host("there"), ..life(rank, 0) }));
     let records = bench.written.into_iter().chain((2..5).map(Record::Generation)).collect();
-    let again = Bench::resumed(rules, records);
-    again
+    Bench::resumed(rules, records)
 }
 
 #[test]

@@ -36,8 +36,7 @@ fn started_again(bench: Bench, number: u32) -> Bench {
 
 fn started_by(bench: Bench, rules: Rules) -> Bench {
     let records = bench.written.into_iter().chain([Record::Generation(2)]).collect();
-    let again = Bench::resumed(rules, records);
-    again
+    Bench::resumed(rules, records)
 }
 
 fn set(bench: &mut Bench, conn: u64, request: u64, key: &str, value: &[u8]) {
