@@ -84,10 +84,21 @@ static void gives_up(muster_cluster_t *cluster, int rank, struct ranks *ranks) {
         CHECK_IS(MUSTER_ERR_REVOKED, muster_barrier(world));
         CHECK_OK(muster_group_failure(world, &failure, sizeof failure));
         CHECK_IS(MUSTER_ERR_REVOKED, failure.status);
+        static const int32_t both[WORKERS] = {0, 1};
+        muster_group_t *made = NULL;
+        CHECK_IS(MUSTER_ERR_REVOKED, muster_group_create_members(cluster, both, 1, "own", limit_ms(), &made));
+        CHECK(made == NULL);
+        CHECK_OK(muster_group_set_timeout(world, SHORT_MS)); /* for the groups of later epochs, too */
         CHECK_OK(muster_recover(cluster, limit_ms()));
     }
     CHECK_IS(2, muster_epoch(cluster));
-    CHECK_OK(muster_barrier(world));
+    CHECK_OK(muster_barrier(muster_universe(cluster)));
+    if (rank == 0) {
+        CHECK_IS(MUSTER_ERR_TIMEOUT, muster_barrier(world)); /* alone */
+        CHECK(sem_post(&note->ready) == 0);
+    } else {
+        await(&note->go); /* rank 0 has waited alone */
+    }
     leave(cluster);
 }
 
@@ -101,6 +112,8 @@ static void an_epoch_is_used_once_it_was_returned(void) {
     CHECK(kill(ranks->scheduler, SIGCONT) == 0);
     await(&ranks->note[1].ready);
     CHECK(sem_post(&late->go) == 0);
+    await(&late->ready);
+    CHECK(sem_post(&ranks->note[1].go) == 0);
     for (int rank = 0; rank < WORKERS; rank++) {
         ranks_await(ranks, rank);
     }

@@ -218,7 +218,7 @@ pub unsafe extern "C" fn muster_group_failure(
 pub unsafe extern "C" fn muster_group_set_timeout(group: *mut muster_group_t, timeout_ms: i64) -> muster_status_t {
     guard(|| {
         // SAFETY: as promised by the caller.
-        unsafe { handle(group, "group") }?.with(|group| group.set_timeout_ms(timeout_ms).map(|()| Status::Ok))
+        unsafe { handle(group, "group") }?.with_handle(|group| group.set_timeout_ms(timeout_ms).map(|()| Status::Ok))
     })
 }
 

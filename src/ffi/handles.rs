@@ -56,6 +56,12 @@ impl muster_group_t {
         self.with_registry(|_, group| body(group))
     }
 
+    /// Runs `body` with what stands for the group in all epochs.
+    pub(super) fn with_handle<R>(&self, body: impl FnOnce(&GroupHandle) -> Result<R>) -> Result<R> {
+        let handle = Arc::clone(&self.handle);
+        handle.with("group", |(own, _)| body(own))
+    }
+
     /// Runs `body` with the group of the present epoch.
     pub(super) fn with_shared<R>(&self, body: impl FnOnce(&Arc<Group>) -> Result<R>) -> Result<R> {
         self.with_registry(|_, group| body(group))

@@ -249,3 +249,35 @@ def test_requests_are_awaited_while_other_coroutines_go_on():
             say(ended=True)
     """
     assert all(words["ended"] for words in run(lines))
+
+
+def test_a_call_that_fails_once_the_next_epoch_has_begun_ends_nothing_of_it(tmp_path):
+    """A thread is in a function of its own while the ranks recover. The library waits for no such function."""
+    lines = """
+        import os, pathlib, threading, time
+        c = muster.init()
+        w, goes_on, heard, entered = c.world, threading.Event(), [], pathlib.Path(os.environ["ENTERED"])
+        def add(lower, inout, dtype):
+            entered.touch()
+            goes_on.wait()
+        def reduce():
+            try:
+                w.allreduce(bytearray(8), op=c.operation(add))
+            except muster.MusterError as error:
+                heard.append(error.status.name)
+        thread = threading.Thread(target=reduce)
+        thread.start()
+        while not entered.exists():
+            time.sleep(0.01)  # asks again: the function may call nothing of the library that would tell the other ranks
+        c.recover(60)
+        w.barrier()
+        goes_on.set()
+        thread.join()
+        w.barrier()
+        say(heard=heard, epoch=c.epoch)
+        c.finalize()
+    """
+    env = {"MS_ENABLE_RECOVERY": 1, "MS_RECOVERY_PATH": tmp_path / "recovery", "ENTERED": tmp_path / "entered"}
+    with Cluster(packaged(lines), workers=3, env=env) as cluster:
+        words = [said(worker) for worker in cluster.succeed(timeout=90)]
+    assert {word["epoch"] for word in words} == {2} and all(word["heard"] == ["REVOKED"] for word in words), words

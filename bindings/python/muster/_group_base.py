@@ -98,13 +98,16 @@ class GroupBase(_life.OfThisProcess):
 
         `name` and `call` give the last of the collectives, where it is known beforehand. Then it is that which is cancelled, and
         not a barrier, which the others may take for the rank's call. Where it has ended nevertheless, nobody waits.
+        Once another thread's `recover` has returned the next epoch, nobody waits either: the group is as new.
         """
+        epoch = LIBRARY.muster_epoch(self._cluster.value)
         try:
             yield
         except _NOTHING_BEGAN:
             raise
         except BaseException:
-            self._start_and_cancel(name, call())
+            if LIBRARY.muster_epoch(self._cluster.value) == epoch:
+                self._start_and_cancel(name, call())
             raise
 
     def _start_and_cancel(self, name: str, call: Call) -> None:

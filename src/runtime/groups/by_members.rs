@@ -43,6 +43,11 @@ impl Registry {
         }
         let formed = state.view().epoch.formed.clone();
         let formed = formed.ok_or_else(left_error)?;
+        let program = self.handle(GroupId::UNIVERSE).ok_or_else(left_error)?.present();
+        if program.epoch() != formed.epoch {
+            // An epoch has begun that the program has not been told of.
+            return Err(program.why_over().map_or_else(left_error, Error::from));
+        }
         let name = (members(world_ranks, &formed)?, tag.to_owned());
         let nth = {
             let mut kept = self.kept();

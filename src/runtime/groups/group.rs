@@ -58,7 +58,6 @@ impl Group {
     pub(crate) fn renewed(&self, formed: &Arc<Formed>) -> Result<Group> {
         let own = &self.context;
         let next = Group::new(own.id(), own.roster.members.clone(), &own.state, formed, own.default_timeout_ms)?;
-        next.context.set_timeout_ms(own.timeout_ms())?;
         if own.state.recovery {
             next.creations.store(self.creations.load(Ordering::Relaxed), Ordering::Relaxed);
         }

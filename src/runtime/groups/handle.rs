@@ -6,6 +6,7 @@
 //! it has not been told that they are new. The next `muster_recover` shows it the new ones.
 
 use super::group::Group;
+use crate::error::Result;
 use crate::types::GroupId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +47,15 @@ impl GroupHandle {
     /// Takes the next epoch's group, and gives back the newest one before it.
     pub(super) fn take(&self, next: Arc<Group>) -> Arc<Group> {
         let mut groups = self.locked();
+        let _ = next.set_timeout_ms(groups.present.context.timeout_ms()); // no error: it was taken before
         groups.next.replace(next).unwrap_or_else(|| Arc::clone(&groups.present))
+    }
+
+    /// Sets how long an operation may take, as [`Group::set_timeout_ms`], in this epoch and those to come.
+    pub fn set_timeout_ms(&self, timeout_ms: i64) -> Result<()> {
+        let groups = self.locked();
+        groups.present.set_timeout_ms(timeout_ms)?;
+        groups.next.as_ref().map_or(Ok(()), |next| next.set_timeout_ms(timeout_ms))
     }
 
     /// From now on the program has the newest group.
