@@ -135,9 +135,11 @@ fn under_slurm_the_host_is_found_whoever_gives_the_rank() {
 fn what_launchers_say_of_other_hosts() {
     let spans = |base: &[(&str, &str)], changes: &[(&str, &str)]| settings(base, changes).spans_hosts;
     let torch = [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "m")];
-    for (local, expected) in [("2", true), ("4", false), ("", false), ("x", false)] {
+    for (local, expected) in [("2", true), ("4", false), ("", false)] {
         assert_eq!(spans(&torch, &[("LOCAL_WORLD_SIZE", local)]), expected, "{local:?}");
     }
+    let said = message(&torch, &[("LOCAL_WORLD_SIZE", "x")]);
+    assert!(said.starts_with("LOCAL_WORLD_SIZE is \"x\": expected a whole number"), "{said}");
     assert!(spans(&SLURM, &[]));
     assert!(!spans(&SLURM, &[("SLURM_STEP_NODELIST", "gpu07")]));
     assert!(!spans(&SLURM, &[("SLURM_STEP_NODELIST", "")]), "it does not say");
