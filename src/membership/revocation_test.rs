@@ -169,6 +169,34 @@ fn a_node_that_goes_after_a_revocation_is_its_consequence() {
 }
 
 #[test]
+fn a_link_that_was_lost_stays_the_cause_though_the_ranks_at_both_its_ends_end_by_it() {
+    for (ends, lives_on, is_the_cause) in [([1, 2], true, true), ([2, 1], true, true), ([1, 2], false, false)] {
+        let mut bench = Bench::formed(&["here", "there", "there", "there"]);
+        bench.pass(Duration::from_millis(10));
+        if !lives_on {
+            bench.close(1, Closed::Ended); // before anybody misses it
+        }
+        let cause = "rank 2 and rank 1 cannot reach each other although both live".to_owned();
+        let culprit = Culprit {
+            role: Role::Worker,
+            rank: Some(1),
+            node_id: "1".to_string(),
+            host: "there".to_string(),
+            pid: 1001,
+            last_call: None,
+        };
+        let (status, group) = (Status::Link, Some(GroupId::WORLD));
+        let link = Failure { status, culprit: Some(culprit), cause, epoch: Epoch(1), group, sequence: 1 };
+        revoke(&mut bench, 2, link.clone());
+        bench.pass(Duration::from_millis(10));
+        ends.into_iter().filter(|conn| lives_on || *conn != 1).for_each(|conn| bench.close(conn, Closed::Ended));
+        bench.pass(Duration::from_millis(200));
+        let failure = bench.verdict(0).expect("told");
+        assert_eq!(failure == link, is_the_cause, "{failure}");
+    }
+}
+
+#[test]
 fn in_the_universe_a_server_is_called_one() {
     let mut bench = with_server();
     enters(&mut bench, 2, GroupId::UNIVERSE, 1, BARRIER);

@@ -26,7 +26,7 @@ impl Groups {
 
     /// The cause that a node's end follows from: one of its groups was revoked before it went. There are two exceptions.
     /// A group may have been revoked because a node was missed. That is not the cause if the missed node is this one, or
-    /// may really be lost. (If the missed node is well, it was only out of reach.) And a program may have made the group.
+    /// may really be lost. (If the missed node is well, or has lived on where a link was lost, it was only out of reach.) And a program may have made the group.
     /// Its end is not the cause if this node has gone on since it was told of it: for longer than the heartbeat
     /// time-out, or with other groups.
     pub(super) fn cause_before(&self, cluster: &ClusterState, key: u32, gone: Time) -> Option<Failure> {
@@ -43,13 +43,18 @@ impl Groups {
             .filter(|(group, revoked)| led_to_it(**group, revoked) && self.table.is_in(**group, key));
         let groups = groups.filter(|(_, revoked)| revoked.failure.status != Status::Revoked);
         let first = groups.map(|(_, revoked)| revoked).min_by_key(|revoked| revoked.at)?;
-        let missed = matches!(first.failure.status, Status::PeerLost | Status::Link);
-        match missed {
-            false => Some(first.failure.clone()),
-            true if cluster.nodes.is_well(first.failure.culprit.as_ref(), key) => {
+        let missed = first.failure.culprit.as_ref();
+        match first.failure.status {
+            Status::PeerLost | Status::Link if cluster.nodes.is_well(missed, key) => {
                 Some(Failure { status: Status::Link, ..first.failure.clone() })
             }
-            true => None,
+            // The ranks at both ends of a link end, too, when they are told.
+            Status::Link => {
+                let missed = missed.and_then(|missed| cluster.nodes.named(&missed.node_id));
+                missed.filter(|missed| cluster.nodes.gone_since(*missed) > first.at).map(|_| first.failure.clone())
+            }
+            Status::PeerLost => None,
+            _ => Some(first.failure.clone()),
         }
     }
 
