@@ -157,3 +157,12 @@ fn what_cannot_be_is_said_before_anything_starts() {
     assert!(planned("-H localhost,two --master_addr=one a").is_ok());
     assert!(planned("-H 127.0.0.1,127.0.0.2 a").is_ok());
 }
+
+#[test]
+fn a_hostfile_may_be_a_pipe() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, b"a:2\nb\n").unwrap();
+    drop(writer);
+    let hosts = of_file(Path::new(&format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader)))).unwrap();
+    assert_eq!(hosts.iter().map(|host| &*host.name).collect::<Vec<_>>(), ["a", "b"]);
+}
