@@ -328,6 +328,7 @@ impl Supervisor {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Duration) {
+        // Once every worker of the job has ended well nobody needs the scheduler. Multi-host jobs end when it says so.
         if self.all_done() && self.stop.is_none() {
             self.begin_no_more();
             self.stop = Some(Stop { scheduler_at: Some(now + CLOSING), ..Stop::new(Why::Done, now + 2 * CLOSING) });
@@ -389,7 +390,6 @@ impl Supervisor {
         }
     }
 
-    /// Once every worker of the job has ended well nobody needs the scheduler. Multi-host jobs end when it says so.
     /// Whether every worker of the job is here and has ended well, by itself.
     fn all_done(&self) -> bool {
         self.all_here && self.children.iter().all(|one| one.is_scheduler() || one.ended_well())
