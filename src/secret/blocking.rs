@@ -5,7 +5,7 @@ use super::key::JobSecret;
 use super::link::end_of;
 use super::session::Session;
 use crate::error::Result;
-use crate::net::{host, interface, refusal, Side};
+use crate::net::{host, refusal, Side};
 use crate::tls::blocking::{self as tls, Stream as Inner};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -61,8 +61,8 @@ impl Asker {
 
 /// The secret of this user's run, if this connection goes to the run's scheduler.
 fn left_by_a_run(connection: &TcpStream) -> Option<Arc<JobSecret>> {
-    let scheduler = connection.peer_addr().ok().filter(|address| interface::is_local(*address))?;
-    kept::of_port(scheduler.port()).as_ref().map(JobSecret::of)
+    let scheduler = connection.peer_addr().ok()?;
+    kept::of_port(scheduler.port()).filter(|run| run.is_at(&scheduler)).map(|run| JobSecret::of(&run.secret))
 }
 
 impl Stream {

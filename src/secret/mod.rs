@@ -24,7 +24,7 @@ pub use key::JobSecret;
 
 use crate::config::{Assignment, Password, Settings};
 use crate::error::Result;
-use crate::net::{host, interface, resolve, Side, TcpTransport, Transport, Wrap};
+use crate::net::{host, resolve, Side, TcpTransport, Transport, Wrap};
 use crate::tls::{self, Remarks};
 use link::ProvedTransport;
 use session::Session;
@@ -90,15 +90,16 @@ fn left_by_a_run(settings: &Settings) -> Option<Password> {
     of_recovery.or_else(|| match &settings.assignment {
         Assignment::Node { host, ports, hosts_scheduler: false, .. } => {
             let port = *ports.first()?;
-            kept::of_port(port).filter(|_| is_here(host, port)) // few hosts have such a file: others look nothing up
+            let kept = kept::of_port(port)?; // few hosts have such a file: others look nothing up
+            is_its_scheduler(&kept, host, port).then_some(kept.secret)
         }
         _ => None,
     })
 }
 
-/// Whether a host, by its name or an address, is this one.
-fn is_here(host: &str, port: u16) -> bool {
-    resolve::resolve(host, port, LOOK_UP).is_ok_and(|addresses| addresses.into_iter().any(interface::is_local))
+/// Whether a run's scheduler is what listens at a host's port, by the host's name or an address.
+fn is_its_scheduler(run: &kept::OfRun, host: &str, port: u16) -> bool {
+    resolve::resolve(host, port, LOOK_UP).is_ok_and(|addresses| addresses.iter().any(|address| run.is_at(address)))
 }
 
 /// A wrap that adds the proof to `wrap`. `derived_job` marks the job that a launcher tells, if one does.

@@ -160,6 +160,22 @@ def test_a_runs_end_leaves_the_next_runs_file(tmp_path):
     assert kept.read_text() == "the next run's\n1 1\n"
 
 
+def test_a_scheduler_at_another_address_with_the_same_port_gets_no_proof(tmp_path):
+    """The run's scheduler listens at 127.0.0.1 alone."""
+    with a_run(tmp_path, {}) as run:
+        port = port_of(run)
+        until((tmp_path / "runtime" / "muster" / f"secret-{port}").exists, LIMIT, "the run shows its secret")
+        env = {"XDG_RUNTIME_DIR": tmp_path / "runtime", "MS_SCHED_HOST": "127.0.0.2", "MS_SCHED_PORT": port, "MS_WORKER_NUM": 1}
+        with Process([MUSTER, "scheduler"], {**env, "MS_ROLE": "MS_SCHED"}) as scheduler:
+            scheduler.wait_for("listening at|127.0.0.2", LIMIT)
+            with Process(node(), {**env, "MS_ROLE": "MS_WORKER"}) as worker:
+                assert worker.wait(LIMIT) == 0, worker.describe()
+            assert scheduler.wait(LIMIT) == 0, scheduler.describe()
+        assert status(port, {"XDG_RUNTIME_DIR": tmp_path / "runtime"}).returncode == 0
+        run.signal(15)
+        run.wait(LIMIT)
+
+
 def test_a_folder_of_anothers_is_not_used(tmp_path):
     (tmp_path / "runtime" / "muster").mkdir(parents=True)
     os.chmod(tmp_path / "runtime" / "muster", 0o777)

@@ -201,6 +201,7 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     }
     folder::make(&options.log_dir).map_err(failed)?;
     let recovery = recovery::directory();
+    let scheduler_at = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let secret = secret::RunSecret::make(options, listener.is_some(), recovery.as_deref());
     let mut secret = secret.map_err(failed)?;
     let signals = if report.is_led() { Signals::begin_led() } else { Signals::begin() };
@@ -224,10 +225,10 @@ fn launch(options: &RunOptions, variables: &Variables, voice: &Voice, report: &R
     if options.join {
         keep(&mut launch, &children, voice);
     }
-    if let Some(secret) = &mut secret {
+    if let (Some(secret), Some(scheduler_at)) = (&mut secret, scheduler_at) {
         let scheduler = children.iter().find(|child| child.part == Part::Scheduler);
         let lives_as_long = scheduler.filter(|_| !options.join).map_or_else(std::process::id, |child| child.pid as u32);
-        secret.show(port, lives_as_long, voice);
+        secret.show(scheduler_at, lives_as_long, voice);
     }
     if children.iter().any(|child| child.part == Part::Scheduler) {
         report.port(port, secret.as_ref().map(secret::RunSecret::reveal));

@@ -14,6 +14,7 @@ use muster::secret::kept;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,8 @@ pub fn check(command: &str) -> Result<(), String> {
 /// The secret's file of a live run. It is removed when this is dropped.
 pub struct RunSecret {
     secret: String,
-    file: Option<PathBuf>,
+    /// Where it is shown, and what the file says.
+    file: Option<(PathBuf, String)>,
 }
 
 impl RunSecret {
@@ -78,10 +80,10 @@ impl RunSecret {
 
     /// From now on other processes find the secret, as long as the process with this id lives: the launcher, or its
     /// scheduler.
-    pub fn show(&mut self, port: u16, pid: u32, voice: &Voice) {
-        let file = kept::file_of_port(port);
-        match own_folder(&kept::folder()).and_then(|()| put(&file, &kept::text(&self.secret, pid))) {
-            Ok(()) => self.file = Some(file).filter(|_| pid == std::process::id()),
+    pub fn show(&mut self, scheduler: SocketAddr, pid: u32, voice: &Voice) {
+        let (file, text) = (kept::file_of_port(scheduler.port()), kept::text(&self.secret, pid, scheduler.ip()));
+        match own_folder(&kept::folder()).and_then(|()| put(&file, &text)) {
+            Ok(()) => self.file = Some((file, text)).filter(|_| pid == std::process::id()),
             Err(error) => voice.say(format!(
                 "muster: the run's secret can't be kept in {}, so that muster status does not find it: {error}\n",
                 file.display()
@@ -92,10 +94,9 @@ impl RunSecret {
 
 impl Drop for RunSecret {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        if let Some((file, text)) = &self.file {
             // Another run on this port may have begun since, and put its own there.
-            let is_own =
-                fs::read_to_string(file).is_ok_and(|text| text == kept::text(&self.secret, std::process::id()));
+            let is_own = fs::read_to_string(file).is_ok_and(|found| found == *text);
             if is_own {
                 let _ = fs::remove_file(file); // else it says of a process that has ended
             }
