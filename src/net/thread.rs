@@ -26,8 +26,8 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
 
 /// Whether this is the thread with which the process began, or the one that a fork left in a child.
 pub fn is_main() -> bool {
-    // SAFETY: it only reads a number of this thread.
-    let thread = unsafe { libc::gettid() };
+    // SAFETY: it only reads a number of this thread. (Older C libraries have no function for it.)
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(thread) == Ok(std::process::id())
 }
 
