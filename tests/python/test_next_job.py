@@ -132,6 +132,7 @@ def test_an_abort_is_known_though_the_scheduler_ended_with_its_process_at_once(a
                 place = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port - 2}
                 cluster.start_worker(env={**dict.fromkeys(names), **place, **recovery, "ABORTS": aborts_now})
             for worker in cluster.workers:
-                assert worker.wait(LIMIT_SECONDS) == (0 if aborts_now == "" else 3), worker.stderr
+                # A rank whose call meets the end of the scheduler's process ends with 1.
+                assert worker.wait(LIMIT_SECONDS) in ([0] if aborts_now == "" else [1, 3]), worker.stderr
                 words = said(worker)
                 assert (words["epoch"], words["found"]["error"]) == (1, "NOT_FOUND"), words

@@ -199,6 +199,7 @@ def test_a_crowd_of_silent_connections_keeps_nobody_out(tmp_path):
         cluster.start_worker()
         # Room is made by those that have waited longest, before their time is up; the newest may go on waiting.
         assert until_closed(crowd[0], SLACK_SECONDS) == b""
+        cluster.scheduler.wait_for("a stranger connected", SLACK_SECONDS)
         mentioned = [line for line in cluster.scheduler.stderr.splitlines() if "stranger" in line]
         assert len(mentioned) == 1 and "too many connections have not registered" in mentioned[0], mentioned
         crowd[-1].setblocking(False)
